@@ -1,0 +1,25 @@
+"""The algorithm: values, maths, the three memories and the readout. numpy and the standard library, nothing else."""
+
+from .global_memory import EMPTY_QUERIES, GlobalMemory, Routing
+from .local_memory import PROTOTYPE_KINDS, LocalMemory
+from .readout import GATE, MergedMemory
+from .types import Collaborative, Exchange, External, Method, Prediction, Prototypes, State
+from .zero_shot import ZeroShot
+
+__all__ = [
+    "EMPTY_QUERIES",
+    "GATE",
+    "PROTOTYPE_KINDS",
+    "Collaborative",
+    "Exchange",
+    "External",
+    "GlobalMemory",
+    "LocalMemory",
+    "MergedMemory",
+    "Method",
+    "Prediction",
+    "Prototypes",
+    "Routing",
+    "State",
+    "ZeroShot",
+]

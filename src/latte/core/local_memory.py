@@ -1,0 +1,94 @@
+"""The local memory: per class, the S most certain embeddings a client has seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .maths import normalised
+from .types import Arrays, Mask, Reals, State, Vectors
+from .validate import at_least, boolean, choice, entropies, real, refuse, unit_rows, unit_where
+
+PROTOTYPE_KINDS = ("exp_weighted", "mean", "min_entropy")
+
+
+class LocalMemory:
+    """C independent queues of S slots.
+
+    ``vectors`` (C, S, D), ``entropy`` (C, S), ``valid`` (C, S). Slots of a class fill in order and are then reused.
+
+    >>> memory = LocalMemory(classes=2, slots=1, dim=2)
+    >>> memory.insert(0, [1.0, 0.0], entropy=0.5)
+    0
+    >>> memory.insert(0, [0.0, 1.0], entropy=0.9)    # full, and less certain than what is there
+    -1
+    """
+
+    def __init__(self, classes: int, slots: int, dim: int) -> None:
+        shape = (at_least("classes", classes, 2), at_least("slots", slots, 1), at_least("dim", dim, 1))
+        self.vectors: Vectors = np.zeros(shape, np.float32)
+        self.entropy: Reals = np.ones(shape[:2])
+        self.valid: Mask = np.zeros(shape[:2], np.bool_)
+
+    def insert(self, label: int, vector: Any, entropy: float) -> int:
+        """Offer one embedding; return the slot it went into, -1 if it was not certain enough."""
+        if isinstance(label, bool) or not 0 <= at_least("label", label, 0) < len(self.valid):
+            raise refuse("label", label, f"a class index below {len(self.valid)}")
+        vector = unit_rows("vector", np.asarray(vector)[None], self.vectors.shape[2])[0]
+        if real("entropy", entropy) > 1:
+            raise refuse("entropy", entropy, "an entropy divided by ln C, in [0, 1]")
+        return self.put(label, vector, entropy)
+
+    def put(self, label: int, vector: Vectors, entropy: float) -> int:
+        """Do what :meth:`insert` does, for arguments that were checked already."""
+        valid = self.valid[label]
+        if valid[-1]:  # full: slots fill in order
+            slot = int(self.entropy[label].argmax())
+            # B7: the paper's text replaces always, its Lemma and the released code only for a lower entropy
+            if entropy >= self.entropy[label, slot]:
+                return -1
+        else:
+            slot = int(valid.argmin())
+        self.vectors[label, slot] = vector
+        self.entropy[label, slot] = entropy
+        valid[slot] = True
+        return slot
+
+    def prototypes(self, kind: str = "exp_weighted", gamma: float = 0.0) -> tuple[Vectors, Mask]:
+        """Return one unit vector per class (C, D), eq. 1, and which classes have one (C,)."""
+        choice("prototype", kind, PROTOTYPE_KINDS)
+        weights = self._prototype_weights(kind, gamma)
+        sums = (weights[:, None, :].astype(np.float32) @ self.vectors)[:, 0]
+        return normalised(sums), self.valid.any(axis=1) & sums.any(axis=1)
+
+    def _prototype_weights(self, kind: str, gamma: float) -> Reals:
+        """Return the weight of each slot (C, S), largest 1 in a class that has any."""
+        certain = np.where(self.valid, self.entropy, np.inf)
+        lowest = certain.min(axis=1, keepdims=True, initial=2.0)
+        if kind == "min_entropy":
+            return np.where(np.arange(certain.shape[1]) == certain.argmin(axis=1)[:, None], self.valid, 0.0)
+        rate = 0.0 if kind == "mean" else gamma
+        # A common factor cancels in the normalisation, so the smallest entropy may be subtracted first.
+        return np.where(self.valid, np.exp(-rate * (self.entropy - lowest)), 0.0)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.vectors.fill(0)
+        self.entropy.fill(1)
+        self.valid.fill(False)
+
+    def state(self) -> State:
+        """Return a copy of the three arrays."""
+        return {"vectors": self.vectors.copy(), "entropy": self.entropy.copy(), "valid": self.valid.copy()}
+
+    def load(self, arrays: Arrays) -> None:
+        """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
+        valid = boolean("valid", arrays["valid"], self.valid.shape)
+        if (valid[:, 1:] > valid[:, :-1]).any():
+            raise refuse("valid", "a free slot before a filled one", "slots filled from the first on")
+        entropy = entropies("entropy", arrays["entropy"], valid)
+        vectors = unit_where("vectors", arrays["vectors"], valid, self.vectors.shape)
+        # Bit for bit: unit_where may move the last bit of a vector that is already unit.
+        vectors[valid] = np.asarray(arrays["vectors"], np.float32)[valid]
+        self.vectors, self.entropy, self.valid = vectors, entropy, valid

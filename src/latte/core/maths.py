@@ -1,0 +1,73 @@
+"""Small pure functions that several parts share. Numbers per class are float64; only vectors are float32."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .types import Integers, Reals, Vectors
+
+
+def softmax(logits: Reals) -> Reals:
+    """Return the softmax over the last axis."""
+    weights: Reals = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def entropy_nats(logits: Reals) -> Reals:
+    """Return the entropy in nats of the softmax of ``logits`` (..., C)."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    weights = np.exp(shifted)
+    total = weights.sum(axis=-1)
+    nats: Reals = np.log(total) - (weights * shifted).sum(axis=-1) / total
+    return np.maximum(nats, 0.0)
+
+
+def entropy(logits: Reals) -> Reals:
+    """Return the entropy divided by ln C, in [0, 1] (decision B6: gamma does not depend on C)."""
+    return np.minimum(entropy_nats(logits) / math.log(logits.shape[-1]), 1.0)
+
+
+def entropy_of_one(logits: Reals) -> float:
+    """Return the same as :func:`entropy` for one row (C,), without the cost of general axes."""
+    shifted = logits - logits.max()
+    weights = np.exp(shifted)
+    total = float(weights.sum())
+    nats = math.log(total) - float(weights @ shifted) / total
+    return min(max(nats / math.log(len(logits)), 0.0), 1.0)
+
+
+def normalised(vectors: Vectors) -> Vectors:
+    """Return ``vectors`` (..., D) with rows of unit length; a zero row stays zero."""
+    norms = np.sqrt(np.einsum("...d,...d->...", vectors, vectors))
+    safe = np.where(norms > 0, norms, np.float32(1))
+    result: Vectors = vectors / safe[..., None]
+    return result
+
+
+def top_k(scores: Reals, k: int) -> Integers:
+    """Return the indices (..., k) of the k largest of ``scores`` (..., n), best first, ties to the lower index."""
+    n = scores.shape[-1]
+    if k < n:
+        kept = _largest(scores, k)
+        indices = np.nonzero(kept)[-1].reshape(*scores.shape[:-1], k)
+    else:
+        indices = np.broadcast_to(np.arange(n), scores.shape)
+    chosen = np.take_along_axis(scores, indices, axis=-1)
+    order = np.argsort(-chosen, axis=-1, kind="stable")
+    result: Integers = np.take_along_axis(indices, order, axis=-1)
+    return result
+
+
+def _largest(scores: Reals, k: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Return a mask with exactly k True per row: the k largest, among equals the first."""
+    if k == 0:
+        return np.zeros(scores.shape, np.bool_)
+    n = scores.shape[-1]
+    limit = np.partition(scores, n - k, axis=-1)[..., n - k, None]
+    above = scores > limit
+    equal = scores == limit
+    room = k - above.sum(axis=-1, keepdims=True)
+    mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = above | (equal & (equal.cumsum(axis=-1) <= room))
+    return mask

@@ -1,0 +1,119 @@
+"""Checks of what comes from outside. Every refusal says which argument, what it got and what it wants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .types import Mask, Reals, Vectors
+
+NORM_TOLERANCE = 1e-3
+_LOW, _HIGH = (1 - NORM_TOLERANCE) ** 2, (1 + NORM_TOLERANCE) ** 2
+
+
+def refuse(name: str, got: object, want: str) -> ValueError:
+    """Return the error that every refusal of bad input raises."""
+    return ValueError(f"{name}: got {got}, want {want}")
+
+
+def float32(name: str, value: Any, want: str) -> Vectors:
+    """Return ``value`` as a float32 array (the same object where it already is one)."""
+    if type(value) is np.ndarray and value.dtype == np.float32:
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise refuse(name, "rows of different lengths", want) from None
+    if array.dtype.kind not in "fiu":
+        raise refuse(name, f"dtype {array.dtype}", want)
+    if array.dtype.itemsize > 4 and array.size and not np.abs(array).max() < np.finfo(np.float32).max:
+        raise refuse(name, "a value that is NaN, infinite or too large for float32", want)
+    return array.astype(np.float32)
+
+
+def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = False) -> Vectors:
+    """Return ``value`` (n, D), n >= 1, with rows of length 1.
+
+    Rows within 1e-3 of unit length are accepted and normalised; others are refused unless ``normalise``.
+    """
+    want = f"(n, {'D' if dim is None else dim}) unit rows, n >= 1"
+    rows = float32(name, value, want)
+    if rows.ndim != 2 or not rows.size or (dim is not None and rows.shape[1] != dim):
+        raise refuse(name, f"shape {rows.shape}", want)
+    squares = np.einsum("nd,nd->n", rows, rows)
+    if squares.min() > _LOW and squares.max() < _HIGH:  # NaN and infinity fail here too
+        unit: Vectors = rows / np.sqrt(squares)[:, None]
+        return unit
+    return _odd_rows(name, rows, normalise)
+
+
+def _odd_rows(name: str, rows: Vectors, normalise: bool) -> Vectors:
+    """Normalise or refuse rows of which at least one is not of unit length."""
+    finite = np.isfinite(rows).all(axis=1)
+    if not finite.all():
+        raise refuse(name, f"NaN or infinite values in row {int(finite.argmin())}", "finite values")
+    wide = rows.astype(np.float64)
+    norms = np.sqrt(np.einsum("nd,nd->n", wide, wide))
+    if not norms.min() > 0:
+        raise refuse(name, f"a zero vector in row {int(norms.argmin())}", "rows with a direction")
+    if not normalise:
+        worst = int(np.abs(norms - 1).argmax())
+        raise refuse(name, f"row {worst} of length {norms[worst]:.6g}", "unit rows (or pass normalise=True)")
+    return (wide / norms[:, None]).astype(np.float32)
+
+
+def unit_where(name: str, vectors: Any, mask: Mask, shape: tuple[int, ...]) -> Vectors:
+    """Return ``vectors`` of ``shape`` (..., D) with unit rows where ``mask``, zero rows elsewhere."""
+    array = float32(name, vectors, f"shape {shape}")
+    if array.shape != shape:
+        raise refuse(name, f"shape {array.shape}", f"shape {shape}")
+    result = np.zeros(shape, np.float32)
+    if mask.any():
+        result[mask] = unit_rows(name, array[mask], shape[-1])
+    return result
+
+
+def boolean(name: str, value: Any, shape: tuple[int, ...]) -> Mask:
+    """Return ``value`` as a bool array of ``shape``."""
+    array = np.asarray(value)
+    if array.dtype != np.bool_ or array.shape != shape:
+        raise refuse(name, f"{array.dtype} of shape {array.shape}", f"bool of shape {shape}")
+    return array.copy()
+
+
+def entropies(name: str, value: Any, mask: Mask) -> Reals:
+    """Return ``value`` as float64 entropies in [0, 1] where ``mask``, 1 elsewhere."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu" or array.shape != mask.shape:
+        raise refuse(name, f"{array.dtype} of shape {array.shape}", f"real numbers of shape {mask.shape}")
+    inside = array[mask]
+    # NaN fails the comparison; 1e-6 is room for float32 rounding on the way here
+    if not bool(np.all((inside >= -1e-6) & (inside <= 1 + 1e-6))):
+        raise refuse(name, "a value that is NaN or outside [0, 1]", "entropies divided by ln C, in [0, 1]")
+    result = np.ones(mask.shape)
+    result[mask] = np.clip(inside, 0.0, 1.0)
+    return result
+
+
+def at_least(name: str, value: object, least: int) -> int:
+    """Return ``value`` as an int that is ``least`` or more."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise refuse(name, repr(value), f"a whole number >= {least}")
+    return int(value)
+
+
+def real(name: str, value: object, least: float = 0.0) -> float:
+    """Return ``value`` as a finite float that is ``least`` or more."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
+        raise refuse(name, repr(value), f"a number >= {least:g}")
+    number = float(value)
+    if not np.isfinite(number) or number < least:
+        raise refuse(name, repr(value), f"a finite number >= {least:g}")
+    return number
+
+
+def choice(name: str, value: object, options: tuple[str, ...]) -> None:
+    """Refuse a ``value`` that is not one of ``options``."""
+    if value not in options:
+        raise refuse(name, repr(value), "one of " + ", ".join(map(repr, options)))

@@ -1,0 +1,77 @@
+"""The zero-shot classifier that every client shares."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .types import Reals, Vectors
+from .validate import real, refuse, unit_rows
+
+
+@dataclass(frozen=True, eq=False)
+class ZeroShot:
+    """A text embedding per class, and the model's logit scale.
+
+    >>> import numpy as np
+    >>> zero_shot = ZeroShot(np.eye(2), ("cat", "dog"))
+    >>> zero_shot.logits(np.array([0.0, 1.0], np.float32))
+    array([  0., 100.])
+
+    Two clients may exchange prototypes only when their ``fingerprint`` is the same.
+    """
+
+    text: Vectors  # (C, D) unit rows
+    classnames: tuple[str, ...]
+    scale: float = 100.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", _read_only(unit_rows("text", self.text)))
+        object.__setattr__(self, "classnames", _checked_names(self.classnames, len(self.text)))
+        object.__setattr__(self, "scale", real("scale", self.scale))
+        if self.scale == 0:
+            raise refuse("scale", 0, "a number > 0")
+
+    @property
+    def classes(self) -> int:
+        """C."""
+        return len(self.classnames)
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return int(self.text.shape[1])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sha256 of names, scale and text: what two clients compare before they exchange anything."""
+        names = json.dumps([list(self.classnames), self.scale], ensure_ascii=True).encode()
+        return hashlib.sha256(names + self.text.astype("<f4").tobytes()).hexdigest()
+
+    def logits(self, vectors: Vectors) -> Reals:
+        """Return scale · T f for unit ``vectors`` (..., D), as (..., C)."""
+        if vectors.ndim == 1:
+            return self.scale * (self.text @ vectors).astype(np.float64)
+        return self.scale * (vectors @ self.text.T).astype(np.float64)
+
+
+def _checked_names(names: Any, classes: int) -> tuple[str, ...]:
+    checked = tuple(names)
+    if classes < 2:
+        raise refuse("text", f"C = {classes}", "C >= 2: with one class there is nothing to predict")
+    if len(checked) != classes or not all(isinstance(name, str) for name in checked):
+        raise refuse("classnames", f"{len(checked)} names", f"{classes} strings, one per row of text")
+    if len(set(checked)) < classes:
+        twice = next(name for name in checked if checked.count(name) > 1)
+        raise refuse("classnames", f"{twice!r} twice", "every class name once")
+    return checked
+
+
+def _read_only(array: Vectors) -> Vectors:
+    array.flags.writeable = False
+    return array

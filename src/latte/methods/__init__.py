@@ -1,0 +1,73 @@
+"""One file per method, found by name: ``create("latte", zero_shot, preset="cifar10c")``."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from ..core.types import Method
+from ..core.validate import refuse
+from ..core.zero_shot import ZeroShot
+
+METHODS: dict[str, str] = {
+    "clip": "latte.methods.clip:Clip",
+    "latte": "latte.methods.latte:Latte",
+}
+
+
+def register(name: str, target: str) -> None:
+    """Make a method of your own known by ``name``; ``target`` is "module:Class"."""
+    if name in METHODS and METHODS[name] != target:
+        raise refuse("name", f"{name!r}, which is {METHODS[name]}", "a name that is still free")
+    METHODS[name] = target
+
+
+def find(name: str) -> Any:
+    """Return the class of a method; an unknown name is refused with the near ones."""
+    if name not in METHODS:
+        near = difflib.get_close_matches(str(name), METHODS, n=3, cutoff=0.4) or sorted(METHODS)
+        raise refuse("method", repr(name), "a known one, such as " + ", ".join(near))
+    module, _, attribute = METHODS[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def create(
+    name: str,
+    zero_shot: ZeroShot,
+    params: Any = None,
+    preset: str | None = None,
+    normalise: bool = False,
+) -> Method:
+    """Return a new method.
+
+    ``params`` is the method's own frozen dataclass, or a mapping of the fields to change in ``preset`` (or in the
+    defaults).
+
+    >>> import numpy as np
+    >>> zero_shot = ZeroShot(np.eye(2), ("cat", "dog"))
+    >>> create("latte", zero_shot, {"alpha": 0.5}, preset="vlcs").params.k_l
+    15
+    """
+    kind = find(name)
+    method: Method = kind(zero_shot, resolve(name, params, preset), normalise=normalise)
+    return method
+
+
+def resolve(name: str, params: Any = None, preset: str | None = None) -> Any:
+    """Return the full parameters of a method: its preset or defaults, with the changes of ``params``."""
+    kind = find(name)
+    if params is not None and not isinstance(params, Mapping):
+        return params
+    if preset is not None and preset not in kind.presets:
+        raise refuse("preset", repr(preset), f"one of {', '.join(kind.presets) or 'none: it has no presets'}")
+    base = kind.presets[preset] if preset is not None else kind.Params()
+    changes = dict(params or {})
+    known = [field.name for field in fields(base)]
+    for key in changes:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=3, cutoff=0.4) or known
+            raise refuse(f"{name} parameter", repr(key), "one of " + (", ".join(near) or "none: it has none"))
+    return replace(base, **changes)

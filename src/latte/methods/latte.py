@@ -1,0 +1,222 @@
+"""Latte: a local memory, an external memory of prototypes from similar clients, and a readout over both.
+
+Where the paper and the authors' released code disagree, the decision is named B1 to B17; docs/variants.md lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..core.global_memory import EMPTY_QUERIES, GlobalMemory, Routing
+from ..core.local_memory import PROTOTYPE_KINDS, LocalMemory
+from ..core.maths import entropy, entropy_of_one
+from ..core.readout import GATE, MergedMemory, concatenated, most_certain
+from ..core.types import Arrays, External, Prediction, Prototypes, State
+from ..core.validate import at_least, boolean, choice, entropies, real, refuse, unit_where
+from ..core.zero_shot import ZeroShot
+from .base import BaseMethod
+
+VARIANTS = ("paper", "released")
+MEMORIES = ("both", "local", "external")
+
+
+@dataclass(frozen=True, slots=True)
+class LatteParams:
+    """Everything Latte can be told; the names are the paper's.
+
+    ``variant`` selects the paper's formulas or the released code to the letter (B1 to B4 differ).
+    ``k_l`` local slots per class, ``k_e`` prototypes per class from other clients.
+    ``alpha`` weighs the memory's logits, ``beta`` similarity, ``gamma`` certainty; beta = 0 or gamma = 0 switches
+    that weight off. ``gamma_prototype`` overrides gamma in the prototypes (B14). ``memory`` is what is read: both,
+    local or external. ``empty_query`` is what comes back for a class that the client has not seen (B3); None means
+    ``client`` for the paper's variant and ``released`` for the released one.
+    """
+
+    variant: str = "paper"
+    k_l: int = 12
+    k_e: int = 9
+    alpha: float = 1.0
+    beta: float = 60.0
+    gamma: float = 1.5
+    gamma_prototype: float | None = None
+    prototype: str = "exp_weighted"
+    memory: str = "both"
+    empty_query: str | None = None
+
+    def __post_init__(self) -> None:
+        choice("variant", self.variant, VARIANTS)
+        choice("memory", self.memory, MEMORIES)
+        choice("prototype", self.prototype, PROTOTYPE_KINDS)
+        at_least("k_l", self.k_l, 1)
+        for name in ("alpha", "beta", "gamma"):
+            real(name, getattr(self, name))
+        if self.gamma_prototype is not None:
+            real("gamma_prototype", self.gamma_prototype)
+        if self.empty_query is not None:
+            choice("empty_query", self.empty_query, EMPTY_QUERIES)
+        self.routing  # noqa: B018  refuses a k_e or a combination that cannot be
+
+    @property
+    def released(self) -> bool:
+        """Whether this is the released code to the letter."""
+        return self.variant == "released"
+
+    @property
+    def gate(self) -> float | None:
+        """The length at or below which a class's weighted sum is silenced; None in the paper's variant (B1)."""
+        return GATE if self.released else None
+
+    @property
+    def routing(self) -> Routing:
+        """Who gets which prototypes (B3, B4, B10)."""
+        default = "released" if self.released else "client"
+        return Routing(self.k_e, self.empty_query or default, drop_first_rank=self.released)
+
+    @property
+    def prototype_rate(self) -> float:
+        """The gamma of the prototypes (B14)."""
+        return self.gamma if self.gamma_prototype is None else self.gamma_prototype
+
+
+# The published hyper-parameters; both backbones share them.
+PRESETS = {
+    "vlcs": LatteParams(k_l=15, k_e=12, alpha=0.3, beta=6.0, gamma=6.0),
+    "terra": LatteParams(k_l=2, k_e=20, alpha=1.5, beta=35.0, gamma=10.0),
+    "cifar10c": LatteParams(k_l=12, k_e=9, alpha=1.0, beta=60.0, gamma=1.5),
+    "cifar100c": LatteParams(k_l=8, k_e=5, alpha=0.7, beta=60.0, gamma=1.5),
+}
+
+
+class Latte(BaseMethod):
+    """One client.
+
+    >>> import numpy as np
+    >>> from latte import ZeroShot
+    >>> client = Latte(ZeroShot(np.eye(2), ("cat", "dog")))
+    >>> client.predict([[0.6, 0.8]]).label
+    1
+    >>> client.prototypes().seen
+    array([False,  True])
+    """
+
+    Params: ClassVar = LatteParams
+    presets: ClassVar[dict[str, LatteParams]] = PRESETS
+
+    def __init__(self, zero_shot: ZeroShot, params: LatteParams | None = None, normalise: bool = False) -> None:
+        super().__init__(zero_shot, normalise)
+        self.params = params or LatteParams()
+        self.local = LocalMemory(zero_shot.classes, self.params.k_l, zero_shot.dim)
+        self.external = External.empty(zero_shot.classes, zero_shot.dim)
+        self._build()
+
+    # --- one image ----------------------------------------------------------------------------------------
+
+    def predict(self, views: Any) -> Prediction:
+        """Remember the plain view, then predict from the memory (which may already hold it, B9)."""
+        vector = self.check(views)[0]
+        logits = self.zero_shot.logits(vector)
+        pseudo, uncertainty = int(logits.argmax()), entropy_of_one(logits)
+        if self.local.put(pseudo, vector, uncertainty) >= 0 and self.params.memory != "external":
+            self._merge_class(pseudo)
+        p = self.params
+        cosines = self.merged.cosines(vector, p.beta, p.gamma, p.gate)
+        logits += (p.alpha * self.zero_shot.scale) * cosines  # eq. 7
+        return Prediction(int(logits.argmax()), logits, uncertainty)
+
+    # --- one sync -----------------------------------------------------------------------------------------
+
+    def prototypes(self) -> Prototypes:
+        """Return one prototype per class (eq. 1), with the entropy of the prototype itself (B5)."""
+        p = self.params
+        vectors, seen = self.local.prototypes(p.prototype, p.prototype_rate)
+        uncertainty = np.where(seen, entropy(self.zero_shot.logits(vectors)), 1.0)
+        return Prototypes(vectors, uncertainty, seen)
+
+    def receive(self, external: External) -> None:
+        """Replace the external memory; any number of slots is accepted."""
+        classes, dim = self.zero_shot.classes, self.zero_shot.dim
+        slots = np.shape(external.valid)[-1] if np.ndim(external.valid) == 2 else self.params.k_e
+        valid = boolean("external.valid", external.valid, (classes, slots))
+        uncertainty = entropies("external.entropy", external.entropy, valid)
+        vectors = unit_where("external.vectors", external.vectors, valid, (classes, slots, dim))
+        self.external = External(vectors, uncertainty, valid)
+        if self.params.memory != "local":
+            self._build()
+
+    # --- what is read -------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        """Merge every class anew (eq. 3)."""
+        slots = self.external.valid.shape[1] if self.params.memory == "external" else self.params.k_l
+        self.merged = MergedMemory(self.zero_shot.classes, slots, self.zero_shot.dim)
+        if self.params.memory == "external":  # the ablation reads all of it, with no cut
+            self.merged.replace_all(self.external.vectors, self.external.entropy, self.external.valid)
+        elif self.params.memory == "local":
+            self.merged.replace_all(self.local.vectors, self.local.entropy, self.local.valid)
+        else:
+            self._merge_all()
+
+    def _merge_all(self) -> None:
+        local = (self.local.vectors, self.local.entropy, self.local.valid)
+        vectors, uncertainty, valid = concatenated(local, self.external)
+        kept = most_certain(uncertainty, valid, self.params.k_l)
+        self.merged.replace_all(
+            np.take_along_axis(vectors, kept[:, :, None], axis=1),
+            np.take_along_axis(uncertainty, kept, axis=1),
+            np.take_along_axis(valid, kept, axis=1),
+        )
+
+    def _merge_class(self, label: int) -> None:
+        """Merge one class: an insertion changes no other."""
+        local, external = self.local, self.external
+        if self.params.memory == "local" or not external.valid[label].any():
+            self.merged.replace_class(label, local.vectors[label], local.entropy[label], local.valid[label])
+            return
+        vectors = np.concatenate([local.vectors[label], external.vectors[label]])
+        uncertainty = np.concatenate([local.entropy[label], external.entropy[label]])
+        valid = np.concatenate([local.valid[label], external.valid[label]])
+        kept = most_certain(uncertainty, valid, self.params.k_l)
+        self.merged.replace_class(label, vectors[kept], uncertainty[kept], valid[kept])
+
+    # --- state --------------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.local.clear()
+        self.external = External.empty(self.zero_shot.classes, self.zero_shot.dim)
+        self._build()
+
+    def state(self) -> State:
+        """Return both memories as arrays, named ``local.*`` and ``external.*``."""
+        arrays = {f"local.{name}": array for name, array in self.local.state().items()}
+        for name in ("vectors", "entropy", "valid"):
+            arrays[f"external.{name}"] = getattr(self.external, name).copy()
+        return arrays
+
+    def load(self, arrays: Arrays) -> None:
+        """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
+        missing = sorted(set(self.state()) - set(arrays))
+        if missing:
+            raise refuse("arrays", f"no {', '.join(missing)}", "what state() returns")
+        local = LocalMemory(*self.local.vectors.shape)
+        local.load({name: arrays[f"local.{name}"] for name in ("vectors", "entropy", "valid")})
+        before, self.local = self.local, local
+        try:
+            self.receive(External(*(arrays[f"external.{n}"] for n in ("vectors", "entropy", "valid"))))
+        except ValueError:
+            self.local = before
+            raise
+        self.external.vectors[...] = arrays["external.vectors"]  # bit for bit
+        self._build()
+
+
+def exchange_for(params: LatteParams, zero_shot: ZeroShot, clients: Iterable[str] = ()) -> GlobalMemory:
+    """Return the global memory that serves clients with these parameters.
+
+    The released code knows every client from the start: name them in ``clients`` to reproduce its row order.
+    """
+    return GlobalMemory(zero_shot.classes, zero_shot.dim, params.routing, clients)
