@@ -1,6 +1,6 @@
 """CPU cost of one Latte prediction, beside a plain numpy matmul of the same operands (one thread).
 
-    python benchmarks/predict_cost.py
+python benchmarks/predict_cost.py
 """
 
 import os

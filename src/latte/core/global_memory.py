@@ -60,7 +60,11 @@ class GlobalMemory:
     """
 
     def __init__(self, classes: int, dim: int, routing: Routing, clients: Iterable[str] = ()) -> None:
-        self.classes, self.dim, self.routing = at_least("classes", classes, 2), at_least("dim", dim, 1), routing
+        self.classes, self.dim, self.routing = (
+            at_least("classes", classes, 2),
+            at_least("dim", dim, 1),
+            routing,
+        )
         self._clear()
         for client in clients:
             self.join(client)
@@ -101,7 +105,10 @@ class GlobalMemory:
 
     def pull(self, client: str) -> External:
         """Return, per class, the prototypes of the k_e clients most similar to ``client`` (eq. 2)."""
-        donors, valid = self.neighbours(client)
+        return self.gather(*self.neighbours(client))
+
+    def gather(self, donors: Integers, valid: Mask) -> External:
+        """Return the prototypes of what :meth:`neighbours` chose."""
         columns = np.arange(self.classes)[:, None]
         entropy = np.where(valid, self._entropy[donors, columns], 1.0)
         vectors = self._vectors[donors, columns]
@@ -182,7 +189,8 @@ class GlobalMemory:
         """Return g_own,y · g_j,y as (n, C); 0 where either has not seen y."""
         query = self._vectors[own][:, :, None]
         rows = self._vectors[: len(self)].transpose(1, 0, 2)
-        return np.matmul(rows, query)[:, :, 0].T.astype(np.float64)
+        similarity: Reals = np.matmul(rows, query)[:, :, 0].T.astype(np.float64)
+        return similarity
 
     def _scores_of_unseen(self, own: int, similarity: Reals, ranking: Integers) -> Reals:
         """Return the scores (n, 1) or (n, C) by which donors of a class the client has not seen are ranked (B3)."""
@@ -190,11 +198,12 @@ class GlobalMemory:
             return np.full((len(ranking), 1), -np.inf)
         if self.routing.empty_query == "released":  # joining order, without the first
             place = np.arange(len(ranking))
-            return np.where((place > 0) & (place <= self.routing.external_slots), -1.0 * place, -np.inf)[:, None]
+            chosen = (place > 0) & (place <= self.routing.external_slots)
+            return np.where(chosen, -1.0 * place, -np.inf)[:, None]
         common = self._seen[ranking] & self._seen[own]
         count = common.sum(axis=1)
         total = np.where(common, similarity, 0.0).sum(axis=1)
-        mean = np.divide(total, count, where=count > 0, out=np.full(len(ranking), NOTHING_IN_COMMON))
+        mean: Reals = np.where(count > 0, total / np.maximum(count, 1), NOTHING_IN_COMMON)
         return mean[:, None]
 
     # --- state --------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class LocalMemory:
         """Do what :meth:`insert` does, for arguments that were checked already."""
         valid = self.valid[label]
         if valid[-1]:  # full: slots fill in order
-            slot = int(self.entropy[label].argmax())
+            slot = len(valid) - 1 - int(self.entropy[label][::-1].argmax())  # among equals the last
             # B7: the paper's text replaces always, its Lemma and the released code only for a lower entropy
             if entropy >= self.entropy[label, slot]:
                 return -1
@@ -60,7 +60,8 @@ class LocalMemory:
         choice("prototype", kind, PROTOTYPE_KINDS)
         weights = self._prototype_weights(kind, gamma)
         sums = (weights[:, None, :].astype(np.float32) @ self.vectors)[:, 0]
-        return normalised(sums), self.valid.any(axis=1) & sums.any(axis=1)
+        seen: Mask = self.valid.any(axis=1) & sums.any(axis=1)
+        return normalised(sums), seen
 
     def _prototype_weights(self, kind: str, gamma: float) -> Reals:
         """Return the weight of each slot (C, S), largest 1 in a class that has any."""
@@ -70,7 +71,7 @@ class LocalMemory:
             return np.where(np.arange(certain.shape[1]) == certain.argmin(axis=1)[:, None], self.valid, 0.0)
         rate = 0.0 if kind == "mean" else gamma
         # A common factor cancels in the normalisation, so the smallest entropy may be subtracted first.
-        return np.where(self.valid, np.exp(-rate * (self.entropy - lowest)), 0.0)
+        return np.where(self.valid, np.exp(rate * (lowest - self.entropy)), 0.0)
 
     def clear(self) -> None:
         """Forget everything."""

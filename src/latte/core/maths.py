@@ -12,7 +12,8 @@ from .types import Integers, Reals, Vectors
 def softmax(logits: Reals) -> Reals:
     """Return the softmax over the last axis."""
     weights: Reals = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights
 
 
 def entropy_nats(logits: Reals) -> Reals:
@@ -42,8 +43,7 @@ def normalised(vectors: Vectors) -> Vectors:
     """Return ``vectors`` (..., D) with rows of unit length; a zero row stays zero."""
     norms = np.sqrt(np.einsum("...d,...d->...", vectors, vectors))
     safe = np.where(norms > 0, norms, np.float32(1))
-    result: Vectors = vectors / safe[..., None]
-    return result
+    return (vectors / safe[..., None]).astype(np.float32, copy=False)
 
 
 def top_k(scores: Reals, k: int) -> Integers:

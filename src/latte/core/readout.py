@@ -56,7 +56,9 @@ def read_out(
     # B2: the paper leaves the empty class undefined (a sum over nothing), the released code gives 0; so do we.
     # B1: the paper's formula has no threshold; the released one compares the length of the sum with 1e-3.
     live = squares > (np.finfo(np.float64).tiny if gate is None else gate * gate)
-    return np.divide(dots, np.sqrt(squares, where=live, out=np.ones_like(squares)), where=live, out=np.zeros_like(dots))
+    lengths = np.sqrt(squares, where=live, out=np.ones_like(squares))
+    cosines: Reals = np.where(live, dots, 0.0) / lengths
+    return cosines
 
 
 def _weights(similarity: Reals, memory: MergedMemory, beta: float, gamma: float, scale_free: bool) -> Reals:
@@ -64,10 +66,12 @@ def _weights(similarity: Reals, memory: MergedMemory, beta: float, gamma: float,
     exponent = beta * similarity - gamma * memory.entropy
     exponent[~memory.valid] = -np.inf
     if not scale_free:
-        return np.exp(exponent - beta)  # B8: exp(beta (s - 1)), which matters only with the gate of B1
+        exponent -= beta  # B8: exp(beta (s - 1)), which matters only with the gate of B1
+        return np.exp(exponent)
     # A common factor cancels (eq. 5): subtracting the largest exponent of a class keeps exp in range.
-    largest = exponent.max(axis=1, keepdims=True)
-    return np.exp(exponent - np.maximum(largest, np.finfo(np.float64).min))
+    largest = exponent.max(axis=1, keepdims=True, initial=np.finfo(np.float64).min)
+    weights: Reals = np.exp(exponent - largest)
+    return weights
 
 
 def most_certain(entropy: Reals, valid: Mask, size: int) -> Integers:

@@ -1,0 +1,36 @@
+"""The contracts as callable checks, for methods and exchanges of your own as much as for ours.
+
+>>> from latte import Latte, check_method
+>>> "remembers nothing after bad input" in check_method(Latte)
+True
+
+Each check raises an AssertionError that says what the contract wants. ``method_checks()`` and ``exchange_checks()``
+return them one by one, so that a test suite can run and name each on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .exchange import MakeExchange, exchange_checks
+from .material import MakeMethod
+from .method import method_checks
+
+__all__ = ["check_exchange", "check_method", "exchange_checks", "method_checks"]
+
+
+def check_method(make: MakeMethod) -> list[str]:
+    """Run every check on the methods that ``make(zero_shot)`` returns; return the names of the checks."""
+    return _run(method_checks(), make)
+
+
+def check_exchange(make: MakeExchange) -> list[str]:
+    """Run every check on the exchanges that ``make(classes, dim, k_e)`` returns; return the names of the checks."""
+    return _run(exchange_checks(), make)
+
+
+def _run(checks: dict[str, Callable[[Any], None]], make: Any) -> list[str]:
+    for check in checks.values():
+        check(make)
+    return list(checks)

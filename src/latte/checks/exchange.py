@@ -1,0 +1,137 @@
+"""The contract of an Exchange, check by check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..core.types import Exchange, Prototypes, Vectors
+from .material import CLASSES, DIM, SLOTS, an_upload, refuses
+
+MakeExchange = Callable[[int, int, int], Exchange]
+
+
+def exchange_checks() -> dict[str, Callable[[MakeExchange], None]]:
+    """Return the checks of an Exchange by name."""
+    return {
+        "alone gets nothing": _alone_gets_nothing,
+        "never returns one's own": _never_returns_ones_own,
+        "returns the most similar": _returns_the_most_similar,
+        "keeps the latest upload": _keeps_the_latest_upload,
+        "does not depend on the order of pushes": _does_not_depend_on_order,
+        "returns a copy": _returns_a_copy,
+        "few clients give few slots": _few_clients_give_few_slots,
+        "refuses unknown clients": _refuses_unknown_clients,
+        "keeps nothing of a bad upload": _keeps_nothing_of_a_bad_upload,
+    }
+
+
+def _filled(make: MakeExchange, names: str = "abcdef") -> Exchange:
+    exchange = make(CLASSES, DIM, SLOTS)
+    assert isinstance(exchange, Exchange), "an Exchange has push and pull"
+    for name in names:
+        exchange.push(name, an_upload(ord(name)))
+    return exchange
+
+
+def _best(own: str, names: str, label: int) -> Vectors:
+    """Return what ``own`` should get for one class: the SLOTS most similar of the others, most similar first."""
+    query = an_upload(ord(own)).vectors[label]
+    others = [an_upload(ord(name)).vectors[label] for name in names if name != own]
+    return np.array(sorted(others, key=lambda v: -float(v @ query))[:SLOTS])
+
+
+def _alone_gets_nothing(make: MakeExchange) -> None:
+    exchange = make(CLASSES, DIM, SLOTS)
+    exchange.push("a", an_upload(1))
+    assert not exchange.pull("a").valid.any(), "with no other client the external memory is empty"
+
+
+def _never_returns_ones_own(make: MakeExchange) -> None:
+    exchange = _filled(make)
+    exchange.push("twin", an_upload(ord("a")))  # equal to a's
+    for name in "abcdef":
+        own, got = an_upload(ord(name)), exchange.pull(name)
+        for y in range(CLASSES):
+            same = (got.vectors[y][got.valid[y]] == own.vectors[y]).all(axis=1).sum()
+            assert same == (name == "a"), "a client gets the prototypes of others, not its own"
+
+
+def _returns_the_most_similar(make: MakeExchange) -> None:
+    exchange = _filled(make)
+    for name in "abcdef":
+        got = exchange.pull(name)
+        assert got.vectors.shape == (CLASSES, SLOTS, DIM) and got.valid.all(), (
+            "k_e donors per class, where there are"
+        )
+        for y in range(CLASSES):
+            want = _best(name, "abcdef", y)
+            assert np.allclose(got.vectors[y], want, atol=1e-3), (
+                "per class, the most similar prototypes first"
+            )
+
+
+def _keeps_the_latest_upload(make: MakeExchange) -> None:
+    exchange = make(CLASSES, DIM, SLOTS)
+    exchange.push("a", an_upload(1))
+    exchange.push("b", an_upload(2))
+    exchange.push("b", an_upload(3))
+    got = exchange.pull("a")
+    assert np.allclose(got.vectors[:, 0], an_upload(3).vectors, atol=1e-3), (
+        "a later upload replaces an earlier one"
+    )
+    assert got.valid.sum() == CLASSES, "and counts once"
+
+
+def _does_not_depend_on_order(make: MakeExchange) -> None:
+    one, other = _filled(make, "abcdef"), _filled(make, "fbdaec")
+    a, b = one.pull("c"), other.pull("c")
+    assert np.array_equal(a.vectors, b.vectors) and np.array_equal(a.valid, b.valid), (
+        "the order of pushes must not matter"
+    )
+
+
+def _returns_a_copy(make: MakeExchange) -> None:
+    exchange = _filled(make)
+    got = exchange.pull("a")
+    kept = got.vectors.copy()
+    for name in "bcdef":
+        exchange.push(name, an_upload(100 + ord(name)))
+    assert np.array_equal(got.vectors, kept), "what was pulled must not change with later pushes"
+
+
+def _few_clients_give_few_slots(make: MakeExchange) -> None:
+    exchange = make(CLASSES, DIM, 50)
+    exchange.push("a", an_upload(1))
+    exchange.push("b", an_upload(2, (True, False, True, True)))
+    got = exchange.pull("a")
+    assert got.valid.sum(axis=1).tolist() == [1, 0, 1, 1], (
+        "k_e above the number of donors: what there is comes back"
+    )
+
+
+def _refuses_unknown_clients(make: MakeExchange) -> None:
+    exchange = _filled(make)
+    refuses(lambda: exchange.pull("nobody"), "pull of a client that never pushed")
+
+
+def _keeps_nothing_of_a_bad_upload(make: MakeExchange) -> None:
+    exchange = _filled(make)
+    before, good = exchange.pull("a"), an_upload(ord("b"))
+    bad = {
+        "another C": Prototypes(good.vectors[1:], good.entropy[1:], good.seen[1:]),
+        "another D": Prototypes(good.vectors[:, 1:], good.entropy, good.seen),
+        "NaN": Prototypes(good.vectors * np.float32(np.nan), good.entropy, good.seen),
+        "vectors of length 3": Prototypes(good.vectors * np.float32(3), good.entropy, good.seen),
+        "an entropy of -1": Prototypes(good.vectors, good.entropy - 2, good.seen),
+        "a mask of numbers": Prototypes(good.vectors, good.entropy, good.seen.astype(float)),  # type: ignore[arg-type]
+    }
+    for what, upload in bad.items():
+        for name in ("b", "new"):
+            refuses(lambda name=name, upload=upload: exchange.push(name, upload), f"an upload with {what}")  # type: ignore[misc]
+        after = exchange.pull("a")
+        assert np.array_equal(before.vectors, after.vectors), (
+            f"after an upload with {what} nothing may have changed"
+        )
+    refuses(lambda: exchange.pull("new"), "pull of a client whose only upload was refused")

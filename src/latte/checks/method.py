@@ -1,0 +1,170 @@
+"""The contract of a Method, check by check."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.types import Collaborative, External, Method, Prediction
+from .material import (
+    CLASSES,
+    DIM,
+    SLOTS,
+    MakeMethod,
+    a_zero_shot,
+    an_external,
+    equal,
+    images,
+    refuses,
+    same,
+    used,
+)
+
+
+def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
+    """Return the checks of a Method by name; those about collaboration pass for a method that has none."""
+    return {
+        "predicts": _predicts,
+        "is deterministic": _is_deterministic,
+        "accepts several views": _accepts_several_views,
+        "leaves its input alone": _leaves_its_input_alone,
+        "accepts nearly unit rows": _accepts_nearly_unit_rows,
+        "remembers nothing after bad input": _remembers_nothing_after_bad_input,
+        "reset forgets everything": _reset_forgets_everything,
+        "state round-trips": _state_round_trips,
+        "state is a copy": _state_is_a_copy,
+        "prototypes are unit rows": _prototypes_are_unit_rows,
+        "receives any number of slots": _receives_any_number_of_slots,
+        "refuses bad external memory": _refuses_bad_external_memory,
+    }
+
+
+def _predicts(make: MakeMethod) -> None:
+    method = make(a_zero_shot())
+    assert isinstance(method, Method), "a Method has predict, reset, state and load"
+    for image in images():
+        p = method.predict(image)
+        assert isinstance(p, Prediction) and isinstance(p.label, int), (
+            "predict returns a Prediction with an int label"
+        )
+        assert p.logits.shape == (CLASSES,) and np.isfinite(p.logits).all(), "logits are (C,) and finite"
+        assert p.label == int(p.logits.argmax()), "the label is the argmax of the logits"
+        assert 0 <= p.entropy <= 1, "the entropy is divided by ln C, in [0, 1]"
+
+
+def _is_deterministic(make: MakeMethod) -> None:
+    one, other = make(a_zero_shot()), make(a_zero_shot())
+    for image in images():
+        assert equal(one.predict(image), other.predict(image)), "the same stream gives the same predictions"
+
+
+def _accepts_several_views(make: MakeMethod) -> None:
+    method = make(a_zero_shot())
+    for image in images(count=5, views=16):
+        assert 0 <= method.predict(image).label < CLASSES
+
+
+def _leaves_its_input_alone(make: MakeMethod) -> None:
+    method = make(a_zero_shot())
+    for image in images(count=5, views=3):
+        before = image.copy()
+        method.predict(image)
+        assert np.array_equal(image, before), "predict must not write into its argument"
+
+
+def _accepts_nearly_unit_rows(make: MakeMethod) -> None:
+    method, image = make(a_zero_shot()), images(1)[0]
+    label = method.predict(image * np.float32(1.0005)).label
+    assert label == make(a_zero_shot()).predict(image).label, "rows within 1e-3 of unit length are normalised"
+
+
+def _bad_views() -> dict[str, Any]:
+    good = images(1)[0]
+    poisoned = [good.copy() for _ in range(2)]
+    poisoned[0][0, 3], poisoned[1][0, 3] = np.nan, np.inf
+    return {
+        "NaN": poisoned[0],
+        "infinity": poisoned[1],
+        "a single vector (D,)": good[0],
+        "three axes": good[None],
+        "another D": np.ones((1, DIM + 1), np.float32) / np.sqrt(DIM + 1),
+        "a zero vector": np.zeros((1, DIM), np.float32),
+        "V = 0": np.zeros((0, DIM), np.float32),
+        "a row of length 2": 2 * good,
+        "text": np.array([["x"] * DIM]),
+    }
+
+
+def _remembers_nothing_after_bad_input(make: MakeMethod) -> None:
+    method = used(make)
+    before = method.state()
+    for what, views in _bad_views().items():
+        refuses(lambda views=views: method.predict(views), f"views with {what}")  # type: ignore[misc]
+        assert same(before, method.state()), f"after views with {what} the memory must be exactly as before"
+
+
+def _reset_forgets_everything(make: MakeMethod) -> None:
+    method, fresh = used(make), make(a_zero_shot())
+    method.reset()
+    for image in images(seed=2):
+        assert equal(method.predict(image), fresh.predict(image)), "after reset() it predicts as a new one"
+
+
+def _state_round_trips(make: MakeMethod) -> None:
+    method, other = used(make), make(a_zero_shot())
+    other.load(method.state())
+    assert same(method.state(), other.state()), "load(state()) restores the state bit for bit"
+    for image in images(seed=3):
+        assert equal(method.predict(image), other.predict(image)), "and the predictions that follow"
+
+
+def _state_is_a_copy(make: MakeMethod) -> None:
+    method = used(make)
+    taken = method.state()
+    kept = copy.deepcopy(taken)
+    for image in images(seed=4):
+        method.predict(image)
+    assert same(taken, kept), "what state() returned must not change with later predictions"
+
+
+def _prototypes_are_unit_rows(make: MakeMethod) -> None:
+    method = used(make)
+    if not isinstance(method, Collaborative):
+        return
+    p = method.prototypes()
+    assert p.vectors.shape == (CLASSES, DIM) and p.entropy.shape == p.seen.shape == (CLASSES,), (
+        "(C, D), (C,), (C,)"
+    )
+    norms = np.linalg.norm(p.vectors[p.seen], axis=1)
+    assert p.seen.any() and np.allclose(norms, 1, atol=1e-5), "a seen class has a prototype of length 1"
+    assert ((p.entropy >= 0) & (p.entropy <= 1)).all(), "entropies are in [0, 1]"
+
+
+def _receives_any_number_of_slots(make: MakeMethod) -> None:
+    method = used(make)
+    if not isinstance(method, Collaborative):
+        return
+    for slots in (0, 1, 7):
+        method.receive(an_external(np.random.default_rng(slots), slots))
+        method.predict(images(1)[0])
+
+
+def _refuses_bad_external_memory(make: MakeMethod) -> None:
+    method = used(make)
+    if not isinstance(method, Collaborative):
+        return
+    before, good = method.state(), an_external(np.random.default_rng(5), SLOTS)
+    everywhere = np.ones_like(good.valid)
+    bad = {
+        "another C": External(good.vectors[1:], good.entropy[1:], good.valid[1:]),
+        "another D": External(good.vectors[:, :, 1:], good.entropy, good.valid),
+        "zero vectors marked valid": External(np.zeros_like(good.vectors), good.entropy, everywhere),
+        "an entropy of 2": External(good.vectors, good.entropy + 2, good.valid),
+        "NaN": External(good.vectors * np.float32(np.nan), good.entropy, everywhere),
+    }
+    for what, external in bad.items():
+        refuses(lambda external=external: method.receive(external), f"external memory with {what}")  # type: ignore[misc]
+        assert same(before, method.state()), f"after {what} the memory must be exactly as before"

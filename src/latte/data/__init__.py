@@ -1,0 +1,1 @@
+"""Streams: benchmark types, embedding files, the bundled benchmark."""

@@ -1,0 +1,83 @@
+"""What a benchmark is: embeddings of labelled images, and which client sees which of them in what order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.types import Integers
+from ..core.validate import refuse
+from ..core.zero_shot import ZeroShot
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Cached view embeddings of labelled images.
+
+    ``views`` (n, V, D) in any float type (it may be memory-mapped), ``labels`` (n,), ``domain`` (n,) indices into
+    ``domains``. ``metadata`` says how the file was made.
+    """
+
+    name: str
+    zero_shot: ZeroShot
+    views: NDArray[Any]
+    labels: Integers
+    domain: Integers
+    domains: tuple[str, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n = len(self.views)
+        if self.views.ndim != 3 or self.views.shape[1] < 1 or self.views.shape[2] != self.zero_shot.dim:
+            raise refuse("views", f"shape {self.views.shape}", f"(n, V, {self.zero_shot.dim}) with V >= 1")
+        for name, values, limit in (
+            ("labels", self.labels, self.zero_shot.classes),
+            ("domain", self.domain, len(self.domains)),
+        ):
+            if values.shape != (n,):
+                raise refuse(name, f"shape {values.shape}", f"({n},), one per image")
+            if n and not (values.min() >= 0 and values.max() < limit):
+                raise refuse(name, f"values from {values.min()} to {values.max()}", f"0 to {limit - 1}")
+
+    def __len__(self) -> int:
+        return len(self.views)
+
+
+@dataclass(frozen=True, eq=False)
+class ClientStream:
+    """What one client sees: ``samples`` (n,) are positions in the embeddings, in the order of the stream."""
+
+    name: str
+    domain: int
+    samples: Integers
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """Embeddings, and the clients that share them out."""
+
+    embeddings: Embeddings
+    clients: tuple[ClientStream, ...]
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    @property
+    def samples(self) -> int:
+        """How many samples all clients handle together."""
+        return sum(len(client) for client in self.clients)
+
+    def stream(self, client: ClientStream) -> NDArray[np.float32]:
+        """Return what ``client`` sees, (n, V, D) float32."""
+        return np.asarray(self.embeddings.views[client.samples], np.float32)
+
+    def labels(self, client: ClientStream) -> Integers:
+        """Return the true labels of what ``client`` sees (n,)."""
+        return self.embeddings.labels[client.samples]

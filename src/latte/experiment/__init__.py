@@ -1,0 +1,1 @@
+"""Experiments: the readable simulator, schedules and records."""

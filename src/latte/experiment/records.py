@@ -1,0 +1,72 @@
+"""What an experiment leaves behind: one Result per (method, seed), as a line of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SETTINGS = ("preset", "default", "tuned", "oracle")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientScore:
+    """How one client did."""
+
+    name: str
+    domain: str
+    samples: int
+    correct: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How one method did on one federation.
+
+    ``setting`` says where the hyper-parameters come from: a published preset, the dataset-free defaults, tuned on
+    other data, or an oracle that saw the labels it is scored on. ``seed`` fixed the partition and the orders.
+    """
+
+    benchmark: str
+    method: str
+    params: Mapping[str, Any]
+    setting: str
+    seed: int
+    clients: tuple[ClientScore, ...]
+    engine: str = "readable"
+
+    @property
+    def samples(self) -> int:
+        """All samples of all clients."""
+        return sum(client.samples for client in self.clients)
+
+    @property
+    def micro(self) -> float:
+        """Accuracy over samples in per cent: the paper's total."""
+        return 100 * sum(client.correct for client in self.clients) / self.samples
+
+    @property
+    def macro(self) -> float:
+        """Mean accuracy over clients in per cent: the paper's objective."""
+        return sum(100 * client.correct / client.samples for client in self.clients) / len(self.clients)
+
+    def by_domain(self) -> dict[str, float]:
+        """Accuracy per domain in per cent, in the order in which the domains appear."""
+        totals: dict[str, list[int]] = {}
+        for client in self.clients:
+            total = totals.setdefault(client.domain, [0, 0])
+            total[0] += client.correct
+            total[1] += client.samples
+        return {domain: 100 * correct / samples for domain, (correct, samples) in totals.items()}
+
+    def to_json(self) -> str:
+        """Return one line of JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, line: str) -> Result:
+        """Read what :meth:`to_json` wrote."""
+        fields = json.loads(line)
+        fields["clients"] = tuple(ClientScore(**client) for client in fields["clients"])
+        return cls(**fields)
