@@ -39,9 +39,7 @@ def main(source: Path, target: Path) -> None:
     info = json.loads(str(data["meta"]))
     embeddings = Embeddings(
         "cifar10c-mini",
-        ZeroShot(
-            data["text"].astype(np.float32), tuple(map(str, data["classes"])), float(info["logit_scale"])
-        ),
+        ZeroShot(data["text"].astype(np.float32), tuple(map(str, data["classes"])), float(info["logit_scale"])),
         data["emb"][rows][:, None].astype(np.float16),
         data["label"][rows].astype(np.int64),
         data["domain"][rows].astype(np.int64),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -62,14 +63,10 @@ def _returns_the_most_similar(make: MakeExchange) -> None:
     exchange = _filled(make)
     for name in "abcdef":
         got = exchange.pull(name)
-        assert got.vectors.shape == (CLASSES, SLOTS, DIM) and got.valid.all(), (
-            "k_e donors per class, where there are"
-        )
+        assert got.vectors.shape == (CLASSES, SLOTS, DIM) and got.valid.all(), "k_e donors per class, where there are"
         for y in range(CLASSES):
             want = _best(name, "abcdef", y)
-            assert np.allclose(got.vectors[y], want, atol=1e-3), (
-                "per class, the most similar prototypes first"
-            )
+            assert np.allclose(got.vectors[y], want, atol=1e-3), "per class, the most similar prototypes first"
 
 
 def _keeps_the_latest_upload(make: MakeExchange) -> None:
@@ -78,9 +75,7 @@ def _keeps_the_latest_upload(make: MakeExchange) -> None:
     exchange.push("b", an_upload(2))
     exchange.push("b", an_upload(3))
     got = exchange.pull("a")
-    assert np.allclose(got.vectors[:, 0], an_upload(3).vectors, atol=1e-3), (
-        "a later upload replaces an earlier one"
-    )
+    assert np.allclose(got.vectors[:, 0], an_upload(3).vectors, atol=1e-3), "a later upload replaces an earlier one"
     assert got.valid.sum() == CLASSES, "and counts once"
 
 
@@ -106,9 +101,7 @@ def _few_clients_give_few_slots(make: MakeExchange) -> None:
     exchange.push("a", an_upload(1))
     exchange.push("b", an_upload(2, (True, False, True, True)))
     got = exchange.pull("a")
-    assert got.valid.sum(axis=1).tolist() == [1, 0, 1, 1], (
-        "k_e above the number of donors: what there is comes back"
-    )
+    assert got.valid.sum(axis=1).tolist() == [1, 0, 1, 1], "k_e above the number of donors: what there is comes back"
 
 
 def _refuses_unknown_clients(make: MakeExchange) -> None:
@@ -125,13 +118,11 @@ def _keeps_nothing_of_a_bad_upload(make: MakeExchange) -> None:
         "NaN": Prototypes(good.vectors * np.float32(np.nan), good.entropy, good.seen),
         "vectors of length 3": Prototypes(good.vectors * np.float32(3), good.entropy, good.seen),
         "an entropy of -1": Prototypes(good.vectors, good.entropy - 2, good.seen),
-        "a mask of numbers": Prototypes(good.vectors, good.entropy, good.seen.astype(float)),  # type: ignore[arg-type]
+        "a mask of numbers": Prototypes(good.vectors, good.entropy, good.seen.astype(float)),
     }
     for what, upload in bad.items():
         for name in ("b", "new"):
-            refuses(lambda name=name, upload=upload: exchange.push(name, upload), f"an upload with {what}")  # type: ignore[misc]
+            refuses(partial(exchange.push, name, upload), f"an upload with {what}")
         after = exchange.pull("a")
-        assert np.array_equal(before.vectors, after.vectors), (
-            f"after an upload with {what} nothing may have changed"
-        )
+        assert np.array_equal(before.vectors, after.vectors), f"after an upload with {what} nothing may have changed"
     refuses(lambda: exchange.pull("new"), "pull of a client whose only upload was refused")

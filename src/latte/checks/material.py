@@ -17,7 +17,8 @@ CLASSES, DIM, SLOTS = 4, 8, 2
 def unit(rng: np.random.Generator, *shape: int) -> Vectors:
     """Return random unit rows."""
     rows = rng.normal(size=shape)
-    return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+    result: Vectors = (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+    return result
 
 
 def a_zero_shot() -> ZeroShot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,7 @@ def _predicts(make: MakeMethod) -> None:
     assert isinstance(method, Method), "a Method has predict, reset, state and load"
     for image in images():
         p = method.predict(image)
-        assert isinstance(p, Prediction) and isinstance(p.label, int), (
-            "predict returns a Prediction with an int label"
-        )
+        assert isinstance(p, Prediction) and isinstance(p.label, int), "predict returns a Prediction with an int label"
         assert p.logits.shape == (CLASSES,) and np.isfinite(p.logits).all(), "logits are (C,) and finite"
         assert p.label == int(p.logits.argmax()), "the label is the argmax of the logits"
         assert 0 <= p.entropy <= 1, "the entropy is divided by ln C, in [0, 1]"
@@ -102,7 +101,7 @@ def _remembers_nothing_after_bad_input(make: MakeMethod) -> None:
     method = used(make)
     before = method.state()
     for what, views in _bad_views().items():
-        refuses(lambda views=views: method.predict(views), f"views with {what}")  # type: ignore[misc]
+        refuses(partial(method.predict, views), f"views with {what}")
         assert same(before, method.state()), f"after views with {what} the memory must be exactly as before"
 
 
@@ -135,9 +134,7 @@ def _prototypes_are_unit_rows(make: MakeMethod) -> None:
     if not isinstance(method, Collaborative):
         return
     p = method.prototypes()
-    assert p.vectors.shape == (CLASSES, DIM) and p.entropy.shape == p.seen.shape == (CLASSES,), (
-        "(C, D), (C,), (C,)"
-    )
+    assert p.vectors.shape == (CLASSES, DIM) and p.entropy.shape == p.seen.shape == (CLASSES,), "(C, D), (C,), (C,)"
     norms = np.linalg.norm(p.vectors[p.seen], axis=1)
     assert p.seen.any() and np.allclose(norms, 1, atol=1e-5), "a seen class has a prototype of length 1"
     assert ((p.entropy >= 0) & (p.entropy <= 1)).all(), "entropies are in [0, 1]"
@@ -166,5 +163,5 @@ def _refuses_bad_external_memory(make: MakeMethod) -> None:
         "NaN": External(good.vectors * np.float32(np.nan), good.entropy, everywhere),
     }
     for what, external in bad.items():
-        refuses(lambda external=external: method.receive(external), f"external memory with {what}")  # type: ignore[misc]
+        refuses(partial(method.receive, external), f"external memory with {what}")
         assert same(before, method.state()), f"after {what} the memory must be exactly as before"

@@ -60,8 +60,7 @@ class LocalMemory:
         choice("prototype", kind, PROTOTYPE_KINDS)
         weights = self._prototype_weights(kind, gamma)
         sums = (weights[:, None, :].astype(np.float32) @ self.vectors)[:, 0]
-        seen: Mask = self.valid.any(axis=1) & sums.any(axis=1)
-        return normalised(sums), seen
+        return normalised(sums), np.logical_and(self.valid.any(axis=1), sums.any(axis=1))
 
     def _prototype_weights(self, kind: str, gamma: float) -> Reals:
         """Return the weight of each slot (C, S), largest 1 in a class that has any."""

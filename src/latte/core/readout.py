@@ -46,9 +46,7 @@ class MergedMemory:
         return read_out(similarity, self, beta, gamma, gate)
 
 
-def read_out(
-    similarity: Reals, memory: MergedMemory, beta: float, gamma: float, gate: float | None = None
-) -> Reals:
+def read_out(similarity: Reals, memory: MergedMemory, beta: float, gamma: float, gate: float | None = None) -> Reals:
     """Return f · normalise(Σ w m) per class (C,), from the similarities f · m (C, K)."""
     weights = _weights(similarity, memory, beta, gamma, gate is None)
     dots = (weights * similarity).sum(axis=1)

@@ -60,7 +60,8 @@ def _odd_rows(name: str, rows: Vectors, normalise: bool) -> Vectors:
     if not normalise:
         worst = int(np.abs(norms - 1).argmax())
         raise refuse(name, f"row {worst} of length {norms[worst]:.6g}", "unit rows (or pass normalise=True)")
-    return (wide / norms[:, None]).astype(np.float32)
+    unit: Vectors = (wide / norms[:, None]).astype(np.float32)
+    return unit
 
 
 def unit_where(name: str, vectors: Any, mask: Mask, shape: tuple[int, ...]) -> Vectors:

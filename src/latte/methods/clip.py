@@ -28,9 +28,7 @@ class Clip(BaseMethod):
     Params: ClassVar = ClipParams
     presets: ClassVar[dict[str, ClipParams]] = {}
 
-    def __init__(
-        self, zero_shot: ZeroShot, params: ClipParams | None = None, normalise: bool = False
-    ) -> None:
+    def __init__(self, zero_shot: ZeroShot, params: ClipParams | None = None, normalise: bool = False) -> None:
         super().__init__(zero_shot, normalise)
         self.params = params or ClipParams()
 

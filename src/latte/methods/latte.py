@@ -106,9 +106,7 @@ class Latte(BaseMethod):
     Params: ClassVar = LatteParams
     presets: ClassVar[dict[str, LatteParams]] = PRESETS
 
-    def __init__(
-        self, zero_shot: ZeroShot, params: LatteParams | None = None, normalise: bool = False
-    ) -> None:
+    def __init__(self, zero_shot: ZeroShot, params: LatteParams | None = None, normalise: bool = False) -> None:
         super().__init__(zero_shot, normalise)
         self.params = params or LatteParams()
         self.local = LocalMemory(zero_shot.classes, self.params.k_l, zero_shot.dim)
