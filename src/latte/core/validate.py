@@ -43,7 +43,7 @@ def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = F
     if rows.ndim != 2 or not rows.size or (dim is not None and rows.shape[1] != dim):
         raise refuse(name, f"shape {rows.shape}", want)
     if len(rows) == 1:  # the everyday case, one plain view
-        square = float(rows[0].dot(rows[0]))  # dot, unlike @, does not warn when it overflows
+        square = float(np.einsum("nd,nd->", rows, rows))  # unlike dot, it does not warn when it overflows
         if _LOW < square < _HIGH:  # NaN and infinity fail here too
             return rows / np.float32(math.sqrt(square))
         return _odd_rows(name, rows, normalise)
