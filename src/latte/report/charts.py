@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..core.validate import refuse
 from .axes import Axis, nice_axis
 from .palette import Look, look
+from .paper import METHODS
 from .png import DARK_STOPS, LIGHT_STOPS, data_uri
 from .stats import Paired
 
@@ -21,7 +22,7 @@ MOST_POINTS = 400  # per line: more would not be seen
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line: the name of a method (it gives the colour) and its points; ``label`` is shown if the name is not."""
+    """A line: the name of a method (it gives colour and label) and its points; ``label`` replaces the label."""
 
     name: str
     x: Sequence[float]
@@ -86,8 +87,8 @@ def line_chart(series: Sequence[Series]) -> LineChart:
 
 
 def _line(series: Series, x: Axis, y: Axis) -> Line:
-    path = _path(series, x, y)
-    return Line(series.label or series.name, look(series.name), path, tuple(series.x), tuple(series.y))
+    label = series.label or METHODS.get(series.name, series.name)
+    return Line(label, look(series.name), _path(series, x, y), tuple(series.x), tuple(series.y))
 
 
 def _thin(series: Series) -> Series:

@@ -33,12 +33,13 @@ METHODS = {
     "latte": "Latte",
 }  # in the order of the paper's tables
 TOTAL = "total"
+SAMPLES = {"vlcs": 10_729, "terra": 24_788, "cifar10c": 60_000, "cifar100c": 60_000}
 
 _ALIASES = {"terraincognita": "terra"}
-# how the two backbones are called by their makers, by the model hub and by open_clip, without punctuation
+# how the two backbones are called by their makers, by the model hub and by open_clip, without prefix and punctuation
 _ENCODERS = {
-    "ViT-B/16": {"clipvitb16", "openaiclipvitb16", "openaiclipvitbasepatch16", "openclipvitb16openai", "vitb16openai"},
-    "RN50": {"cliprn50", "openaicliprn50", "opencliprn50openai", "rn50openai"},
+    "ViT-B/16": {"clipvitb16", "openaiclipvitb16", "openaiclipvitbasepatch16", "clipvitbasepatch16", "vitb16openai"},
+    "RN50": {"cliprn50", "openaicliprn50", "rn50openai"},
 }
 
 
@@ -100,12 +101,14 @@ def canonical(benchmark: str) -> str | None:
 
 
 def backbone_of(encoder: str) -> str | None:
-    """Return which backbone of the paper ``encoder`` is; None for every other model.
+    """Return which backbone of the paper ``encoder`` is; None for every other model, and for other weights.
+
+    A bare "ViT-B/16" is not enough: most models of that shape are not CLIP.
 
     >>> backbone_of("openai/clip-vit-base-patch16"), backbone_of("CLIP RN50"), backbone_of("mini-vlm")
     ('ViT-B/16', 'RN50', None)
     """
-    plain = _plain(encoder)
+    plain = _plain(re.sub(r"^(hf|onnx|openclip|local):", "", encoder))
     for backbone, names in _ENCODERS.items():
         if plain in names:
             return backbone

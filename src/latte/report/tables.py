@@ -62,7 +62,7 @@ def build_table(results: Sequence[Result], encoder: str | None = None, claimed: 
         rows=tuple(_row(found, domains, base, backbone) for found in groups),
         differences=_differences(groups),
         reference=_reference(groups).label,
-        notes=_notes(groups),
+        notes=_notes(groups) + (_paper_notes(results, backbone) if backbone else ()),
     )
 
 
@@ -171,4 +171,13 @@ def _notes(groups: Sequence[Group]) -> tuple[str, ...]:
         notes.append("The rows do not all have the same seeds; differences use the seeds that two rows share.")
     for setting in dict.fromkeys(found.setting for found in groups):
         notes.append(f"{setting}: {SETTINGS.get(setting, 'of unknown origin')}.")
+    return tuple(notes)
+
+
+def _paper_notes(results: Sequence[Result], backbone: str) -> tuple[str, ...]:
+    """Say what the paper's column is, and where a run is not of the paper's size."""
+    name = paper.canonical(results[0].benchmark) or ""
+    notes = [f"Paper: the published total on {paper.BENCHMARKS[name]} with CLIP {backbone}."]
+    for size in sorted({result.samples for result in results} - {paper.SAMPLES[name]}):
+        notes.append(f"The paper has {paper.SAMPLES[name]:,} samples; these results have {size:,}.")
     return tuple(notes)
