@@ -26,7 +26,10 @@ def an_upload(rng, classes=3, dim=6, share=0.7):
     return Prototypes(np.where(seen[:, None], unit(rng, classes, dim), 0).astype(np.float32), rng.random(classes), seen)
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(np.linspace(0, 1, 9).tolist())), max_size=60), st.integers(1, 5))
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from(np.linspace(0, 1, 9).tolist())), max_size=60),
+    st.integers(1, 5),
+)
 def test_a_class_holds_the_lowest_entropies(offers, slots):
     memory, rng = LocalMemory(3, slots, 4), np.random.default_rng(0)
     for label, entropy in offers:
@@ -134,7 +137,9 @@ def test_state_round_trips_bit_for_bit(seed, variant):
     for image in unit(rng, int(rng.integers(0, 30)), 1, 8):
         client.predict(image)
     valid = rng.random((4, 2)) < 0.6
-    client.receive(External(np.where(valid[..., None], unit(rng, 4, 2, 8), 0).astype(np.float32), rng.random((4, 2)), valid))
+    client.receive(
+        External(np.where(valid[..., None], unit(rng, 4, 2, 8), 0).astype(np.float32), rng.random((4, 2)), valid)
+    )
     other.load(client.state())
     for name, array in client.state().items():
         assert array.dtype == other.state()[name].dtype and array.tobytes() == other.state()[name].tobytes()

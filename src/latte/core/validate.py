@@ -49,7 +49,8 @@ def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = F
         return _odd_rows(name, rows, normalise)
     squares = np.einsum("nd,nd->n", rows, rows)
     if squares.min() > _LOW and squares.max() < _HIGH:
-        return rows / np.sqrt(squares)[:, None]
+        unit: Vectors = rows / np.sqrt(squares)[:, None]
+        return unit
     return _odd_rows(name, rows, normalise)
 
 
