@@ -145,11 +145,10 @@ class GlobalMemory:
         self._sorted = None
 
     def _grow(self) -> None:
-        old = (self._vectors, self._entropy, self._seen, self._order)
-        n = len(self._vectors)
+        vectors, entropy, seen, order = self._vectors, self._entropy, self._seen, self._order
+        n = len(vectors)
         self._allocate(2 * n)
-        for new, array in zip((self._vectors, self._entropy, self._seen, self._order), old, strict=True):
-            new[:n] = array
+        self._vectors[:n], self._entropy[:n], self._seen[:n], self._order[:n] = vectors, entropy, seen, order
 
     def _row(self, client: str) -> int:
         row = self._rows.get(client)
