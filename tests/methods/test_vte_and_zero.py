@@ -106,7 +106,8 @@ AXES = ZeroShot(np.eye(3, 4), ("a", "b", "c"), scale=10.0)
 
 
 def test_a_vote_is_shared_by_classes_that_are_equal():
-    prediction = Zero(AXES, ZeroParams(1.0)).predict(views_of((0.5, 0.5, 0.0), (0.0, 0.5, 0.1), (0.1, 0.0, 0.4)))
+    views = views_of((0.5, 0.5, 0.0), (0.0, 0.5, 0.1), (0.1, 0.0, 0.4))
+    prediction = Zero(AXES, ZeroParams(1.0)).predict(views)
     np.testing.assert_array_equal(prediction.logits, [0.5, 1.5, 1.0])
 
 
