@@ -21,7 +21,7 @@ def require(arrays: Arrays, names: Any) -> None:
 
 
 class Cache(LocalMemory):
-    """Replaces the first of the highest entropies, and restores entropies bit for bit, even just outside [0, 1].
+    """Replaces the first of the highest entropies; restores entropies bit for bit, even just outside [0, 1].
 
     With ``unit=False`` the vectors are means of unit vectors that were not normalised: of any length up to 1.
     """
