@@ -28,6 +28,9 @@ def report(runs: tuple[Path, ...], kind: str | None, out: Path | None, paper_bac
     from ..report.tables import build_tables
 
     found = [read_run(folder) for folder in runs]
+    for run in found:
+        if not run.done:
+            click.echo(f"{run.folder}: not finished, {len(run.results)} results so far", err=True)
     tables = build_tables(merged(found), encoders(found), paper_backbone)
     chosen = kind or _by_name(out)
     if chosen == "html":

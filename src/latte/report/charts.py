@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..core.validate import refuse
 from .axes import Axis, nice_axis
 from .palette import Look, look
-from .paper import METHODS
+from .paper import display
 from .png import DARK_STOPS, LIGHT_STOPS, data_uri
 from .stats import Paired
 
@@ -87,7 +87,7 @@ def line_chart(series: Sequence[Series]) -> LineChart:
 
 
 def _line(series: Series, x: Axis, y: Axis) -> Line:
-    label = series.label or METHODS.get(series.name, series.name)
+    label = series.label or display(series.name)
     return Line(label, look(series.name), _path(series, x, y), tuple(series.x), tuple(series.y))
 
 

@@ -12,6 +12,7 @@ SETTINGS = {
     "default": "one dataset-free default",
     "tuned": "tuned on other data than the reported",
     "oracle": "chosen with the labels it is scored on: an upper bound, not a result",
+    "custom": "set by hand",
 }
 
 

@@ -75,7 +75,7 @@ def published(benchmark: str, backbone: str, method: str, domain: str = TOTAL) -
     76.95
     """
     choice("backbone", backbone, BACKBONES)
-    name, row = canonical(benchmark), METHODS.get(method)
+    name, row = canonical(benchmark), METHODS.get(family(method))
     if name is None or row is None:
         return None
     wanted = _plain(domain)
@@ -83,6 +83,25 @@ def published(benchmark: str, backbone: str, method: str, domain: str = TOTAL) -
         if (dataset, column, label, _plain(place)) == (BENCHMARKS[name], backbone, row, wanted):
             return value
     return None
+
+
+def family(method: str) -> str:
+    """Return the method that a row such as "latte+variant=released" is a form of.
+
+    >>> family("latte+variant=released"), family("tda-global")
+    ('latte', 'tda-global')
+    """
+    return method.partition("+")[0]
+
+
+def display(method: str) -> str:
+    """Return how a method is called in a table.
+
+    >>> display("tda"), display("latte+variant=released"), display("mine")
+    ('TDA (local)', 'Latte [variant=released]', 'mine')
+    """
+    name, *changes = method.split("+")
+    return METHODS.get(name, name) + (f" [{', '.join(changes)}]" if changes else "")
 
 
 def canonical(benchmark: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -11,22 +12,28 @@ from typing import Any
 from ..core.validate import refuse
 from ..experiment.records import Result
 
-RESULTS, CONFIG, MANIFEST = "results.jsonl", "config.json", "manifest.json"
+RESULTS, CONFIG, MANIFEST, DONE = "results.jsonl", "config.json", "manifest.json", "done"
+UNKNOWN = "unknown"  # what a manifest says of an encoder that the data file does not name
 _KNOWN = {field.name for field in fields(Result)}
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run folder holds; ``config`` and ``manifest`` are empty where the files are not there."""
+    """What a run folder holds; ``config`` and ``manifest`` are empty where the files are not there.
+
+    ``done`` is False for a run that was stopped, or still goes on: its table is not the last word.
+    """
 
     folder: Path
     results: tuple[Result, ...]
     config: Mapping[str, Any]
     manifest: Mapping[str, Any]
+    done: bool = True
 
     def encoder(self) -> str | None:
         """Return the encoder that the data was made with, as the manifest (or the configuration) records it."""
-        return _find(self.manifest, "encoder") or _find(self.config, "encoder")
+        found = _find(self.manifest, "encoder") or _find(self.config, "encoder")
+        return None if found == UNKNOWN else found
 
 
 def read_run(folder: Path) -> Run:
@@ -34,11 +41,23 @@ def read_run(folder: Path) -> Run:
     path = folder / RESULTS
     if not path.is_file():
         raise refuse("run", f"{folder}, which has no {RESULTS}", "a folder that `latte run` wrote")
-    lines = path.read_text("utf-8").splitlines()
+    done = _done(folder)
+    *lines, rest = path.read_text("utf-8").split("\n")  # half a line at the end is a result still being written
+    lines += [rest] if done else []
     results = tuple(_result(path, number, line) for number, line in enumerate(lines, 1) if line.strip())
     if not results:
         raise refuse("run", f"{folder}, whose {RESULTS} is empty", "a run with at least one finished (method, seed)")
-    return Run(folder, results, _object(folder / CONFIG), _object(folder / MANIFEST))
+    return Run(folder, results, _object(folder / CONFIG), _object(folder / MANIFEST), done)
+
+
+def _done(folder: Path) -> bool:
+    """Return whether the run finished; results that are not those it finished with are refused."""
+    mark = folder / DONE
+    if not mark.is_file():
+        return False
+    if mark.read_text("utf-8").strip() != hashlib.sha256((folder / RESULTS).read_bytes()).hexdigest():
+        raise refuse(str(folder / RESULTS), "other results than the run ended with", "`latte run` to redo them")
+    return True
 
 
 def encoders(runs: Sequence[Run]) -> dict[str, str]:

@@ -77,7 +77,12 @@ def group(results: Iterable[Result]) -> list[Group]:
             raise refuse("results", what, "runs of one configuration in one table (report them one by one)")
     labels = _labels(list(found))
     groups = [Group(key[0], labels[key], key[1], dict(sorted(seeds.items()))) for key, seeds in found.items()]
-    return sorted(groups, key=lambda one: ORDER.index(one.method) if one.method in ORDER else len(ORDER))
+    return sorted(groups, key=_position)
+
+
+def _position(found: Group) -> int:
+    name = paper.family(found.method)
+    return ORDER.index(name) if name in ORDER else len(ORDER)
 
 
 def _labels(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
@@ -85,7 +90,7 @@ def _labels(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], 
     labels = {}
     for key in keys:
         same = [other for other in keys if other[0] == key[0]]
-        name = paper.METHODS.get(key[0], key[0])
+        name = paper.display(key[0])
         labels[key] = f"{name} [{_distinction(key, same)}]" if len(same) > 1 else name
     return labels
 
