@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent.parent
 
@@ -15,3 +16,7 @@ def shared() -> Path:
     if not (folder / "data" / "embeddings").is_dir():
         pytest.skip("needs the shared material (set LATTE_SHARED to its folder)")
     return folder
+
+
+settings.register_profile("latte", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("latte")

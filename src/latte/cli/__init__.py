@@ -1,1 +1,63 @@
-""""""
+"""The command line. Commands are found by name and imported when they run, so that ``latte --help`` is quick."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from ..version import __version__
+
+COMMANDS = {
+    "demo": ("latte.cli.demo:demo", "Run CLIP and Latte on the bundled benchmark and write report.html."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported only when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Offer near names for an unknown command."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=3, cutoff=0.4) or list(COMMANDS)
+            ctx.fail(f"no command {args[0]!r}; there is {', '.join(near)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="latte")
+def cli() -> None:
+    """Latte: collaborative test-time adaptation of vision-language models, without labels and without training."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; bad input is one line on stderr and exit code 2."""
+    try:
+        cli.main(args=arguments, prog_name="latte")
+    except ValueError as error:
+        click.echo(f"latte: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)

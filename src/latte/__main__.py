@@ -1,0 +1,5 @@
+"""``python -m latte``."""
+
+from .cli import main
+
+main()

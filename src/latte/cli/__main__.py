@@ -1,0 +1,5 @@
+"""``python -m latte.cli``."""
+
+from . import main
+
+main()
