@@ -8,7 +8,7 @@ from .stats import Paired
 
 KINDS = ("accuracy", "gain", "paper", "difference")
 SETTINGS = {
-    "preset": "the paper's published hyper-parameters",
+    "preset": "published hyper-parameters",
     "default": "one dataset-free default",
     "tuned": "tuned on other data than the reported",
     "oracle": "chosen with the labels it is scored on: an upper bound, not a result",

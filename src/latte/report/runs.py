@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..core.validate import refuse
+from ..experiment.compare import same_classifier
+from ..experiment.plan import UNKNOWN
 from ..experiment.records import Result
 
 RESULTS, CONFIG, MANIFEST, DONE = "results.jsonl", "config.json", "manifest.json", "done"
-UNKNOWN = "unknown"  # what a manifest says of an encoder that the data file does not name
 _KNOWN = {field.name for field in fields(Result)}
 
 
@@ -34,6 +35,21 @@ class Run:
         """Return the encoder that the data was made with, as the manifest (or the configuration) records it."""
         found = _find(self.manifest, "encoder") or _find(self.config, "encoder")
         return None if found == UNKNOWN else found
+
+    def fingerprint(self) -> str | None:
+        """Return the fingerprint of the classifier that every method of the run used, where it is recorded."""
+        return _find(self.config, "fingerprint") or _find(self.manifest, "fingerprint")
+
+
+def find_runs(paths: Iterable[Path]) -> list[Path]:
+    """Return the run folders among ``paths`` and below them, each once."""
+    found: list[Path] = []
+    for path in paths:
+        below = [path] if (path / RESULTS).is_file() else sorted(file.parent for file in path.glob(f"**/{RESULTS}"))
+        if not below:
+            raise refuse("run", f"{path}, which has no {RESULTS}", "a folder that `latte run` wrote")
+        found += [folder for folder in below if folder not in found]
+    return found
 
 
 def read_run(folder: Path) -> Run:
@@ -61,8 +77,11 @@ def _done(folder: Path) -> bool:
 
 
 def encoders(runs: Sequence[Run]) -> dict[str, str]:
-    """Return the encoder of each benchmark; two encoders for one benchmark are refused."""
+    """Return the encoder of each benchmark; two encoders (or classifiers) for one benchmark are refused."""
     found: dict[str, str] = {}
+    same_classifier(
+        (run.results[0].benchmark, fingerprint, str(run.folder)) for run in runs if (fingerprint := run.fingerprint())
+    )
     for run in runs:
         encoder = run.encoder()
         for benchmark in {result.benchmark for result in run.results} if encoder else ():
