@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..core.validate import refuse
 from ..experiment.records import Result
@@ -130,7 +130,9 @@ def _row(found: Group, domains: Sequence[str], base: Group | None, backbone: str
         cells += _beside_paper(found, micro, backbone)
     by_domain = [result.by_domain() for result in results]
     for domain in domains:
-        cells.append(_cell([scores[domain] for scores in by_domain if domain in scores]))
+        cell = _cell([scores[domain] for scores in by_domain if domain in scores])
+        printed = paper.published(results[0].benchmark, backbone, found.method, domain) if backbone else None
+        cells.append(replace(cell, paper=printed.mean) if cell and printed else cell)
     return Row(found.method, found.label, found.setting, tuple(found.results), tuple(cells))
 
 
