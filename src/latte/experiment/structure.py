@@ -10,7 +10,6 @@ from typing import Any
 from ..core.validate import refuse
 from .config import RunConfig, near, parse_seeds
 
-
 _WANT = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 

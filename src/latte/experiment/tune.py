@@ -2,7 +2,7 @@
 
 The rule is the paper's (which is DMN's): run every point of a grid and keep the one with the highest accuracy; a later
 point must be strictly better. That needs labels, so it is no test-time method: a number that was chosen this way is
-"tuned" when the choice was made on other partitions, and "oracle" when it was made on the very streams it is reported on.
+"tuned" when the choice was made on other partitions, and "oracle" when it was made on the streams it is reported on.
 """
 
 from __future__ import annotations
