@@ -40,7 +40,7 @@ def test_a_missing_file_is_named_with_the_command_that_makes_it(tmp_path):
     assert isinstance(shown.exception, ValueError)
     message = str(shown.exception)
     assert str(tmp_path / "vlcs-vit-b-16.safetensors") in message
-    assert "latte embed vlcs --encoder openclip:ViT-B-16/openai --out " in message
+    assert "latte embed vlcs:IMAGES --encoder openclip:ViT-B-16/openai --out " in message
     assert "\n" not in message
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="is not there"):
@@ -75,7 +75,7 @@ def test_without_the_views_the_other_rows_are_shown(tmp_path):
     shown = invoke(tmp_path)
     assert shown.exit_code == 0, shown.output
     assert "vlcs-vit-b-16-views64.safetensors is not there (for VTE, TPT, Zero)" in shown.stderr
-    assert "--views 64" in shown.stderr
+    assert "--views 63" in shown.stderr
     assert "Latte − TDA (local)" in shown.stdout
 
 
