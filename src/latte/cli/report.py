@@ -21,24 +21,19 @@ FORMATS = ("text", "markdown", "latex", "json", "html")
 def report(runs: tuple[Path, ...], kind: str | None, out: Path | None, paper_backbone: str | None) -> None:
     """Show the results of run folders: per domain, total, gain over CLIP, and what is noise.
 
-    Every benchmark gets a table of its own. The paper's numbers stand beside yours only where the benchmark is the
-    paper's and the data was made with the paper's CLIP encoder.
+    RUNS are run folders, or folders that hold some. Every benchmark gets a table of its own. The paper's numbers stand
+    beside yours only where the benchmark is the paper's and the data was made with the paper's CLIP encoder.
     """
-    from ..report.runs import encoders, merged, read_run
+    from ..report.page import rendered
+    from ..report.runs import encoders, find_runs, merged, read_run
     from ..report.tables import build_tables
 
-    found = [read_run(folder) for folder in runs]
+    found = [read_run(folder) for folder in find_runs(runs)]
+    for run in found:
+        if not run.done:
+            click.echo(f"{run.folder}: not finished, {len(run.results)} results so far", err=True)
     tables = build_tables(merged(found), encoders(found), paper_backbone)
-    chosen = kind or _by_name(out)
-    if chosen == "html":
-        from ..report.page import report_page
-
-        text = report_page(tables, found)
-    else:
-        from ..report.formats import render
-
-        text = render(tables, chosen)
-    write(text, out)
+    write(rendered(tables, found, kind or by_name(out)), out)
 
 
 def write(text: str, out: Path | None) -> None:
@@ -51,6 +46,7 @@ def write(text: str, out: Path | None) -> None:
     click.echo(f"wrote {out}", err=True)
 
 
-def _by_name(out: Path | None) -> str:
+def by_name(out: Path | None) -> str:
+    """Return the format that the name of a file asks for."""
     endings = {".md": "markdown", ".tex": "latex", ".json": "json", ".html": "html", ".htm": "html"}
     return endings.get(out.suffix.lower(), "text") if out is not None else "text"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..core.validate import refuse
 from .axes import Axis, nice_axis
 from .palette import Look, look
-from .paper import METHODS
+from .paper import display
 from .png import DARK_STOPS, LIGHT_STOPS, data_uri
 from .stats import Paired
 
@@ -87,7 +87,7 @@ def line_chart(series: Sequence[Series]) -> LineChart:
 
 
 def _line(series: Series, x: Axis, y: Axis) -> Line:
-    label = series.label or METHODS.get(series.name, series.name)
+    label = series.label or display(series.name)
     return Line(label, look(series.name), _path(series, x, y), tuple(series.x), tuple(series.y))
 
 
@@ -103,15 +103,13 @@ def _thin(series: Series) -> Series:
 
 def _path(series: Series, x: Axis, y: Axis) -> str:
     """Return an SVG path; a point that is not finite breaks the line."""
-    parts, pen = [], "M"
+    parts, start = [], True
     for across, up in zip(series.x, series.y, strict=True):
-        if not (math.isfinite(across) and math.isfinite(up)):
-            pen = "M"
-            continue
-        parts.append(f"{pen}{x.place(across):g} {100 - y.place(up):g}")
-        pen = "L"
-    if len(parts) == 1:
-        parts.append(parts[0].replace("M", "L"))  # a line of no length: drawn as a dot by its round cap
+        known = math.isfinite(across) and math.isfinite(up)
+        if known:
+            place = f"{x.place(across):g} {round(100 - y.place(up), 3):g}"
+            parts.append(f"M{place}h0" if start else f"L{place}")  # h0: a point alone is a dot, by its round cap
+        start = not known
     return "".join(parts)
 
 

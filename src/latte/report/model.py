@@ -8,10 +8,11 @@ from .stats import Paired
 
 KINDS = ("accuracy", "gain", "paper", "difference")
 SETTINGS = {
-    "preset": "the paper's published hyper-parameters",
+    "preset": "published hyper-parameters",
     "default": "one dataset-free default",
     "tuned": "tuned on other data than the reported",
     "oracle": "chosen with the labels it is scored on: an upper bound, not a result",
+    "custom": "set by hand",
 }
 
 
@@ -27,10 +28,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A mean in per cent (or points), and its standard deviation over seeds where there is one."""
+    """A mean in per cent (or points), and its standard deviation over seeds where there is one.
+
+    ``paper`` is what the paper prints for the same method and domain, where it may be compared.
+    """
 
     mean: float
     sd: float | None = None
+    paper: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .formats import render
 from .html import Section, differences_section, manifest_section, render_page, table_section
 from .model import Table
 from .runs import Run
+
+
+def rendered(tables: Sequence[Table], runs: Sequence[Run], kind: str) -> str:
+    """Return ``tables`` in any format, "html" among them."""
+    return report_page(tables, runs) if kind == "html" else render(tables, kind)
 
 
 def report_page(tables: Sequence[Table], runs: Sequence[Run], title: str = "Latte: results") -> str:

@@ -7,7 +7,7 @@ method share a hue and differ in the dash, so that no reader depends on colour a
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 LIGHT_PAGE, DARK_PAGE = "#ffffff", "#15181d"
 
@@ -44,7 +44,7 @@ OTHERS = (
 
 
 def look(name: str) -> Look:
-    """Return how ``name`` is drawn; a variant such as "latte (alpha=0.5)" or "latte:b" looks like its method.
+    """Return how ``name`` is drawn; a variant such as "latte+variant=released" has its method's colour, long dashes.
 
     >>> look("latte").light
     '#c8420a'
@@ -52,8 +52,10 @@ def look(name: str) -> Look:
     key = name.lower()
     if key in LOOKS:
         return LOOKS[key]
-    method = key.split(" (")[0].split(":")[0].strip()
-    return LOOKS.get(method) or OTHERS[zlib.crc32(key.encode()) % len(OTHERS)]
+    method, plus, _ = key.partition("+")
+    if plus and method in LOOKS:
+        return replace(LOOKS[method], dash="12 4")
+    return OTHERS[zlib.crc32(key.encode()) % len(OTHERS)]
 
 
 def contrast(first: str, second: str) -> float:
