@@ -15,6 +15,8 @@ COMMANDS = {
     "run": ("latte.cli.run:run", "Run methods on benchmarks and print their accuracy."),
     "sweep": ("latte.cli.sweep:sweep", "Run methods at every value of a parameter."),
     "tune": ("latte.cli.tune:tune", "Choose parameters on other partitions than those that are reported."),
+    "report": ("latte.cli.report:report", "Show the results of run folders as a table or a page."),
+    "reproduce": ("latte.cli.reproduce:reproduce", "Run the paper's whole table for one benchmark."),
     "data": ("latte.cli.data:data", "List, show, check and convert embedding files."),
 }
 
