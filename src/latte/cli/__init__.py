@@ -12,6 +12,10 @@ from ..version import __version__
 
 COMMANDS = {
     "demo": ("latte.cli.demo:demo", "Run CLIP and Latte on the bundled benchmark and write report.html."),
+    "run": ("latte.cli.run:run", "Run methods on benchmarks and print their accuracy."),
+    "sweep": ("latte.cli.sweep:sweep", "Run methods at every value of a parameter."),
+    "tune": ("latte.cli.tune:tune", "Choose parameters on other partitions than those that are reported."),
+    "data": ("latte.cli.data:data", "List, show, check and convert embedding files."),
 }
 
 

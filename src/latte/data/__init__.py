@@ -1,1 +1,1 @@
-"""Streams: benchmark types, embedding files, the bundled benchmark."""
+"""Streams: benchmark types, embedding files, partitions, the catalogue and the bundled benchmark."""

@@ -1,0 +1,98 @@
+"""Benchmarks by name: the bundled one, and the embedding files in the data folder."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..core.validate import NORM_TOLERANCE, refuse
+from .benchmark import Embeddings
+from .bundled import FILE
+from .embeddings import load
+from .npz import convert_npz
+
+BUNDLED = "cifar10c-mini"
+SUFFIXES = (".npz", ".safetensors")  # the later one wins where a name has both
+_ROWS = 4096  # checked at a time, so that a mapped file never has to fit in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A benchmark by name: where its embeddings are."""
+
+    name: str
+    path: Path
+
+
+def data_folder(given: Path | None = None) -> Path:
+    """Return where embedding files are looked for: ``given``, else $LATTE_DATA, else the user's data folder."""
+    if given is not None:
+        return Path(given)
+    if os.environ.get("LATTE_DATA"):
+        return Path(os.environ["LATTE_DATA"])
+    from platformdirs import user_data_path
+
+    return user_data_path("latte") / "embeddings"
+
+
+def entries(folder: Path | None = None) -> dict[str, Entry]:
+    """Return every benchmark there is, by name; the bundled one comes first."""
+    where = data_folder(folder)
+    if folder is not None and not where.is_dir():
+        raise refuse("data folder", f"{where}, which is not there", "a folder of embedding files")
+    found = {BUNDLED: Entry(BUNDLED, FILE)}
+    for suffix in SUFFIXES:
+        for path in sorted(where.glob(f"*{suffix}")):
+            found[path.stem] = Entry(path.stem, path)
+    return found
+
+
+def find(name: str, folder: Path | None = None) -> Entry:
+    """Return a benchmark by name or by the path of its file; an unknown name is refused with the near ones."""
+    if name.endswith(SUFFIXES):
+        return Entry(Path(name).stem, Path(name))
+    known = entries(folder)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or sorted(known)
+        where = f"a file, or a name in {data_folder(folder)} (--data DIR or LATTE_DATA changes the folder)"
+        raise refuse("benchmark", repr(name), f"{where}, such as {', '.join(near)}")
+    return known[name]
+
+
+def open_entry(entry: Entry) -> Embeddings:
+    """Read the embeddings of a benchmark."""
+    if not entry.path.is_file():
+        raise refuse("embedding file", f"{entry.path}, which is not there", "a file that exists")
+    return convert_npz(entry.path) if entry.path.suffix == ".npz" else load(entry.path)
+
+
+def default_clients(embeddings: Embeddings, name: str) -> int | None:
+    """Return the clients per domain that a benchmark has unless told: None for those that the file fixes.
+
+    The paper has 10 per domain, and 3 for CIFAR-100-C.
+    """
+    if embeddings.client is not None:
+        return None
+    return 3 if name.lower().replace("-", "").startswith("cifar100c") else 10
+
+
+def problems(embeddings: Embeddings) -> Iterator[str]:
+    """Yield what is wrong with embeddings beyond what opening them already refuses: rows that no method accepts."""
+    for start in range(0, len(embeddings), _ROWS):
+        rows = np.asarray(embeddings.views[start : start + _ROWS], np.float32)
+        lengths = np.sqrt(np.einsum("nvd,nvd->nv", rows, rows))
+        bad = ~(np.abs(lengths - 1) < NORM_TOLERANCE)  # NaN fails too
+        if bad.any():
+            image, view = np.argwhere(bad)[0]
+            yield (
+                f"image {start + image}, view {view}: length {lengths[image, view]:.6g}, want 1 "
+                f"({int(bad.sum())} such rows among images {start} to {start + len(rows) - 1})"
+            )
+    for domain, name in enumerate(embeddings.domains):
+        if not (embeddings.domain == domain).any():
+            yield f"domain {name!r} has no images"

@@ -1,0 +1,217 @@
+"""What a run is told: a benchmark, methods, seeds and a schedule, from TOML, from the command line or from Python.
+
+    benchmark = "cifar10c-mini"
+    seeds = "0-4"
+
+    [schedule]
+    period = 5
+
+    [[methods]]
+    name = "latte"
+    preset = "cifar10c"
+    params = { alpha = 0.5 }
+
+A key that does not exist is refused with its path and the near ones; so is a value of the wrong type.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ..core.validate import at_least, choice, refuse
+from ..data.partition import ORDERS
+from ..methods import resolve
+from .records import SETTINGS
+from .schedule import Schedule
+
+ENGINES = ("auto", "readable")
+_SPEC = re.compile(
+    r"(?:(?P<label>[^=:+]+)=)?(?P<name>[^=:+]+)(?::(?P<preset>[^=:+]+))?(?P<changes>(?:\+[^=+]+=[^+]+)*)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MethodConfig:
+    """One row of a comparison: ``params`` change ``preset``, or the method's defaults.
+
+    ``label`` is what the row is called (the name, unless told). ``setting`` says where the numbers come from; left
+    empty, it is "preset", "default", or "custom" where ``params`` change a number by hand.
+    """
+
+    name: str
+    label: str = ""
+    preset: str | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    setting: str = ""
+
+    def __post_init__(self) -> None:
+        resolve(self.name, dict(self.params), self.preset)  # refuses unknown names and values
+        if self.setting:
+            choice("setting", self.setting, SETTINGS)
+        if not self.label:
+            object.__setattr__(self, "label", self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """Everything that decides what a run computes.
+
+    ``clients_per_domain`` None means the benchmark's own: the clients that its file fixes, or the paper's number.
+    ``engine`` is "auto" (a fast engine where there is one for the method) or "readable".
+    """
+
+    benchmark: str
+    methods: tuple[MethodConfig, ...]
+    seeds: tuple[int, ...] = (0,)
+    clients_per_domain: int | None = None
+    schedule: Schedule = field(default_factory=Schedule)
+    order: str = "shuffled"
+    engine: str = "auto"
+
+    def __post_init__(self) -> None:
+        choice("order", self.order, ORDERS)
+        choice("engine", self.engine, ENGINES)
+        if self.clients_per_domain is not None:
+            at_least("clients_per_domain", self.clients_per_domain, 1)
+        for seed in self.seeds:
+            at_least("seeds", seed, 0)
+        _each_once("methods", tuple(method.label for method in self.methods))
+        _each_once("seeds", self.seeds)
+
+
+def _each_once(name: str, values: tuple[object, ...]) -> None:
+    if not values:
+        raise refuse(name, "none", "at least one")
+    twice = [value for value in values if values.count(value) > 1]
+    if twice:
+        raise refuse(name, f"{twice[0]!r} twice", "each once (a method may have a label: LABEL=NAME)")
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a TOML file as it is; :func:`configure` makes a configuration of it."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise refuse("config file", f"{path} ({error})", "a TOML file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise refuse(str(path), f"text that is not TOML ({error})", "a TOML file") from None
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Return the seeds that a text names.
+
+    >>> parse_seeds("0-2,7")
+    (0, 1, 2, 7)
+    """
+    seeds: list[int] = []
+    for part in str(text).split(","):
+        found = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
+        if not found:
+            raise refuse("seeds", repr(text), "numbers and ranges, such as 0-4 or 0,2,7")
+        seeds += range(int(found[1]), int(found[2] or found[1]) + 1)
+    return tuple(seeds)
+
+
+def parse_method(text: str) -> dict[str, Any]:
+    """Return the method that ``[LABEL=]NAME[:PRESET][+KEY=VALUE...]`` names.
+
+    >>> parse_method("latte:vlcs+variant=released")
+    {'name': 'latte', 'preset': 'vlcs', 'label': 'latte+variant=released', 'params': {'variant': 'released'}}
+    """
+    found = _SPEC.fullmatch(text.strip())
+    if not found:
+        raise refuse("method", repr(text), "[LABEL=]NAME[:PRESET][+KEY=VALUE...], such as latte:vlcs+alpha=0.5")
+    pairs = [part.split("=", 1) for part in found["changes"].split("+")[1:]]
+    return {
+        "name": found["name"],
+        "preset": found["preset"],
+        "label": found["label"] or found["name"] + found["changes"],
+        "params": {key: parse_value(value) for key, value in pairs},
+    }
+
+
+def parse_value(text: str) -> Any:
+    """Read a value as TOML has it; what is not TOML is a word.
+
+    >>> parse_value("0.5"), parse_value("false"), parse_value("released")
+    (0.5, False, 'released')
+    """
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
+def apply_settings(config: RunConfig, settings: Iterable[str]) -> RunConfig:
+    """Return ``config`` with changes such as ``method.alpha=0.5``, ``method.latte.k_l=3`` or ``schedule.period=5``."""
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise refuse("--set", repr(text), "KEY=VALUE, such as method.alpha=0.5")
+        config = changed(config, key.strip(), parse_value(value))
+    return config
+
+
+def changed(config: RunConfig, key: str, value: Any) -> RunConfig:
+    """Return ``config`` with one value changed; ``key`` is a path such as ``schedule.period``."""
+    head, _, rest = key.partition(".")
+    if head == "method" and rest:
+        return _changed_methods(config, rest, value)
+    known = {f.name for f in fields(RunConfig)} - {"methods", "schedule"}
+    paths = sorted(known) + [f"schedule.{f.name}" for f in fields(Schedule)] + ["method.PARAMETER"]
+    if key not in paths or key == "method.PARAMETER":
+        raise refuse("--set", repr(key), "one of " + ", ".join(near(key, paths)))
+    from .structure import structured, unstructured
+
+    raw = unstructured(config)
+    target = raw["schedule"] if head == "schedule" else raw
+    target[rest or head] = parse_seeds(value) if key == "seeds" and isinstance(value, str) else value
+    return structured(raw)
+
+
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """Return the near names of an unknown one, or all."""
+    names = list(known)
+    return difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
+
+
+def _changed_methods(config: RunConfig, path: str, value: Any) -> RunConfig:
+    """Change a parameter of every method that has it, or of the one that ``path`` names by name or label."""
+    who, _, key = path.rpartition(".")
+    chosen = [m for m in config.methods if not who or who in (m.name, m.label)]
+    if not chosen:
+        raise refuse("--set", f"method {who!r}", "one of " + ", ".join(near(who, [m.label for m in config.methods])))
+    having = [m for m in chosen if key in parameters(m)]
+    if not having:
+        known = sorted({name for m in chosen for name in parameters(m)})
+        raise refuse("--set", f"parameter {key!r}", "one of " + (", ".join(near(key, known)) or "none: there are none"))
+    methods = tuple(replace(m, params={**m.params, key: value}) if m in having else m for m in config.methods)
+    return replace(config, methods=methods)
+
+
+def parameters(method: MethodConfig) -> dict[str, Any]:
+    """Return the full parameters of a method, preset and changes applied; 1 for a fraction is 1.0."""
+    base = resolve(method.name, {}, method.preset)
+    full = resolve(method.name, dict(method.params), method.preset)
+    return {f.name: _like(getattr(base, f.name), getattr(full, f.name)) for f in fields(full)}
+
+
+def _like(example: Any, value: Any) -> Any:
+    return float(value) if isinstance(example, float) and type(value) is int else value
+
+
+def setting_of(method: MethodConfig) -> str:
+    """Return where a method's numbers come from; a changed word (``variant``) is a choice of form, not of a number."""
+    if method.setting:
+        return method.setting
+    base = parameters(replace(method, params={}))
+    full = parameters(method)
+    if any(full[key] != base[key] and not isinstance(full[key], str) for key in full):
+        return "custom"
+    return "default" if method.preset is None else "preset"

@@ -1,0 +1,146 @@
+"""A configuration with every default filled in, bound to its data: what the hash of a run folder stands for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..core.validate import refuse
+from ..data.benchmark import Embeddings
+from ..data.catalogue import Entry, default_clients, find, open_entry, problems
+from ..data.embeddings import checksum
+from ..data.partition import federate
+from ..methods import METHODS, create
+from .config import MethodConfig, RunConfig, parameters, setting_of
+from .structure import unstructured
+
+FORMAT = "latte-run/1"
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class DataInfo:
+    """Which data a run saw: the file, the classifier in it, and the encoder that it names."""
+
+    sha256: str
+    fingerprint: str
+    encoder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """The unit of work: one method on one seed."""
+
+    method: MethodConfig
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run that can start. ``sources`` are the checksums of the methods that are not ours, by name."""
+
+    config: RunConfig
+    entry: Entry
+    data: DataInfo
+    sources: Mapping[str, str]
+
+    def canonical(self) -> str:
+        """Return the resolved configuration as JSON, the same text for the same run on any machine."""
+        content = {
+            "format": FORMAT,
+            "config": unstructured(self.config),
+            "data": asdict(self.data),
+            "sources": dict(self.sources),
+        }
+        return json.dumps(content, sort_keys=True, indent=1) + "\n"
+
+    @property
+    def name(self) -> str:
+        """The name of the run folder."""
+        return f"{self.config.benchmark}-{hashlib.sha256(self.canonical().encode()).hexdigest()[:10]}"
+
+    def items(self) -> list[Item]:
+        """Return everything to do, in the order of the results."""
+        return [Item(method, seed) for method in self.config.methods for seed in self.config.seeds]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A benchmark that was found, read and checked."""
+
+    entry: Entry
+    embeddings: Embeddings
+    info: DataInfo
+
+
+def make_plan(config: RunConfig, data: Path | None = None) -> Plan:
+    """Fill in every default of ``config`` and check that it can run; nothing is written."""
+    return plan_on(config, open_benchmark(config.benchmark, data))
+
+
+def open_benchmark(name: str, data: Path | None = None) -> Opened:
+    """Find a benchmark by name or file, read it and check it."""
+    entry = find(name, data)
+    embeddings = open_entry(entry)
+    _sound(entry, embeddings)
+    encoder = embeddings.metadata.get("encoder", UNKNOWN)
+    return Opened(entry, embeddings, DataInfo(checksum(entry.path), embeddings.zero_shot.fingerprint, encoder))
+
+
+def plan_on(config: RunConfig, opened: Opened) -> Plan:
+    """Fill in every default of ``config`` for a benchmark that is open."""
+    clients = config.clients_per_domain
+    if clients is None:
+        clients = default_clients(opened.embeddings, opened.entry.name)
+    methods = tuple(_filled(method, opened.embeddings) for method in config.methods)
+    full = replace(config, benchmark=opened.entry.name, methods=methods, clients_per_domain=clients)
+    federation = federate(opened.embeddings, clients, config.seeds[0], config.order)
+    config.schedule.check(len(federation))
+    return Plan(full, opened.entry, opened.info, {m.name: _source(m.name) for m in methods if _own(m.name)})
+
+
+def _sound(entry: Entry, embeddings: Embeddings) -> None:
+    if not len(embeddings):
+        raise refuse(str(entry.path), "no images", "at least one")
+    for problem in problems(embeddings):
+        raise refuse(str(entry.path), problem, "a sound file (latte data check)")
+
+
+def _filled(method: MethodConfig, embeddings: Embeddings) -> MethodConfig:
+    full = parameters(method)
+    try:
+        json.dumps(full)
+    except TypeError as error:
+        raise refuse(f"{method.name} parameters", str(error), "numbers, words, true or false, None") from None
+    create(method.name, embeddings.zero_shot, full)  # refuses what it cannot do without
+    return replace(method, params=full, setting=setting_of(method))
+
+
+def _own(name: str) -> bool:
+    return not METHODS[name].startswith("latte.")
+
+
+def _source(name: str) -> str:
+    """Return the checksum of the file that defines a method of the user's own."""
+    import inspect
+
+    from ..methods import find as find_method
+
+    return checksum(Path(inspect.getfile(find_method(name))))
+
+
+def as_message(plan: Plan, item: Item, plugins: tuple[str, ...]) -> str:
+    """Return one item as text, for a worker process."""
+    own: dict[str, Any] = {name: METHODS[name] for name in plan.sources}
+    return json.dumps(
+        {
+            "config": unstructured(replace(plan.config, methods=(item.method,), seeds=(item.seed,))),
+            "path": str(plan.entry.path.resolve()),
+            "plugins": list(plugins),
+            "own": own,
+        }
+    )

@@ -1,0 +1,103 @@
+"""A sweep: the same run at every point of a grid, in one folder."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..core.validate import refuse
+from .config import RunConfig, changed, parse_value
+from .folder import write
+from .plan import Opened, Plan, plan_on
+from .run import Event, Options, execute
+from .schedule import Schedule
+
+_TOP = ("clients_per_domain", "order")
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One parameter and its values; ``key`` is a path such as ``method.alpha`` or ``schedule.period``."""
+
+    key: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of the grid: the values that were set, and the run."""
+
+    values: Mapping[str, Any]
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A grid of runs."""
+
+    axes: tuple[Axis, ...]
+    points: tuple[Point, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the folder that the runs share."""
+        told = hashlib.sha256(self.canonical().encode()).hexdigest()[:10]
+        return f"sweep-{self.points[0].plan.config.benchmark}-{told}"
+
+    def canonical(self) -> str:
+        """Return which values are in which run folder, as JSON."""
+        points = [{"values": dict(point.values), "run": point.plan.name} for point in self.points]
+        axes = [{"key": axis.key, "values": list(axis.values)} for axis in self.axes]
+        return json.dumps({"format": "latte-sweep/1", "axes": axes, "points": points}, sort_keys=True, indent=1) + "\n"
+
+
+def parse_axis(text: str) -> Axis:
+    """Read ``KEY=V1,V2,...``; a bare name is a method's parameter, ``T`` the period.
+
+    >>> parse_axis("alpha=0.1,1")
+    Axis(key='method.alpha', values=(0.1, 1))
+    >>> parse_axis("T=1,5").key
+    'schedule.period'
+    """
+    name, equals, values = text.partition("=")
+    if not equals or not all(part.strip() for part in values.split(",")):
+        raise refuse("--over", repr(text), "KEY=V1,V2,..., such as alpha=0.1,0.3,1")
+    return Axis(_path(name.strip()), tuple(parse_value(value) for value in values.split(",")))
+
+
+def _path(name: str) -> str:
+    if name == "T":
+        return "schedule.period"
+    if name in {field.name for field in fields(Schedule)}:
+        return f"schedule.{name}"
+    return name if name in _TOP or "." in name else f"method.{name}"
+
+
+def make_sweep(config: RunConfig, axes: Sequence[Axis], opened: Opened) -> Sweep:
+    """Plan every point of the grid; nothing is written, and a value that cannot be is refused here."""
+    if not axes:
+        raise refuse("--over", "nothing", "at least one KEY=V1,V2,...")
+    keys = [axis.key for axis in axes]
+    points = []
+    for values in itertools.product(*(axis.values for axis in axes)):
+        told = dict(zip(keys, values, strict=True))
+        here = config
+        for key, value in told.items():
+            here = changed(here, key, value)
+        points.append(Point(told, plan_on(here, opened)))
+    return Sweep(tuple(axes), tuple(points))
+
+
+def execute_sweep(sweep: Sweep, out: Path, options: Options | None = None) -> Iterator[tuple[Point, Event]]:
+    """Run what is missing, point after point."""
+    folder = Path(out) / sweep.name
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / "sweep.json", sweep.canonical())
+    for point in sweep.points:
+        for event in execute(point.plan, folder, options):
+            yield point, event

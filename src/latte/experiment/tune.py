@@ -1,0 +1,160 @@
+"""Choose hyper-parameters on other partitions than those that are reported, and keep book of what was seen.
+
+The rule is the paper's (which is DMN's): run every point of a grid and keep the one with the highest accuracy; a later
+point must be strictly better. That needs labels, so it is no test-time method: a number that was chosen this way is
+"tuned" when the choice was made on other partitions, and "oracle" when it was made on the streams it is reported on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..core.validate import refuse
+from .config import MethodConfig, RunConfig, near
+from .folder import write
+from .plan import UNKNOWN, DataInfo, Opened, Plan
+from .records import Result
+from .run import Event, Options, results
+from .sweep import Axis, Point, Sweep, execute_sweep, make_sweep
+
+FORMAT = "latte-tuned/1"
+DMN_WEIGHTS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+_DMN = (Axis("method.weight", DMN_WEIGHTS),)
+_TDA = (Axis("method.alpha", (0.5, 1.0, 2.0, 3.0, 5.0)), Axis("method.beta", (1.0, 3.0, 5.0, 8.0)))
+GRIDS: dict[str, tuple[Axis, ...]] = {
+    "dmn": _DMN,
+    "dmn-global": _DMN,
+    "tda": _TDA,
+    "tda-global": _TDA,
+    # the published values span alpha 0.3 to 1.5 and beta 6 to 60; the grid reaches one step beyond both ends
+    "latte": (
+        Axis("method.alpha", (0.1, 0.3, 0.7, 1.0, 1.5, 3.0)),
+        Axis("method.beta", (3.0, 6.0, 15.0, 35.0, 60.0, 100.0)),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The search for one method."""
+
+    method: MethodConfig
+    sweep: Sweep
+
+
+def make_tunings(config: RunConfig, opened: Opened, axes: Sequence[Axis] = ()) -> list[Tuning]:
+    """Plan the search of every method in ``config``: over ``axes``, or over the method's own grid."""
+    tunings = []
+    for method in config.methods:
+        grid = tuple(axes) or GRIDS.get(method.name)
+        if grid is None:
+            known = ", ".join(GRIDS)
+            raise refuse("tune", f"{method.name!r}, which has no grid", f"one of {known}, or --over KEY=V1,V2,...")
+        tunings.append(Tuning(method, make_sweep(replace(config, methods=(method,)), grid, opened)))
+    return tunings
+
+
+def execute_tunings(
+    tunings: Sequence[Tuning], out: Path, options: Options | None = None
+) -> Iterator[tuple[Point, Event]]:
+    """Run what is missing of every search."""
+    for tuning in tunings:
+        yield from execute_sweep(tuning.sweep, out, options)
+
+
+def select(tunings: Sequence[Tuning], out: Path) -> dict[str, Any]:
+    """Return the choice of every search that is done, with the scores it was made by and the data it saw."""
+    plan = tunings[0].sweep.points[0].plan
+    return {
+        "format": FORMAT,
+        "rule": "highest mean accuracy over samples and seeds; on ties the earlier point of the grid",
+        "saw": _seen(plan),
+        "methods": {tuning.method.label: _choice(tuning, out) for tuning in tunings},
+    }
+
+
+def save_tuned(path: Path, tuned: Mapping[str, Any]) -> None:
+    """Write the choice to a file for later runs."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, json.dumps(tuned, indent=1) + "\n")
+
+
+def read_tuned(path: Path) -> dict[str, Any]:
+    """Read what :func:`save_tuned` wrote."""
+    try:
+        tuned = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise refuse("tuned file", f"{path} ({error})", "what latte tune wrote") from None
+    if not isinstance(tuned, dict) or tuned.get("format") != FORMAT:
+        raise refuse(str(path), "another kind of file", f"{FORMAT}: what latte tune wrote")
+    return tuned
+
+
+def use_tuned(config: RunConfig, tuned: Mapping[str, Any], opened: Opened) -> RunConfig:
+    """Return ``config`` with the chosen parameters, each labelled "tuned" or "oracle"."""
+    saw = tuned["saw"]
+    _same_encoder(saw["data"], opened.info)
+    setting = "oracle" if _overlaps(config, saw, opened) else "tuned"
+    methods = tuple(_with_choice(method, tuned["methods"], setting) for method in config.methods)
+    if methods == config.methods:
+        want = ", ".join(near(config.methods[0].label, tuned["methods"]))
+        raise refuse("--tuned", "a file that tuned none of these methods", f"one of those in it: {want}")
+    return replace(config, methods=methods)
+
+
+def _seen(plan: Plan) -> dict[str, Any]:
+    return {
+        "benchmark": plan.config.benchmark,
+        "data": asdict(plan.data),
+        "seeds": list(plan.config.seeds),
+        "clients_per_domain": plan.config.clients_per_domain,
+        "order": plan.config.order,
+        "schedule": asdict(plan.config.schedule),
+    }
+
+
+def _choice(tuning: Tuning, out: Path) -> dict[str, Any]:
+    folder = Path(out) / tuning.sweep.name
+    scores = [_score(results(point.plan, folder)) for point in tuning.sweep.points]
+    best = max(range(len(scores)), key=lambda i: (scores[i], -i))
+    (method,) = tuning.sweep.points[best].plan.config.methods
+    return {
+        "name": method.name,
+        "params": dict(method.params),
+        "accuracy": scores[best],
+        "grid": [{**p.values, "accuracy": s} for p, s in zip(tuning.sweep.points, scores, strict=True)],
+        "runs": tuning.sweep.name,
+    }
+
+
+def _score(found: Sequence[Result]) -> float:
+    return sum(result.micro for result in found) / len(found)
+
+
+def _same_encoder(saw: Mapping[str, str], here: DataInfo) -> None:
+    if saw["fingerprint"] == here.fingerprint:
+        return
+    if UNKNOWN in (saw["encoder"], here.encoder) or saw["encoder"] != here.encoder:
+        raise refuse("--tuned", f"parameters tuned with encoder {saw['encoder']!r}", f"encoder {here.encoder!r}")
+
+
+def _overlaps(config: RunConfig, saw: Mapping[str, Any], opened: Opened) -> bool:
+    """Return whether the reported streams are among those the choice was made on.
+
+    Clients that the file fixes are the same under every seed: only their order changes, so that is an overlap too.
+    """
+    if saw["data"]["fingerprint"] != opened.info.fingerprint:
+        return False
+    fixed = saw["clients_per_domain"] is None and config.clients_per_domain is None
+    return bool(set(saw["seeds"]) & set(config.seeds)) or (fixed and opened.embeddings.client is not None)
+
+
+def _with_choice(method: MethodConfig, chosen: Mapping[str, Any], setting: str) -> MethodConfig:
+    entry = chosen.get(method.label) or next((e for e in chosen.values() if e["name"] == method.name), None)
+    if entry is None or entry["name"] != method.name:
+        return method
+    return replace(method, preset=None, params=dict(entry["params"]), setting=setting)

@@ -1,0 +1,187 @@
+"""Embedding files: what goes in comes out, mapped; what is damaged or does not fit is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from latte.core.zero_shot import ZeroShot
+from latte.data import catalogue
+from latte.data.benchmark import Embeddings
+from latte.data.bundled import FILE, bundled
+from latte.data.embeddings import checksum, load, load_federation, save
+from latte.data.npz import convert_npz
+
+
+def unit(*shape, seed=0):
+    rows = np.random.default_rng(seed).normal(size=shape)
+    return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float16)
+
+
+def npz(path, **changes):
+    arrays = {
+        "emb": unit(8, 4),
+        "label": np.arange(8, dtype=np.int16) % 3,
+        "domain": np.repeat([0, 1], 4).astype(np.int16),
+        "domains": np.array(["x", "y"]),
+        "classes": np.array(["a", "b", "c"]),
+        "index": np.arange(8, dtype=np.int32),
+        "text": unit(3, 4, seed=1),
+        "meta": np.array(json.dumps({"model": "tiny", "logit_scale": 50, "templates": ["a {}."]})),
+        **changes,
+    }
+    np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
+    return path
+
+
+def small(**changes) -> Embeddings:
+    fields = {
+        "name": "small",
+        "zero_shot": ZeroShot(unit(3, 4, seed=1), ("a", "b", "c"), 50.0),
+        "views": unit(8, 5, 4),
+        "labels": np.arange(8) % 3,
+        "domain": np.repeat([0, 1], 4),
+        "domains": ("x", "y"),
+        "metadata": {"encoder": "tiny"},
+        "index": np.arange(8) + 3,
+    }
+    return Embeddings(**{**fields, **changes})
+
+
+def test_what_is_saved_is_read_and_mapped(tmp_path):
+    path, before = tmp_path / "small.safetensors", small()
+    save(path, before)
+    after = load(path)
+    assert isinstance(after.views, np.memmap) and not after.views.flags.writeable
+    for name in ("views", "labels", "domain", "index"):
+        np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
+    assert after.zero_shot.fingerprint == before.zero_shot.fingerprint
+    assert after.domains == before.domains and after.metadata["encoder"] == "tiny"
+    assert after.client is None
+
+
+def test_the_mapped_views_are_what_the_library_reads():
+    from safetensors import safe_open
+
+    with safe_open(FILE, framework="np") as file:
+        np.testing.assert_array_equal(load(FILE).views, file.get_tensor("views"))
+
+
+def test_fixed_clients_survive_the_file(tmp_path):
+    path = tmp_path / "fixed.safetensors"
+    save(path, small(client=np.repeat([1, 0], 4)))
+    federation = load_federation(path)
+    assert [c.samples.tolist() for c in federation.clients] == [[4, 5, 6, 7], [0, 1, 2, 3]]
+    save(path, small(), client=np.array([0, 0, 0, 0, 0, 1, 1, 1]))
+    with pytest.raises(ValueError, match="client 0"):
+        load_federation(path)
+    save(path, small())
+    with pytest.raises(ValueError, match="no fixed clients"):
+        load_federation(path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.7, 0.999])
+@pytest.mark.parametrize("suffix", [".safetensors", ".npz"])
+def test_a_truncated_file_is_refused_in_one_line(tmp_path, share, suffix):
+    whole, cut = tmp_path / f"whole{suffix}", tmp_path / f"cut{suffix}"
+    if suffix == ".npz":
+        npz(whole)
+    else:
+        save(whole, small())
+    content = whole.read_bytes()
+    cut.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ValueError, match=r"cut\.(npz|safetensors): got") as caught:
+        catalogue.open_entry(catalogue.find(str(cut)))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    path = tmp_path / "other.safetensors"
+    save_file({"views": unit(1, 1, 4)}, path)
+    with pytest.raises(ValueError, match="format None"):
+        load(path)
+    save_file({"views": unit(1, 1, 4)}, path, metadata={"format": "latte-embeddings/1"})
+    with pytest.raises(ValueError, match="no tensor labels, domain, text"):
+        load(path)
+    save(path, small(views=unit(8, 5, 4).astype(np.float64)))
+    with pytest.raises(ValueError, match="dtype F64"):
+        load(path)
+
+
+def test_converted_single_view_and_views(tmp_path):
+    one = convert_npz(npz(tmp_path / "one.npz"))
+    assert (one.name, one.views.shape, one.zero_shot.scale) == ("one", (8, 1, 4), 50.0)
+    assert one.metadata["encoder"] == "tiny"
+    assert json.loads(one.metadata["sources"]) == {"one.npz": checksum(tmp_path / "one.npz")}
+    many = convert_npz(npz(tmp_path / "many.npz", emb=None, views=unit(8, 6, 4), meta=None))
+    assert many.views.shape == (8, 6, 4) and "encoder" not in many.metadata
+    target = tmp_path / "many.safetensors"
+    save(target, many)
+    np.testing.assert_array_equal(load(target).views, many.views)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"text": unit(3, 5)}, "views: got shape"),
+        ({"classes": np.array(["a", "b"])}, "classnames: got 2 names"),
+        ({"classes": np.array(["a", "b", "a"])}, "'a' twice"),
+        ({"label": np.full(8, 3)}, "labels: got values from 3"),
+        ({"domain": np.full(8, -1)}, "domain: got values from -1"),
+        ({"label": np.zeros(7, int)}, "labels: got shape"),
+        ({"text": None}, "no array text"),
+        ({"emb": None}, "no array emb or views"),
+        ({"meta": np.array("{")}, "not JSON"),
+        ({"meta": np.array("[]")}, "list"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_file(tmp_path, changes, message):
+    path = npz(tmp_path / "bad.npz", **changes)
+    with pytest.raises(ValueError, match=message) as caught:
+        convert_npz(path)
+    assert str(path) in str(caught.value)
+
+
+def test_the_catalogue(tmp_path, monkeypatch):
+    npz(tmp_path / "mine.npz")
+    save(tmp_path / "yours.safetensors", small())
+    assert list(catalogue.entries(tmp_path)) == ["cifar10c-mini", "mine", "yours"]
+    monkeypatch.setenv("LATTE_DATA", str(tmp_path))
+    assert catalogue.find("mine").path == tmp_path / "mine.npz"
+    save(tmp_path / "mine.safetensors", small())
+    assert catalogue.find("mine").path == tmp_path / "mine.safetensors"
+    with pytest.raises(ValueError, match="such as mine"):
+        catalogue.find("minne")
+    with pytest.raises(ValueError, match="not there"):
+        catalogue.entries(tmp_path / "nowhere")
+    monkeypatch.delenv("LATTE_DATA")
+    assert catalogue.data_folder().name == "embeddings"
+
+
+def test_default_clients():
+    assert catalogue.default_clients(bundled().embeddings, "cifar10c-mini") is None
+    assert catalogue.default_clients(small(), "pacs") == 10
+    assert catalogue.default_clients(small(), "cifar100c_test") == 3
+    assert catalogue.default_clients(small(), "CIFAR-100-C") == 3
+
+
+def test_problems_are_found():
+    assert not list(catalogue.problems(bundled().embeddings))
+    views = unit(8, 5, 4)
+    views[3, 2] *= 2
+    views[5, 0, 0] = np.nan
+    (found,) = catalogue.problems(small(views=views))
+    assert "image 3, view 2" in found and "2 such rows" in found
+    assert "no images" in next(catalogue.problems(small(domains=("x", "y", "z"))))
+
+
+def test_the_shared_files_open_and_have_the_stated_zero_shot_accuracy(shared):
+    folder = shared / "data" / "embeddings"
+    for name, want in (("pacs", 43.59), ("clip_dtd", 44.68)):
+        embeddings = catalogue.open_entry(catalogue.find(name, folder))
+        assert not list(catalogue.problems(embeddings))
+        logits = embeddings.zero_shot.logits(np.asarray(embeddings.views[:, 0], np.float32))
+        assert abs(100 * (logits.argmax(1) == embeddings.labels).mean() - want) < 0.2
