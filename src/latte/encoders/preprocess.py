@@ -19,6 +19,7 @@ from .pictures import as_picture
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+HALVES = (0.5, 0.5, 0.5)
 # Pillow's numbers, which HF files use too
 INTERPOLATIONS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 ROUNDINGS = ("round", "floor")
@@ -154,12 +155,14 @@ def from_hf(config: Mapping[str, Any]) -> Preprocess:
             "preprocessor_config.json", f"size {size}, centre crop {crops}", "a model with one input size"
         )
     normal = config.get("do_normalize", True)
+    siglip = str(config.get("image_processor_type", "")).startswith("Siglip")
+    mean, std = (HALVES, HALVES) if siglip else (CLIP_MEAN, CLIP_STD)
     return Preprocess(
         size=frame,
         short_side=short,
         interpolation=_interpolation(config.get("resample", INTERPOLATIONS["bicubic"])),
-        mean=tuple(config.get("image_mean") or CLIP_MEAN) if normal else (0.0, 0.0, 0.0),
-        std=tuple(config.get("image_std") or CLIP_STD) if normal else (1.0, 1.0, 1.0),
+        mean=tuple(config.get("image_mean") or mean) if normal else (0.0, 0.0, 0.0),
+        std=tuple(config.get("image_std") or std) if normal else (1.0, 1.0, 1.0),
         rescale=config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0,
         crop_rounding="floor",
     )
