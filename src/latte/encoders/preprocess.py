@@ -23,7 +23,7 @@ HALVES = (0.5, 0.5, 0.5)
 # Pillow's numbers, which HF files use too
 INTERPOLATIONS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 ROUNDINGS = ("round", "floor")
-_LONG = 8  # a resized picture this many times longer than high is resized only where the crop is
+_MOST = 50_000_000  # pixels: where more would come out of the resize, only the crop is computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Preprocess:
         resized = _short_side_to(picture.size, rule.short_side)
         left, top = rule._margin(resized[0] - width), rule._margin(resized[1] - height)
         box = (left, top, left + width, top + height)
-        if max(resized) > _LONG * min(resized) and left >= 0 <= top:
+        if resized[0] * resized[1] > _MOST and left >= 0 <= top:
             return picture.resize((width, height), resample, box=_in_source(box, picture.size, resized))
         return picture.resize(resized, resample).crop(box)  # outside of the picture, crop() gives black
 

@@ -1,9 +1,11 @@
-"""A tiny random CLIP and a tiny random SigLIP with a real BPE tokenizer, saved as transformers folders."""
+"""A tiny random CLIP and a tiny random SigLIP with a real BPE tokenizer, as transformers folders; and a picture."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+
+import numpy as np
 
 CORPUS = [
     "a photo of a dog.", "a photo of the large cat.", "itap of a giraffe.", "a bad photo of the house.",
@@ -80,3 +82,12 @@ def save_siglip(folder: Path) -> Path:
 
 def write_preprocessor(folder: Path, config: dict[str, object]) -> None:
     (folder / "preprocessor_config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def make_photo(width: int, height: int):
+    """A smooth colourful picture."""
+    from PIL import Image
+
+    y, x = np.mgrid[0:height, 0:width]
+    waves = [np.sin(x / 7 + y / 11), np.cos(x / 13 - y / 5), np.sin((x + y) / 9)]
+    return Image.fromarray(np.stack([127 + 120 * wave for wave in waves], -1).astype(np.uint8))
