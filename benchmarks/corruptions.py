@@ -45,7 +45,7 @@ def whole(images: np.ndarray, workers: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description="Time the corruptions.")
     parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--whole", type=int, default=60_000)
     parser.add_argument("--workers", type=int, default=2)

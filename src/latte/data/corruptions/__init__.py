@@ -1,21 +1,21 @@
 """The nineteen corruptions of CIFAR-10-C and CIFAR-100-C, with the CIFAR severities 1 to 5.
 
-``corrupt`` is vectorised over the batch and deterministic by image: what an image becomes depends on the seed, the
-corruption and the index of the image, not on the batch it came in or the process that did the work.
+``corrupt`` is vectorised over the batch and deterministic by image: what an image becomes depends on the
+seed, the corruption and the index of the image, not on the batch it came in or the process that did the work.
 
-The constants are those of the published generator for 32 x 32 images (weaker than ImageNet-C's). Other sizes work:
-noise, colour, fog, frost, JPEG, pixelate and elastic_transform scale with the image or do not depend on its size; the
-blurs, snow and spatter are in pixels and so look milder on a larger image.
+The constants are those of the published generator for 32 x 32 images (weaker than ImageNet-C's). Other sizes
+work: noise, colour, fog, frost, JPEG, pixelate and elastic_transform scale with the image or do not depend on
+its size; the blurs, snow and spatter are in pixels and so look milder on a larger image.
 
-What differs from the published files: they were drawn without a seed, so random corruptions agree in distribution
-only; the frost is drawn, not photographed (:mod:`.frost`); elastic_transform interpolates exactly where OpenCV rounds
-positions to 1/32 pixel. Quirks of the published set are kept: glass_blur copies where it means to swap, and values are
-truncated rather than rounded.
+What differs from the published files: they were drawn without a seed, so random corruptions agree in
+distribution only; the frost is drawn, not photographed (:mod:`.frost`); elastic_transform interpolates
+exactly where OpenCV rounds positions to 1/32 pixel. Quirks of the published set are kept: glass_blur copies
+where it means to swap, and values are truncated rather than rounded.
 
-The mean distance from the clean image grows with the severity for thirteen of them. The constants of the other six say
-otherwise: glass_blur blurs more from 1 to 3 but moves no more pixels (and from 4 to 5), motion_blur is the same at 3
-and 4, frost dims the image as it covers it from 3 on, elastic_transform tilts less the more it ripples, spatter turns
-from water to mud at 4, and saturate takes colour away at 1 and 2.
+The mean distance from the clean image grows with the severity for thirteen of them. The constants of the
+other six say otherwise: glass_blur blurs more from 1 to 3 but moves no more pixels (and from 4 to 5),
+motion_blur is the same at 3 and 4, frost dims the image as it covers it from 3 on, elastic_transform tilts
+less the more it ripples, spatter turns from water to mud at 4, and saturate takes colour away at 1 and 2.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def corrupt(
 ) -> Bytes:
     """Return the images (n, H, W, 3) uint8 under corruption ``name`` at ``severity`` 1 to 5.
 
-    ``indices`` (n,) are the images' places in their dataset, 0 to n - 1 where not given. ``textures`` replaces the
-    drawn frost (see :func:`load_textures`).
+    ``indices`` (n,) are the images' places in their dataset, 0 to n - 1 where not given. ``textures``
+    replaces the drawn frost (see :func:`load_textures`).
 
     >>> images = np.full((2, 32, 32, 3), 128, np.uint8)
     >>> both = corrupt(images, "gaussian_noise", 5, [10, 11])

@@ -52,11 +52,11 @@ def glass_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
 
 
 def displace(images: Bytes, rngs: Rngs) -> Bytes:
-    """Copy into every pixel but the first two rows and columns one of itself and its neighbours left and above.
+    """Copy into every pixel from the third row and column on itself or a neighbour to the left or above.
 
-    The published set was meant to swap two pixels but copied one (the values were views of the same array), going
-    from the last row and column to the first. The source of a copy lies before its target and is thus still
-    untouched when it is read, so the whole pass is one gather from the old image.
+    The published set was meant to swap two pixels but copied one (the values were views of the same array),
+    going from the last row and column to the first. The source of a copy lies before its target and is thus
+    still untouched when it is read, so the whole pass is one gather from the old image.
     """
     n, height, width = images.shape[:3]
     steps = np.stack([rng.integers(-1, 1, (2, height - 2, width - 2)) for rng in rngs])
@@ -76,8 +76,8 @@ def motion_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
 def streaks(images: Bytes, radius: int, sigma: float, degrees: list[float]) -> Bytes:
     """Blur every image in a direction of its own, as ImageMagick's motion blur does.
 
-    Half a Gaussian of 2·radius + 1 taps is laid from each pixel along the direction, its steps rounded to whole
-    pixels, the edge repeated; the sum is rounded, not truncated.
+    Half a Gaussian of 2·radius + 1 taps is laid from each pixel along the direction, its steps rounded to
+    whole pixels, the edge repeated; the sum is rounded, not truncated.
     """
     steps = np.arange(2 * radius + 1)
     taps = np.exp(-0.5 * (steps / sigma) ** 2)

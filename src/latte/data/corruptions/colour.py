@@ -1,7 +1,7 @@
 """Colour: brightness, contrast and saturation.
 
-Hue, saturation and value are changed without a detour through HSV: a new value scales the pixel, a new saturation
-scales its distance from its largest channel. Both are what the round trip gives.
+Hue, saturation and value are changed without a detour through HSV: a new value scales the pixel, a new
+saturation scales its distance from its largest channel. Both are what the round trip gives.
 """
 
 from __future__ import annotations

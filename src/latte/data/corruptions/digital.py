@@ -31,7 +31,7 @@ def elastic_transform(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
 
 
 def _tilt(images: Reals, shift: Reals) -> Reals:
-    """Apply the affine map that moves three points around the middle by ``shift`` (n, 3, 2), given as (x, y)."""
+    """Apply the affine map that moves three points around the middle by ``shift`` (n, 3, 2), as (x, y)."""
     height, width = images.shape[1:3]
     middle, reach = np.array([width, height]) // 2, min(height, width) // 3
     before = middle + reach * np.array([[1, 1], [1, -1], [-1, -1]])

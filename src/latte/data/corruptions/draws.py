@@ -1,8 +1,9 @@
 """Random numbers that belong to an image, not to the batch it came in.
 
-Every image has a Philox stream of its own, keyed by (seed, corruption, image index). The severity is not part of the
-key: the five severities of one image share their noise, which makes them comparable. numpy does not promise the same
-stream from one of its versions to the next, so record the numpy version beside images that must be made again.
+Every image has a Philox stream of its own, keyed by (seed, corruption, image index). The severity is not part
+of the key: the five severities of one image share their noise, which makes them comparable. numpy does not
+promise the same stream from one of its versions to the next, so record the numpy version beside images that
+must be made again.
 """
 
 from __future__ import annotations

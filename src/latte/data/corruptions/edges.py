@@ -1,6 +1,8 @@
-"""What the water of ``spatter`` needs: edges, distances to them, equalised histograms. All over a batch (n, H, W)."""
+"""What the water of ``spatter`` needs over a batch (n, H, W): edges, distances to them, histograms."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,7 @@ STEPS = (
 )
 
 
-def shifted(images: NDArray[np.generic], y: int, x: int, fill: float) -> NDArray[np.generic]:
+def shifted(images: NDArray[Any], y: int, x: int, fill: float) -> NDArray[Any]:
     """Return what lies ``y`` below and ``x`` to the right of every pixel; ``fill`` outside."""
     result = np.full_like(images, fill)
     height, width = images.shape[1:3]

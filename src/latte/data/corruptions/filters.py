@@ -1,12 +1,13 @@
 """Linear filters over a batch (n, H, W, ...), written as sums of shifted slices.
 
-No BLAS and no reduction over the batch: the value of a pixel is the same sum in the same order in every batch.
+No BLAS and no reduction over the batch: the value of a pixel is the same sum in the same order in every
+batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ Indices = NDArray[np.intp]
 Border = Literal["edge", "symmetric", "reflect"]
 
 
-def pad(images: NDArray[np.generic], rows: int, columns: int, border: Border) -> NDArray[np.generic]:
+def pad(images: NDArray[Any], rows: int, columns: int, border: Border) -> NDArray[Any]:
     """Return the batch with a border of ``rows`` and ``columns`` pixels.
 
     edge: a a|a b c, symmetric: b a|a b c, reflect: c b|a b c.
@@ -57,22 +58,23 @@ def correlate(images: Reals, kernel: Reals, border: Border) -> Reals:
     return total
 
 
-# --- zoom -----------------------------------------------------------------------------------------------------
+# --- zoom ---------------------------------------------------------------------------------------------------
 
 
 def zoom_axis(size: int, factor: float) -> tuple[Indices, Indices, Reals]:
     """Return which two pixels each output pixel lies between, and how near the second is.
 
-    The middle ceil(size / factor) pixels are stretched so that their outermost centres become the outermost ones of
-    round(ceil(size / factor) · factor) pixels, of which the middle ``size`` are kept.
+    The middle ceil(size / factor) pixels are stretched so that their outermost centres become the outermost
+    ones of round(ceil(size / factor) · factor) pixels, of which the middle ``size`` are kept.
     """
     inner = int(np.ceil(size / factor))
     outer = round(inner * factor)
     kept = (outer - size) // 2 + np.arange(size)
-    at = kept * ((inner - 1) / (outer - 1))
-    low = np.minimum(at.astype(np.intp), inner - 1)
+    at = np.asarray(kept * ((inner - 1) / (outer - 1)), np.float64)
+    low = at.astype(np.intp)
     first = (size - inner) // 2
-    return first + low, first + np.minimum(low + 1, inner - 1), at - low
+    high: Indices = np.minimum(low + 1, inner - 1)
+    return first + low, first + high, at - low
 
 
 def zoom(images: Reals, factor: float) -> Reals:
@@ -86,7 +88,7 @@ def zoom(images: Reals, factor: float) -> Reals:
     return result
 
 
-# --- bilinear sampling ----------------------------------------------------------------------------------------
+# --- bilinear sampling --------------------------------------------------------------------------------------
 
 
 def fold_symmetric(at: Indices, size: int) -> Indices:

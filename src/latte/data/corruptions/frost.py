@@ -1,10 +1,10 @@
 """Frost: ice crystals laid over the image.
 
-The published set cut its frost out of photographs whose origin is not stated, so they are not part of this package.
-In their place stand five textures that are drawn here, always the same, with the colours, the contrast and the
-graininess measured on the photographs at the published scale: one teal, two nearly white (two of the published five
-are the same picture), one grey-blue, one dark and rough. Whoever has the photographs can use them: see
-:func:`load_textures`.
+The published set cut its frost out of photographs whose origin is not stated, so they are not part of this
+package. In their place stand five textures that are drawn here, always the same, with the colours, the
+contrast and the graininess measured on the photographs at the published scale: one teal, two nearly white
+(two of the five photographs that circulate are the same), one grey-blue, one dark and rough. Whoever has the
+photographs can use them: see :func:`load_textures`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...core.validate import refuse
 from .draws import Bytes, Reals, Rngs
 
 FROST = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # weight of the image, of the frost
-PHOTOGRAPHS = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")  # a sixth was never drawn
+PHOTOGRAPHS = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")  # a sixth was never used
 SIDE = 192  # of a drawn texture; it tiles
 
 
@@ -73,12 +73,12 @@ def load_textures(folder: str | Path) -> tuple[Bytes, ...]:
 
     missing = [name for name in PHOTOGRAPHS if not (Path(folder) / name).is_file()]
     if missing:
-        raise refuse("folder", f"{folder} without {', '.join(missing)}", "the five published frost photographs")
+        raise refuse("folder", f"{folder} without {', '.join(missing)}", "the published frost photographs")
     pictures = [Image.open(Path(folder) / name).convert("RGB") for name in PHOTOGRAPHS]
     return tuple(np.asarray(picture)[2::5, 2::5] for picture in pictures)
 
 
-# --- drawing --------------------------------------------------------------------------------------------------
+# --- drawing ------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)

@@ -47,8 +47,8 @@ def corrupt_each(
 ) -> Bytes:
     """Return the images (n, H, W, 3), image i under corruption ``CORRUPTIONS[which[i]]``.
 
-    The result does not depend on ``workers``, the number of processes. With more than one, a script must call this
-    below ``if __name__ == "__main__":``, as for every use of processes.
+    The result does not depend on ``workers``, the number of processes. With more than one, a script must call
+    this below ``if __name__ == "__main__":``, as for every use of processes.
     """
     batch, chosen = checked(images), _checked_choice(which, len(images))
     choice_of_severity(severity)

@@ -37,7 +37,7 @@ def spatter(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
 
 
 def water(liquid: Reals, strength: float) -> Reals:
-    """Return how bright the drops shine, (n, H, W) with maximum ``strength``: embossed along their outlines."""
+    """Return how bright the drops shine, (n, H, W), at most ``strength``: embossed along their outlines."""
     drops = to_bytes(liquid)
     away = distances(canny(drops, 50, 150), 20.0)
     relief = equalised((correlate(away, BOX, "reflect") / 9).astype(np.uint8))

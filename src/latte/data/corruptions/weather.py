@@ -46,8 +46,8 @@ def fog(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
 def plasma(rngs: Rngs, side: int, decay: float) -> Reals:
     """Return plasma fractals (n, side, side) in [0, 1] by the diamond-square algorithm on a torus.
 
-    The noise of a level is uniform within ±w², where w starts at 100 and falls by ``decay`` per level: the published
-    set multiplies by w twice, and so do we.
+    The noise of a level is uniform within ±w², where w starts at 100 and falls by ``decay`` per level: the
+    published set multiplies by w twice, and so do we.
     """
     heights = np.zeros((len(rngs), side, side))
     noise, used = uniform(rngs, (side * side - 1,), -1.0, 1.0), 0
