@@ -1,4 +1,4 @@
-"""The published CIFAR-10-C and CIFAR-100-C: one .npy per corruption, five severities of 10,000 images each."""
+"""The published CIFAR-10-C and CIFAR-100-C: a .npy per corruption, five severities of 10,000 images each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Download one file over HTTP, with resume, retries, mirrors and a checksum. The standard library, nothing else."""
+"""Download one file over HTTP, with resume, retries, mirrors and checksums; the standard library only."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ def _from(url: str, part: Path, sums: Sums, progress: Progress | None) -> str | 
     """Try one address; return what went wrong, None if nothing did."""
     fault: str | None = "no answer"
     for _ in range(TRIES):
+        begun = part.exists()
         try:
             _receive(url, part, sums.size, progress)
         except CutError as error:
@@ -79,9 +80,11 @@ def _from(url: str, part: Path, sums: Sums, progress: Progress | None) -> str | 
             continue
         except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
             return str(getattr(error, "reason", error)) or type(error).__name__
-        if (fault := sums.fault(part)) is not None:
-            part.unlink()  # nothing to go on from
-        return fault
+        if (fault := sums.fault(part)) is None:
+            return None
+        part.unlink()  # nothing to go on from
+        if not begun:  # else what was there before may be to blame: once more, from the start
+            return fault
     return fault
 
 

@@ -8,7 +8,7 @@ import tarfile
 import tempfile
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
@@ -29,7 +29,7 @@ class Source:
     title: str
     page: str
     file: str = ""
-    sums: Sums = Sums()
+    sums: Sums = field(default_factory=Sums)
     urls: tuple[str, ...] = ()
     folder: str = ""
     manual: str = ""
@@ -78,10 +78,10 @@ def fetch(
     if source.folder and (into / source.folder).is_dir():  # appears only when it is complete
         return into / source.folder
     archive = into / source.file
-    if not archive.is_file() or (fault := source.sums.fault(archive)) is not None:
-        if archive.exists():
-            raise refuse(str(archive), fault, "the official file: delete it and fetch again")
+    if not archive.is_file():
         _obtain(source, archive, from_dir, progress)
+    elif (fault := source.sums.fault(archive)) is not None:
+        raise refuse(str(archive), fault, "the official file: delete it and fetch again")
     return unpack(archive, source.folder) if source.folder else archive
 
 
@@ -90,7 +90,8 @@ def _obtain(source: Source, archive: Path, from_dir: str | Path | None, progress
         try:
             download(source.urls, archive, source.sums, progress)
         except ConnectionError as error:
-            raise ConnectionError(f"{error}; get {source.file} from {source.page} and use --from DIR") from None
+            advice = f"get {source.file} from {source.page} and use --from DIR"
+            raise ConnectionError(f"{error}; {advice}") from None
         return
     present = Path(from_dir) / source.file
     if not present.is_file():

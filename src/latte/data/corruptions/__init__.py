@@ -27,10 +27,9 @@ from typing import Any
 import numpy as np
 
 from ...core.validate import at_least, choice, refuse
-from . import blur, colour, digital, noise, weather
+from . import blur, colour, digital, frost, noise, spatter, weather
 from .draws import Bytes, Rngs, streams
-from .frost import frost, load_textures
-from .spatter import spatter
+from .frost import load_textures
 
 __all__ = ["CORRUPTIONS", "SEVERITIES", "corrupt", "load_textures"]
 
@@ -46,7 +45,7 @@ FUNCTIONS: dict[str, Corruption] = {
     "motion_blur": blur.motion_blur,
     "zoom_blur": blur.zoom_blur,
     "snow": weather.snow,
-    "frost": frost,
+    "frost": frost.frost,
     "fog": weather.fog,
     "brightness": colour.brightness,
     "contrast": colour.contrast,
@@ -55,7 +54,7 @@ FUNCTIONS: dict[str, Corruption] = {
     "jpeg_compression": digital.jpeg_compression,
     "speckle_noise": noise.speckle_noise,
     "gaussian_blur": blur.gaussian_blur,
-    "spatter": spatter,
+    "spatter": spatter.spatter,
     "saturate": colour.saturate,
 }
 CORRUPTIONS: tuple[str, ...] = tuple(FUNCTIONS)
@@ -89,7 +88,7 @@ def corrupt(
     at_least("seed", seed, 0)
     change: Corruption = FUNCTIONS[name]
     if name == "frost" and textures is not None:
-        change = partial(frost, textures=textures)
+        change = partial(frost.frost, textures=textures)
     return _in_chunks(batch, severity, places, partial(streams, seed, CORRUPTIONS.index(name)), change)
 
 
