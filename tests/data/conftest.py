@@ -21,11 +21,13 @@ def cifar_sheet(folder: Path) -> np.ndarray:
 
 
 def drawn_pictures(n: int) -> np.ndarray:
-    """Smooth colours with an edge and some texture, like a photograph and unlike noise."""
+    """Smooth colours with a round edge and some texture, like a photograph and unlike noise."""
     rng = np.random.default_rng(0)
-    smooth = gaussian(rng.random((n, 32, 32, 3)), 3.0)
-    scaled = 0.5 + (smooth - smooth.mean(axis=(1, 2), keepdims=True)) * 5 + rng.normal(0, 0.15, (n, 1, 1, 3))
-    scaled[:, 8:24, 8:24] += rng.choice([-0.3, 0.3], (n, 1, 1, 1))
+    smooth = gaussian(rng.random((n, 32, 32, 3)), 1.7)
+    scaled = 0.5 + (smooth - smooth.mean(axis=(1, 2), keepdims=True)) * 3 + rng.normal(0, 0.15, (n, 1, 1, 3))
+    y, x = np.mgrid[:32, :32]
+    for picture, (top, left, radius) in zip(scaled, rng.uniform(6, 20, (n, 3)), strict=True):
+        picture[np.hypot(y - top, x - left) < radius] += rng.choice([-0.3, 0.3])
     return (255 * np.clip(scaled + 0.04 * rng.standard_normal(scaled.shape), 0, 1)).astype(np.uint8)
 
 

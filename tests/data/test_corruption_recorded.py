@@ -55,13 +55,13 @@ def test_those_without_chance_give_the_recorded_embeddings(recorded, embed, cifa
 def test_those_with_chance_give_the_recorded_centre_and_accuracy(recorded, embed, cifar_test):
     text, hits = recorded["text"].astype(np.float32), []
     for name in RANDOM:
-        rows, places = sample(recorded, name, 64)
+        rows, places = sample(recorded, name, 100)
         ours = embed(corrupt(cifar_test[places], name, 5, places + 50_000))
         theirs = recorded["emb"][rows].astype(np.float32)
         a, b = ours.mean(axis=0), theirs.mean(axis=0)
         assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) > 0.9965, name
         right = [(e @ text.T).argmax(axis=1) == recorded["label"][rows] for e in (ours, theirs)]
-        assert abs(right[0].mean() - right[1].mean()) <= 0.2, name  # 64 images: about 2.5 standard errors
+        assert abs(right[0].mean() - right[1].mean()) <= 0.15, name  # 100 images: about 2.5 standard errors
         hits.append([right[0].mean(), right[1].mean()])
     ours_all, theirs_all = np.mean(hits, axis=0)
-    assert abs(ours_all - theirs_all) < 0.04
+    assert abs(ours_all - theirs_all) < 0.03

@@ -31,7 +31,7 @@ def gaussian_taps(sigma: float, truncate: float = 4.0) -> Reals:
     """Return the normalised taps of a Gaussian cut at ``truncate`` sigma.
 
     >>> gaussian_taps(0.4).round(4)
-    array([0.   , 0.042, 0.916, 0.042, 0.   ])
+    array([0.    , 0.0404, 0.9192, 0.0404, 0.    ])
     """
     radius = int(truncate * sigma + 0.5)
     if radius == 0:
