@@ -1,1 +1,1 @@
-"""Datasets: where the images, the embeddings and the class names come from."""
+"""Streams: benchmark types, embedding files, the bundled benchmark."""
