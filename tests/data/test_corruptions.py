@@ -1,4 +1,5 @@
 import inspect
+import sys
 
 import numpy as np
 import pytest
@@ -124,6 +125,15 @@ def test_bad_input_is_refused(change, message):
     good = {"images": np.zeros((2, 32, 32, 3), np.uint8), "name": "fog", "severity": 5}
     with pytest.raises(ValueError, match=message):
         corrupt(**{**good, **change})
+
+
+def test_without_pillow_the_install_line_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    images = np.zeros((1, 32, 32, 3), np.uint8)
+    for name in ("pixelate", "jpeg_compression"):
+        with pytest.raises(ImportError, match=r'pip install "latte-tta\[data\]"'):
+            corrupt(images, name, 5)
+    assert corrupt(images, "gaussian_noise", 5).any()  # the others need numpy only
 
 
 # --- many at once -------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from ..core.validate import choice, refuse
 from .cifar_pickle import read_batch
 from .classes import class_names
 from .folders import read_classes
+from .pillow import pillow_image
 
 Bytes = NDArray[np.uint8]
 
@@ -99,13 +100,12 @@ def read_cifar(root: str | Path, name: str = "cifar10", split: str = "all") -> C
 
 def read_cifar_folder(root: str | Path, name: str = "cifar10") -> CifarImages:
     """Read 32 x 32 images from class folders; the index is the place in the sorted list."""
-    from PIL import Image
-
     choice("name", name, tuple(FORMS))
+    open_image = pillow_image().open
     listed = read_classes(root, class_names(name))
     images = np.empty((len(listed), SIDE, SIDE, 3), np.uint8)
     for i, path in enumerate(listed.paths):
-        with Image.open(path) as picture:
+        with open_image(path) as picture:
             if picture.size != (SIDE, SIDE):
                 raise refuse(str(path), f"{picture.size[0]} x {picture.size[1]} pixels", "32 x 32")
             images[i] = np.asarray(picture.convert("RGB"))

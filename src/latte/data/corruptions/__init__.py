@@ -9,7 +9,7 @@ its size; the blurs, snow and spatter are in pixels and so look milder on a larg
 
 What differs from the published files: they were drawn without a seed, so random corruptions agree in
 distribution only; the frost is drawn, not photographed (:mod:`.frost`); elastic_transform interpolates
-exactly where OpenCV rounds positions to 1/32 pixel. Quirks of the published set are kept: glass_blur copies
+exactly where older OpenCV rounds to 1/32 pixel. Quirks of the published set are kept: glass_blur copies
 where it means to swap, and values are truncated rather than rounded.
 
 The mean distance from the clean image grows with the severity for thirteen of them. The constants of the

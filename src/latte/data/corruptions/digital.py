@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..pillow import pillow_image
 from .draws import Bytes, Reals, Rngs, to_bytes, uniform, unit
 from .filters import fold_reflect, fold_symmetric, gaussian, sample
 
@@ -55,11 +56,9 @@ def _wide(values: Reals) -> Reals:
 
 def pixelate(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Shrink by area averages and enlarge again."""
-    from PIL import Image
-
     height, width = images.shape[1:3]
     share = PIXELATE[severity - 1]
-    small, box = (int(width * share), int(height * share)), Image.Resampling.BOX
+    small, box = (int(width * share), int(height * share)), pillow_image().Resampling.BOX
     return _each(images, lambda image: image.resize(small, box).resize((width, height), box))
 
 
@@ -69,15 +68,12 @@ def jpeg_compression(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
 
 
 def _through_jpeg(image: Any, quality: int) -> Any:
-    from PIL import Image
-
     file = BytesIO()
     image.save(file, "JPEG", quality=quality)
-    return Image.open(file)
+    return pillow_image().open(file)
 
 
 def _each(images: Bytes, change: Callable[[Any], Any]) -> Bytes:
     """Apply a function of Pillow images to every image."""
-    from PIL import Image
-
-    return np.stack([np.asarray(change(Image.fromarray(image))) for image in images])
+    from_array = pillow_image().fromarray
+    return np.stack([np.asarray(change(from_array(image))) for image in images])

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ...core.validate import refuse
+from ..pillow import pillow_image
 from .draws import Bytes, Reals, Rngs
 
 FROST = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # weight of the image, of the frost
@@ -69,12 +70,11 @@ def load_textures(folder: str | Path) -> tuple[Bytes, ...]:
 
     ``folder`` holds frost1.png, frost2.png, frost3.png, frost4.jpg and frost5.jpg.
     """
-    from PIL import Image
-
     missing = [name for name in PHOTOGRAPHS if not (Path(folder) / name).is_file()]
     if missing:
         raise refuse("folder", f"{folder} without {', '.join(missing)}", "the published frost photographs")
-    pictures = [Image.open(Path(folder) / name).convert("RGB") for name in PHOTOGRAPHS]
+    open_image = pillow_image().open
+    pictures = [open_image(Path(folder) / name).convert("RGB") for name in PHOTOGRAPHS]
     return tuple(np.asarray(picture)[2::5, 2::5] for picture in pictures)
 
 
