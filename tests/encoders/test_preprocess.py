@@ -63,12 +63,13 @@ def test_equals_transformers_on_real_pictures(pictures, name):
     rule = from_hf(config)
     files = sorted(path for path in pictures.rglob("*.*") if path.is_file())[::50]
     sizes = set()
-    for path in files:
-        picture = Image.open(path).convert("RGB")
+    for number, path in enumerate(files):
+        whole = Image.open(path).convert("RGB")  # all of one size: parts of them have any shape
+        picture = whole.crop((0, 0, 227 - 5 * (number % 7), 227 - 13 * (number % 5)))
         sizes.add(picture.size)
         want = np.asarray(reference(picture, return_tensors="np")["pixel_values"][0])
         assert np.abs(rule(picture) - want).max() < 2e-6
-    assert len(files) > 25 and len(sizes) > 3
+    assert len(files) > 25 and len(sizes) > 20
 
 
 def processor(module, name):
