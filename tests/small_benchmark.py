@@ -27,7 +27,14 @@ def small_file(folder: Path, name: str = "small", seed: int = 0, encoder: str = 
     save(
         path,
         Embeddings(
-            name, zero_shot, views[:, None], labels, np.repeat([0, 1], 24), ("x", "y"), {"encoder": encoder}, np.arange(48)
+            name,
+            zero_shot,
+            views[:, None],
+            labels,
+            np.repeat([0, 1], 24),
+            ("x", "y"),
+            {"encoder": encoder},
+            np.arange(48),
         ),
     )
     return path

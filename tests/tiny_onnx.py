@@ -44,7 +44,9 @@ def main() -> None:
     write("image.onnx", pixels, [image], [constant("kernel", rng.normal(size=(DIM, 3, 8, 8)).astype(np.float32))])
 
     vocabulary = {word: number for number, word in enumerate(WORDS.split())}
-    ids, mask = (helper.make_tensor_value_info(n, TensorProto.INT64, ["n", "l"]) for n in ("input_ids", "attention_mask"))
+    ids, mask = (
+        helper.make_tensor_value_info(n, TensorProto.INT64, ["n", "l"]) for n in ("input_ids", "attention_mask")
+    )
     words = [
         node("Gather", ["table", "input_ids"], ["vectors"]),
         node("Cast", ["attention_mask"], ["kept"], to=TensorProto.FLOAT),

@@ -13,14 +13,28 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-COMMAND = ("run", "--benchmark", "cifar10c-mini", "--methods", "clip,tda,tda-global,dmn", "--seeds", "0-3", "--out", "runs")
-pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="reads the children of a process from /proc")
+COMMAND = (
+    "run",
+    "--benchmark",
+    "cifar10c-mini",
+    "--methods",
+    "clip,tda,tda-global,dmn",
+    "--seeds",
+    "0-3",
+    "--out",
+    "runs",
+)
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(), reason="reads the children of a process from /proc"
+)
 
 
 def start(folder):
     variables = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-m", "latte", *COMMAND]
-    return subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def finish(folder):

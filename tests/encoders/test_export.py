@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_models import make_photo
 
 from latte.encoders import load_encoder
+from tiny_models import make_photo
 
 pytest.importorskip("torch")
 pytest.importorskip("onnx")

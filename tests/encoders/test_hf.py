@@ -5,9 +5,9 @@ import shutil
 
 import numpy as np
 import pytest
-from tiny_models import make_photo
 
 from latte.encoders import Encoder, load_encoder, zero_shot
+from tiny_models import make_photo
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -9,10 +9,10 @@ import types
 
 import numpy as np
 import pytest
-from tiny_models import make_photo
 
 from latte.encoders import Encoder, load_encoder, zero_shot
 from latte.encoders.open_clip import split_target
+from tiny_models import make_photo
 
 torch = pytest.importorskip("torch")
 CONFIG = {"size": (32, 32), "mode": "RGB", "mean": (0.5,) * 3, "std": (0.25,) * 3, "interpolation": "bilinear"}

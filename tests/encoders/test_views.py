@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import make_photo
 
 from latte.encoders import Preprocess, augmix
 from latte.encoders.views import ViewPlan, crop_box, crop_flip, generator, make_views, many_views, mix
+from tiny_models import make_photo
 
 Image = pytest.importorskip("PIL.Image")
 RULE = Preprocess(size=(48, 48), short_side=48)
@@ -70,7 +70,7 @@ def test_a_low_resolution_source_has_small_views():
 @given(SIDES, SIDES, st.integers(0, 10**6))
 def test_a_crop_lies_inside_with_the_area_and_ratio_it_should_have(width, height, seed):
     left, top, w, h = crop_box((width, height), ViewPlan(), np.random.default_rng(seed))
-    assert 0 <= left and 0 <= top and left + w <= width and top + h <= height and w >= 1 <= h
+    assert left >= 0 and top >= 0 and left + w <= width and top + h <= height and w >= 1 <= h
     thin = not 3 / 4 <= width / height <= 4 / 3
     if min(w, h) > 20 and not thin:  # large enough for rounding not to matter
         assert 0.07 <= w * h / (width * height) <= 1

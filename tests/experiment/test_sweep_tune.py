@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from small_benchmark import small_file
 
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.plan import open_benchmark, plan_on
@@ -23,6 +22,7 @@ from latte.experiment.tune import (
     use_tuned,
 )
 from latte.methods import METHODS
+from small_benchmark import small_file
 
 ONE = Options(jobs=2)
 
@@ -53,7 +53,16 @@ def test_every_point_is_the_run_it_says(opened, config, tmp_path):
 
 def test_every_kind_of_axis(opened, config):
     latte = replace(config, methods=(MethodConfig("latte"),))
-    for text in ("alpha=1,2", "beta=1", "gamma=1", "k_l=1,2", "k_e=1", "clients_per_domain=1,2", "T=1,5", "participation=0.5"):
+    for text in (
+        "alpha=1,2",
+        "beta=1",
+        "gamma=1",
+        "k_l=1,2",
+        "k_e=1",
+        "clients_per_domain=1,2",
+        "T=1,5",
+        "participation=0.5",
+    ):
         sweep = make_sweep(latte, [parse_axis(text)], opened)
         assert len(sweep.points) == len(text.split(","))
     grid = make_sweep(latte, [parse_axis("alpha=1,2"), parse_axis("T=1,5,9")], opened)
@@ -85,9 +94,7 @@ def test_the_grids_are_grids_of_parameters_that_exist(opened, config):
 def test_tuning_chooses_the_best_point_and_labels_its_use(opened, config, tmp_path):
     both = replace(config, methods=(MethodConfig("dmn"), MethodConfig("latte")))
     axes = {"dmn": [parse_axis("weight=0.001,1,1000")], "latte": [parse_axis("alpha=0.1,2")]}
-    tunings = [
-        make_tunings(replace(both, methods=(method,)), opened, axes[method.name])[0] for method in both.methods
-    ]
+    tunings = [make_tunings(replace(both, methods=(method,)), opened, axes[method.name])[0] for method in both.methods]
     list(execute_tunings(tunings, tmp_path, ONE))
     tuned = select(tunings, tmp_path)
     for tuning in tunings:
@@ -123,7 +130,11 @@ def test_fixed_clients_make_every_seed_an_oracle():
     bundled = open_benchmark("cifar10c-mini")
     config = RunConfig("cifar10c-mini", (MethodConfig("dmn"),), seeds=(0,))
     entry = {"name": "dmn", "params": {"weight": 3.0}}
-    saw = {"data": {"fingerprint": bundled.info.fingerprint, "encoder": "x"}, "seeds": [100], "clients_per_domain": None}
+    saw = {
+        "data": {"fingerprint": bundled.info.fingerprint, "encoder": "x"},
+        "seeds": [100],
+        "clients_per_domain": None,
+    }
     tuned = {"saw": saw, "methods": {"dmn": entry}}
     assert use_tuned(config, tuned, bundled).methods[0].setting == "oracle"
     assert use_tuned(replace(config, clients_per_domain=2), tuned, bundled).methods[0].setting == "tuned"

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--classes", required=True, help="Class names, comma-separated, or a file with one per line.")
-@click.option("--encoder", required=True, envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR.")
+@click.option(
+    "--encoder", required=True, envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR."
+)
 @click.option("--templates", help="A template set by name, or a file with one template per line.")
 @click.option("--zero-shot", "plain", is_flag=True, help="Do not adapt: the model's own answer.")
-@click.option("--memory", type=click.Path(dir_okay=False, path_type=Path), help="Continue from this file, and save to it.")
+@click.option(
+    "--memory", type=click.Path(dir_okay=False, path_type=Path), help="Continue from this file, and save to it."
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON lines instead of a table.")
 def classify(
     images: tuple[Path, ...],
@@ -60,8 +64,8 @@ def classify(
 
 
 def _names(classes: str) -> list[str]:
-    file = Path(classes)
-    listed = file.read_text(encoding="utf-8").splitlines() if file.is_file() else classes.split(",")
+    is_file = "," not in classes and Path(classes).is_file()
+    listed = Path(classes).read_text(encoding="utf-8").splitlines() if is_file else classes.split(",")
     return [name.strip() for name in listed if name.strip()]
 
 
@@ -85,4 +89,4 @@ def _show(answer: Answer, as_json: bool) -> None:
         click.echo(f"latte: {answer.problem}", err=True)
     else:
         changed = "" if answer.label == answer.zero_shot else f"   (zero-shot: {answer.zero_shot})"
-        click.echo(f"{answer.label:<20}{100 * (answer.confidence or 0):5.1f} %  {answer.file}{changed}")
+        click.echo(f"{answer.label:<20}{100 * (answer.certainty or 0):5.1f} %  {answer.file}{changed}")

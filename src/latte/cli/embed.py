@@ -16,12 +16,20 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("dataset")
-@click.option("--encoder", required=True, envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR.")
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The .safetensors to write.")
+@click.option(
+    "--encoder", required=True, envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR."
+)
+@click.option(
+    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The .safetensors to write."
+)
 @click.option("--views", default="0", help="Random views besides the plain image: 63 (AugMix) or crop_flip:63.")
 @click.option("--templates", help="A template set by name, or a file with one template per line.")
-@click.option("--severity", type=click.IntRange(1, 5), default=5, show_default=True, help="Of the corruptions of CIFAR-C.")
-@click.option("--seed", type=click.IntRange(0), default=0, help="Of the random views, the corruptions and who gets which.")
+@click.option(
+    "--severity", type=click.IntRange(1, 5), default=5, show_default=True, help="Of the corruptions of CIFAR-C."
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, help="Of the random views, the corruptions and who gets which."
+)
 @click.option("--dtype", type=click.Choice(["float16", "float32"]), default="float16", show_default=True)
 @click.option("--skip-bad", is_flag=True, help="Leave unreadable images out instead of refusing them.")
 def embed(

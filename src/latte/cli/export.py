@@ -12,8 +12,12 @@ from .common import print_rows
 @click.command()
 @click.argument("encoder")
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--variants", default="fp32", show_default=True, help="fp32, and on request fp16 and int8, comma-separated.")
-@click.option("--images", type=click.Path(exists=True, path_type=Path), help="Pictures to compare on (default: synthetic).")
+@click.option(
+    "--variants", default="fp32", show_default=True, help="fp32, and on request fp16 and int8, comma-separated."
+)
+@click.option(
+    "--images", type=click.Path(exists=True, path_type=Path), help="Pictures to compare on (default: synthetic)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def export(encoder: str, out: Path, variants: str, images: Path | None, as_json: bool) -> None:
     """Write ENCODER (hf:ID or hf:DIR) to the folder OUT: image, text, tokenizer, model.json.

@@ -26,3 +26,15 @@ def bar(label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None
                 progress.update(task, speed=f"{progress.tasks[0].speed or 0:.0f} {unit}/s")
 
         yield advance
+
+
+def absolute(advance: Callable[[int], None]) -> Callable[[int, int | None], None]:
+    """Return a callback that is told how far it is in all, for code that counts so."""
+    told = 0
+
+    def update(done: int, total: int | None) -> None:
+        nonlocal told
+        advance(done - told)
+        told = done
+
+    return update

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 @click.option("--over", "axes", metavar="KEY=V1,V2,...", multiple=True, help="The grid (default: the method's own).")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), default=Path("tuned.json"), show_default=True)
 @running_options
-def tune(
-    asked: Asked, axes: tuple[str, ...], save: Path, out: Path, jobs: int, dry_run: bool, as_json: bool
-) -> None:
+def tune(asked: Asked, axes: tuple[str, ...], save: Path, out: Path, jobs: int, dry_run: bool, as_json: bool) -> None:
     """Choose the parameters of methods by a grid search, and write the choice with the data it saw.
 
     The seeds are 100 to 104 unless told, so that the partitions are other ones than those of a report on seeds 0 to 4.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.maths import softmax
 from ..core.types import Method
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
@@ -20,14 +19,13 @@ from .folders import SUFFIXES
 class Answer:
     """What a picture shows.
 
-    ``confidence`` is the softmax of the winner, ``entropy`` that of the zero-shot prediction (0 certain, 1 no idea).
-    ``problem`` says why there is no label.
+    ``certainty`` is 1 minus the entropy of the zero-shot prediction: 1 certain, 0 no idea. ``zero_shot`` is what the
+    model alone would say. ``problem`` says why there is no label.
     """
 
     file: str
     label: str | None
-    confidence: float | None = None
-    entropy: float | None = None
+    certainty: float | None = None
     zero_shot: str | None = None
     problem: str | None = None
 
@@ -61,8 +59,7 @@ def _answer(file: str, zero_shot: ZeroShot, method: Method, row: Any) -> Answer:
     names = zero_shot.classnames
     plain = int(zero_shot.logits(row).argmax())
     prediction = method.predict(row[None])
-    confidence = float(softmax(prediction.logits)[prediction.label])
-    return Answer(file, names[prediction.label], confidence, prediction.entropy, names[plain])
+    return Answer(file, names[prediction.label], 1 - prediction.entropy, names[plain])
 
 
 def _problem(file: str, message: str) -> Answer:

@@ -22,6 +22,7 @@ from ..encoders.views import ViewPlan, make_views
 from ..encoders.zero_shot import check_templates, read_templates
 from .benchmark import Embeddings
 from .embeddings import save
+from .files import write_safetensors
 from .image_set import ImageSet
 
 CHUNK = 512  # pictures that an interruption may cost
@@ -173,11 +174,7 @@ class Partial:
 
 
 def _write_chunk(file: Path, chunk: Chunk) -> Chunk:
-    from safetensors.numpy import save_file
-
-    part = file.with_suffix(".part")
-    save_file({"rows": np.ascontiguousarray(chunk.rows)}, part, metadata={"bad": json.dumps(chunk.bad)})
-    part.replace(file)
+    write_safetensors(file, {"rows": np.ascontiguousarray(chunk.rows)}, {"bad": json.dumps(chunk.bad)})
     return chunk
 
 
@@ -214,7 +211,9 @@ def _identity(images: ImageSet, encoder: Encoder, plan: EmbedPlan) -> dict[str, 
 
 def _metadata(images: ImageSet, encoder: Encoder, plan: EmbedPlan, kept: NDArray[Any]) -> dict[str, str]:
     templates = check_templates(plan.templates or read_templates("seven"))
-    views = "the plain image" if plan.views is None else f"the plain image and {plan.views.count} {plan.views.kind} views"
+    views = (
+        "the plain image" if plan.views is None else f"the plain image and {plan.views.count} {plan.views.kind} views"
+    )
     return {
         "encoder": encoder.name,
         "encoder_fingerprint": encoder.fingerprint,

@@ -58,8 +58,7 @@ def layouts() -> dict[str, Layout]:
     """
     table = tomllib.loads((files(__package__) / "layouts.toml").read_text("utf-8"))
     return {
-        name: Layout(entry["title"], tuple(entry["domains"]), tuple(entry["classes"]))
-        for name, entry in table.items()
+        name: Layout(entry["title"], tuple(entry["domains"]), tuple(entry["classes"])) for name, entry in table.items()
     }
 
 
@@ -151,9 +150,7 @@ def _same_classes(domain: Path, present: list[str], classes: tuple[str, ...], al
 # --- listing ------------------------------------------------------------------------------------------------
 
 
-def _listed(
-    root: Path, domains: dict[str, Path], classes: tuple[str, ...], allow_missing: bool
-) -> ImageFolders:
+def _listed(root: Path, domains: dict[str, Path], classes: tuple[str, ...], allow_missing: bool) -> ImageFolders:
     rows: list[tuple[Path, int, int]] = []
     for number, folder in enumerate(domains.values()):
         before = len(rows)

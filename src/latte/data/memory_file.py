@@ -7,17 +7,14 @@ from pathlib import Path
 from ..core.types import Method
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
+from .files import write_safetensors
 
 FORMAT = "latte-memory/1"
 
 
 def save_memory(path: Path, method: Method, zero_shot: ZeroShot) -> None:
-    """Write the state of ``method`` to ``path``; the file appears only when it is complete."""
-    from safetensors.numpy import save_file
-
-    part = Path(f"{path}.part")
-    save_file(method.state(), part, metadata={"format": FORMAT, "fingerprint": zero_shot.fingerprint})
-    part.replace(path)
+    """Write the state of ``method`` to ``path``."""
+    write_safetensors(path, method.state(), {"format": FORMAT, "fingerprint": zero_shot.fingerprint})
 
 
 def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> None:

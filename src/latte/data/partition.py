@@ -33,9 +33,7 @@ def generators(seed: int) -> Generators:
     return Generators(*(np.random.default_rng(child) for child in children))
 
 
-def federate(
-    embeddings: Embeddings, clients_per_domain: int | None, seed: int, order: str = "shuffled"
-) -> Federation:
+def federate(embeddings: Embeddings, clients_per_domain: int | None, seed: int, order: str = "shuffled") -> Federation:
     """Deal ``embeddings`` to clients.
 
     ``clients_per_domain`` clients share every domain in stratified folds (the corruption partition where the file

@@ -36,9 +36,7 @@ class Encoder(Protocol):
     def images(self, images: Any, batch_size: int = BATCH, progress: Progress | None = None) -> Vectors:
         """Return (N, D) unit rows for N pictures, or for N preprocessed arrays (3, H, W) float32."""
 
-    def texts(
-        self, texts: Sequence[str], batch_size: int = BATCH, progress: Progress | None = None
-    ) -> Vectors:
+    def texts(self, texts: Sequence[str], batch_size: int = BATCH, progress: Progress | None = None) -> Vectors:
         """Return (N, D) unit rows; a text longer than the model's context is refused, never cut."""
 
 
@@ -67,9 +65,7 @@ class BaseEncoder:
         """Return (N, D) unit rows for N pictures (PIL, path, bytes, uint8 array) or float32 arrays (3, H, W)."""
         return self._rows(images, self._image_rows, batch_size, progress)
 
-    def texts(
-        self, texts: Sequence[str], batch_size: int = BATCH, progress: Progress | None = None
-    ) -> Vectors:
+    def texts(self, texts: Sequence[str], batch_size: int = BATCH, progress: Progress | None = None) -> Vectors:
         """Return (N, D) unit rows for N texts."""
         for text in [texts] if isinstance(texts, str) else texts:
             if not isinstance(text, str) or not text.strip() or isinstance(texts, str):
@@ -126,9 +122,7 @@ def by_shape(arrays: Sequence[NDArray[Any]]) -> list[list[int]]:
 def checked(pixels: Vectors) -> Vectors:
     """Refuse preprocessed pixels that are not (n, 3, H, W)."""
     if pixels.ndim != 4 or pixels.shape[1] != 3 or not pixels.size:
-        raise refuse(
-            "images", f"a float32 array of shape {pixels.shape[1:]}", "preprocessed arrays of shape (3, H, W)"
-        )
+        raise refuse("images", f"a float32 array of shape {pixels.shape[1:]}", "preprocessed arrays of shape (3, H, W)")
     return pixels
 
 

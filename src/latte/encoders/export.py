@@ -101,15 +101,11 @@ def _write_float32(encoder: HfEncoder, folder: Path) -> None:
 def _write_tokenizer(encoder: HfEncoder, folder: Path) -> None:
     backend = getattr(encoder.tokenizer, "backend_tokenizer", None)
     if backend is None or not hasattr(backend, "to_str"):
-        raise refuse(
-            "tokenizer", type(encoder.tokenizer).__name__, "a model whose folder has a tokenizer.json"
-        )
+        raise refuse("tokenizer", type(encoder.tokenizer).__name__, "a model whose folder has a tokenizer.json")
     (folder / "tokenizer.json").write_text(backend.to_str(), encoding="utf-8")
 
 
-def _to_onnx(
-    encoder: HfEncoder, features: Any, sample: Any, shape: dict[int, str], target: tuple[str, Path]
-) -> None:
+def _to_onnx(encoder: HfEncoder, features: Any, sample: Any, shape: dict[int, str], target: tuple[str, Path]) -> None:
     torch = encoder.torch
     need("onnxscript", "export")
 
@@ -193,9 +189,7 @@ def _compare(encoder: HfEncoder, variant: str, folder: Path, images: Sequence[An
     copy = OnnxEncoder(folder)
     texts = [template.replace("{}", name) for template in read_templates(DEFAULT) for name in NAMES]
     if not np.array_equal(copy.tokens(texts)[0], encoder.tokens(texts).cpu().numpy()):
-        raise refuse(
-            "tokenizer", "other tokens from tokenizer.json", "a tokenizer that tokenizer.json describes"
-        )
+        raise refuse("tokenizer", "other tokens from tokenizer.json", "a tokenizer that tokenizer.json describes")
     image = encoder.images(images), copy.images(images)
     text = encoder.texts(texts), copy.texts(texts)
     cosines = [(a.astype(np.float64) * b).sum(axis=1) for a, b in (image, text)]
@@ -229,7 +223,5 @@ def synthetic(count: int, size: tuple[int, int]) -> list[Vectors]:
     for _ in range(count):
         waves = rng.uniform(-8, 8, (3, 5, 2, 1, 1))  # channel, wave, direction
         phase = rng.uniform(0, 2 * np.pi, (3, 5, 1, 1))
-        pictures.append(
-            np.sin(2 * np.pi * (waves[:, :, 0] * x + waves[:, :, 1] * y) + phase).mean(axis=1) * 3
-        )
+        pictures.append(np.sin(2 * np.pi * (waves[:, :, 0] * x + waves[:, :, 1] * y) + phase).mean(axis=1) * 3)
     return [picture.astype(np.float32) for picture in pictures]

@@ -27,9 +27,7 @@ _FILES = "config.json, preprocessor_config.json, tokenizer files and weights"
 class HfEncoder(TorchEncoder):
     """A transformers model with its own tokenizer, preprocessing and logit scale."""
 
-    def __init__(
-        self, name: str, model: Any, tokenizer: Any, preprocess: Preprocess, device: str = "cpu"
-    ) -> None:
+    def __init__(self, name: str, model: Any, tokenizer: Any, preprocess: Preprocess, device: str = "cpu") -> None:
         self.tokenizer = tokenizer
         self.family: str = model.config.model_type
         self.context: int = model.config.text_config.max_position_embeddings
@@ -93,9 +91,7 @@ def load(target: str, threads: int = 0, device: str = "cpu") -> HfEncoder:
     set_threads(threads)
     config = _read(target, transformers.AutoConfig)
     if config.model_type not in FAMILIES:
-        raise refuse(
-            f"hf:{target}", f"a model of type {config.model_type!r}", f"one of {', '.join(FAMILIES)}"
-        )
+        raise refuse(f"hf:{target}", f"a model of type {config.model_type!r}", f"one of {', '.join(FAMILIES)}")
     model = _read(target, getattr(transformers, FAMILIES[config.model_type]))
     tokenizer = _read(target, transformers.AutoTokenizer)
     name = Path(target).resolve().name if Path(target).is_dir() else target  # where it lies does not matter

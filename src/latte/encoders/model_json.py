@@ -52,9 +52,7 @@ def read_model_json(folder: Path) -> ModelFile:
     if not folder.is_dir():
         raise refuse("model folder", f"{folder}, which does not exist", "a folder with model.json in it")
     if not path.is_file():
-        raise refuse(
-            f"model folder {folder}", "no model.json", "image.onnx, text.onnx, tokenizer.json and model.json"
-        )
+        raise refuse(f"model folder {folder}", "no model.json", "image.onnx, text.onnx, tokenizer.json and model.json")
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")))
     except KeyError as error:
@@ -106,9 +104,7 @@ def image_rule(image: Mapping[str, Any]) -> Preprocess:
     rule = str(image.get("resize", "bicubic, short side")).lower()
     kinds = [kind for kind in INTERPOLATIONS if kind in rule]
     if len(kinds) != 1 or ("short side" in rule) == ("squash" in rule):
-        raise refuse(
-            "resize", repr(rule), f"one of {', '.join(INTERPOLATIONS)}, and 'short side' or 'squash'"
-        )
+        raise refuse("resize", repr(rule), f"one of {', '.join(INTERPOLATIONS)}, and 'short side' or 'squash'")
     return Preprocess(
         size=(side, side),
         short_side=side if "short side" in rule else None,

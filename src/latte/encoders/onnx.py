@@ -125,9 +125,7 @@ def present(folder: Path, file: str) -> Path:
     """Return the path of a model file that must be there."""
     path = folder / file
     if not path.is_file():
-        raise refuse(
-            f"model folder {folder}", f"no {file}", "image.onnx, text.onnx, tokenizer.json and model.json"
-        )
+        raise refuse(f"model folder {folder}", f"no {file}", "image.onnx, text.onnx, tokenizer.json and model.json")
     return path
 
 

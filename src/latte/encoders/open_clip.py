@@ -18,9 +18,7 @@ _SCHEMAS = ("hf-hub:", "local-dir:")
 class OpenClipEncoder(TorchEncoder):
     """An open_clip model with its own tokenizer, preprocessing and logit scale."""
 
-    def __init__(
-        self, name: str, model: Any, tokenizer: Any, preprocess: Preprocess, device: str = "cpu"
-    ) -> None:
+    def __init__(self, name: str, model: Any, tokenizer: Any, preprocess: Preprocess, device: str = "cpu") -> None:
         self.tokenizer = tokenizer
         self.context = int(getattr(tokenizer, "context_length", None) or CONTEXT)
         super().__init__(name, model, preprocess, device)
@@ -91,6 +89,4 @@ def _package() -> Any:
         return importlib.import_module("open_clip")
     except ImportError as error:
         line = 'run: pip install "latte-tta[torch]" open_clip_torch'
-        raise ModuleNotFoundError(
-            f"open_clip cannot be imported ({error}); {line}", name="open_clip"
-        ) from None
+        raise ModuleNotFoundError(f"open_clip cannot be imported ({error}); {line}", name="open_clip") from None

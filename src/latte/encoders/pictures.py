@@ -62,9 +62,7 @@ def _decode(data: bytes) -> Any:
 def check_size(size: tuple[int, int]) -> None:
     """Refuse a picture of more pixels than anyone sends on purpose."""
     if size[0] * size[1] > MAX_PIXELS:
-        raise BadImageError(
-            f"{size[0]} x {size[1]} pixels (a decompression bomb?), want at most {MAX_PIXELS}"
-        )
+        raise BadImageError(f"{size[0]} x {size[1]} pixels (a decompression bomb?), want at most {MAX_PIXELS}")
 
 
 def _upright(picture: Any) -> Any:

@@ -55,9 +55,7 @@ class Preprocess:
         for side in (*self.size, *([] if self.short_side is None else [self.short_side])):
             at_least("size", side, 1)
         if len(self.size) != 2 or len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
-            raise refuse(
-                "preprocessing", f"{self.mean}, {self.std}", "two sides, three means, three deviations > 0"
-            )
+            raise refuse("preprocessing", f"{self.mean}, {self.std}", "two sides, three means, three deviations > 0")
         if self.low_res:
             at_least("low_res_size", self.low_res_size, 1)
 
@@ -97,17 +95,13 @@ class Preprocess:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain values, for a model.json."""
-        return {
-            key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
-        }
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
     def _for(self, source: tuple[int, int]) -> Preprocess:
         if not self.low_res or min(source) > self.low_res:
             return self
         side = self.low_res_size
-        return replace(
-            self, size=(side, side), short_side=None if self.short_side is None else side, low_res=0
-        )
+        return replace(self, size=(side, side), short_side=None if self.short_side is None else side, low_res=0)
 
     def _margin(self, spare: int) -> int:
         return round(spare / 2) if self.crop_rounding == "round" else spare // 2
@@ -151,9 +145,7 @@ def from_hf(config: Mapping[str, Any]) -> Preprocess:
     crops = config.get("do_center_crop", short is not None)
     frame = _pair(config.get("crop_size", 224) if crops else size) if crops or short is None else None
     if frame is None or (crops and short is None and frame != _pair(size)):
-        raise refuse(
-            "preprocessor_config.json", f"size {size}, centre crop {crops}", "a model with one input size"
-        )
+        raise refuse("preprocessor_config.json", f"size {size}, centre crop {crops}", "a model with one input size")
     normal = config.get("do_normalize", True)
     siglip = str(config.get("image_processor_type", "")).startswith("Siglip")
     mean, std = (HALVES, HALVES) if siglip else (CLIP_MEAN, CLIP_STD)

@@ -40,9 +40,7 @@ class PromptTuner:
     def class_texts(self, context: Any) -> Any:
         """Return unit rows (C, D) for ``context`` (n_ctx, d_tok)."""
         if tuple(context.shape) != tuple(self.context_init.shape):
-            raise refuse(
-                "context", f"shape {tuple(context.shape)}", f"shape {tuple(self.context_init.shape)}"
-            )
+            raise refuse("context", f"shape {tuple(context.shape)}", f"shape {tuple(self.context_init.shape)}")
         with self._replaced(context):
             features = self.encoder.token_features(self.ids)
         return self.torch.nn.functional.normalize(features, dim=-1)

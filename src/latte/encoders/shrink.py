@@ -62,9 +62,7 @@ def to_int8(source: Path, target: Path) -> None:
     onnx = need("onnx", "export")
     quantization = need("onnxruntime.quantization", "export")
     model = onnx.load(str(source))
-    del model.graph.value_info[
-        :
-    ]  # shapes noted by the exporter, which no longer hold once nodes are replaced
+    del model.graph.value_info[:]  # shapes noted by the exporter, which no longer hold once nodes are replaced
     quantization.quantize_dynamic(
         model, str(target), op_types_to_quantize=INT8_OPS, per_channel=True, reduce_range=True
     )

@@ -66,9 +66,7 @@ def _decode(preprocess: Preprocess, source: Any) -> Vectors | BadImageError:
         return error
 
 
-def _encoded(
-    encoder: Encoder, start: int, batch: list[Vectors | BadImageError], skip_bad: bool
-) -> EncodedBatch:
+def _encoded(encoder: Encoder, start: int, batch: list[Vectors | BadImageError], skip_bad: bool) -> EncodedBatch:
     bad: list[tuple[int, str]] = []
     index, good = [], []
     for position, item in enumerate(batch, start):

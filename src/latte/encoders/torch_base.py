@@ -53,9 +53,7 @@ class TorchEncoder(BaseEncoder):
     @cached_property
     def fingerprint(self) -> str:
         """Sha256 of every weight, the preprocessing and the tokenizer."""
-        digest = hashlib.sha256(
-            json.dumps([self.preprocess.to_json(), self.token_rule()], sort_keys=True).encode()
-        )
+        digest = hashlib.sha256(json.dumps([self.preprocess.to_json(), self.token_rule()], sort_keys=True).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
             digest.update(f"{name} {tuple(tensor.shape)}".encode())
             digest.update(np.ascontiguousarray(self._numpy(tensor)).tobytes())
@@ -80,9 +78,7 @@ class TorchEncoder(BaseEncoder):
             self.torch.empty(1, device=found)
         except (RuntimeError, AssertionError) as error:
             reason = str(error).splitlines()[0]
-            raise refuse(
-                "device", f"{device!r} ({reason})", "'cpu', or a device that torch finds here"
-            ) from None
+            raise refuse("device", f"{device!r} ({reason})", "'cpu', or a device that torch finds here") from None
         return found
 
 

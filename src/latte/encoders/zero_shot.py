@@ -73,23 +73,17 @@ def read_templates(source: str | Path) -> tuple[str, ...]:
 def _file(path: Path) -> str:
     if not path.is_file():
         near = difflib.get_close_matches(str(path), template_sets(), n=3, cutoff=0.4) or template_sets()
-        raise refuse(
-            "templates", f"{str(path)!r}, which is no file", f"a file, or a set such as {', '.join(near)}"
-        )
+        raise refuse("templates", f"{str(path)!r}, which is no file", f"a file, or a set such as {', '.join(near)}")
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise refuse(
-            str(path), "bytes that are not UTF-8", "a text file with one template per line"
-        ) from None
+        raise refuse(str(path), "bytes that are not UTF-8", "a text file with one template per line") from None
 
 
 def check_templates(templates: Sequence[str]) -> tuple[str, ...]:
     """Refuse templates without a place for the name, doubled ones, and none at all."""
     if isinstance(templates, str) or not templates:
-        raise refuse(
-            "templates", repr(templates), "a list of at least one template such as 'a photo of a {}.'"
-        )
+        raise refuse("templates", repr(templates), "a list of at least one template such as 'a photo of a {}.'")
     for template in templates:
         if not isinstance(template, str) or template.count("{}") != 1:
             raise refuse("template", repr(template), "one {} where the class name goes")
@@ -116,9 +110,7 @@ def _once(name: str, keys: tuple[str, ...], shown: tuple[str, ...]) -> tuple[str
     for key, original in zip(keys, shown, strict=True):
         if key in seen:
             twice = (
-                f"{original!r} twice"
-                if seen[key] == original
-                else f"{seen[key]!r} and {original!r}, the same words"
+                f"{original!r} twice" if seen[key] == original else f"{seen[key]!r} and {original!r}, the same words"
             )
             raise refuse(name, twice, "every one once")
         seen[key] = original

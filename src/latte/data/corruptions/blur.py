@@ -92,9 +92,7 @@ def streaks(images: Bytes, radius: int, sigma: float, degrees: list[float]) -> B
     return result
 
 
-def _along(
-    padded: Reals, taps: Reals, rows: np.ndarray, columns: np.ndarray, size: tuple[int, ...]
-) -> Bytes:
+def _along(padded: Reals, taps: Reals, rows: np.ndarray, columns: np.ndarray, size: tuple[int, ...]) -> Bytes:
     height, width = size
     total = np.full((height, width, *padded.shape[2:]), 0.5)  # rounds when truncated
     for tap, y, x in zip(taps, rows, columns, strict=True):

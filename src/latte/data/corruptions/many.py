@@ -55,10 +55,7 @@ def corrupt_each(
     places = checked_indices(indices, len(batch))
     at_least("seed", seed, 0)
     at_least("workers", workers, 1)
-    jobs = (
-        Job(at, batch[at], name, severity, [places[i] for i in at], seed, textures)
-        for name, at in _groups(chosen)
-    )
+    jobs = (Job(at, batch[at], name, severity, [places[i] for i in at], seed, textures) for name, at in _groups(chosen))
     result = np.empty_like(batch)
     for at, done in _run(jobs, workers):
         result[at] = done
