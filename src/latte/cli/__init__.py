@@ -12,6 +12,9 @@ from ..version import __version__
 
 COMMANDS = {
     "demo": ("latte.cli.demo:demo", "Run CLIP and Latte on the bundled benchmark and write report.html."),
+    "classify": ("latte.cli.classify:classify", "Say what pictures show, with a memory that adapts as it goes."),
+    "embed": ("latte.cli.embed:embed", "Embed the pictures of a dataset into a file, resumably."),
+    "export": ("latte.cli.export:export", "Write an encoder as an ONNX folder that needs no torch."),
     "run": ("latte.cli.run:run", "Run methods on benchmarks and print their accuracy."),
     "sweep": ("latte.cli.sweep:sweep", "Run methods at every value of a parameter."),
     "tune": ("latte.cli.tune:tune", "Choose parameters on other partitions than those that are reported."),

@@ -86,6 +86,36 @@ def convert(source: Path, target: Path) -> None:
     click.echo(f"{target}: {len(embeddings)} images", err=True)
 
 
+@data.command("fetch")
+@click.argument("name")
+@click.option("--to", "dest", type=click.Path(file_okay=False, path_type=Path), default=Path("data"), show_default=True)
+@click.option(
+    "--from", "source", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Where it already is."
+)
+def fetch(name: str, dest: Path, source: Path | None) -> None:
+    """Get the images of the dataset NAME: download it with checksums, or take it from a folder.
+
+    A download that was cut goes on where it was. Datasets whose terms ask for it are to be downloaded by hand: then it
+    says from where, and where to put them.
+    """
+    from ..data.fetch import fetch as get
+    from ..data.fetch import sources
+    from .progress import absolute, bar
+
+    known = sources()
+    if name not in known:
+        import difflib
+
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or sorted(known)
+        raise click.UsageError(f"no dataset {name!r}; there is {', '.join(near)}")
+    try:
+        with bar(name, known[name].sums.size or 0, "bytes") as advance:
+            place = get(name, dest, source, absolute(advance))
+    except ConnectionError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(str(place))
+
+
 def _line(entry: Entry) -> dict[str, Any]:
     from ..data.catalogue import open_entry
 

@@ -7,12 +7,34 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Draw a bar while the block runs; the block calls what it is given with the number of steps done."""
+def bar(label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
+    """Draw a bar while the block runs; the block calls what it is given with the number of steps done.
+
+    ``unit`` shows the speed, such as images per second.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    speed = [TextColumn("{task.fields[speed]}")] if unit else []
+    columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), *speed, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(label, total=total)
-        yield lambda steps: progress.update(task, advance=steps)
+        task = progress.add_task(label, total=total, speed="")
+
+        def advance(steps: int) -> None:
+            progress.update(task, advance=steps)
+            if unit:
+                progress.update(task, speed=f"{progress.tasks[0].speed or 0:.0f} {unit}/s")
+
+        yield advance
+
+
+def absolute(advance: Callable[[int], None]) -> Callable[[int, int | None], None]:
+    """Return a callback that is told how far it is in all, for code that counts so."""
+    told = 0
+
+    def update(done: int, total: int | None) -> None:
+        nonlocal told
+        advance(done - told)
+        told = done
+
+    return update

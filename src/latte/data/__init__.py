@@ -1,1 +1,1 @@
-"""Streams: benchmark types, embedding files, partitions, the catalogue and the bundled benchmark."""
+"""Data: datasets of images, corruptions, embedding files, partitions, the bundled benchmark."""

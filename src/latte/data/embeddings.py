@@ -22,6 +22,7 @@ from ..core.types import Integers
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from .benchmark import ClientStream, Embeddings, Federation
+from .files import write_safetensors
 
 FORMAT = "latte-embeddings/1"
 REQUIRED = ("views", "labels", "domain", "text")
@@ -30,9 +31,7 @@ _FLOATS: dict[str, np.dtype[Any]] = {"F16": np.dtype("<f2"), "F32": np.dtype("<f
 
 def save(path: Path, embeddings: Embeddings, client: NDArray[Any] | None = None) -> None:
     """Write ``embeddings`` to ``path``; ``client`` (n,) fixes who sees which sample."""
-    from safetensors.numpy import save_file
-
-    save_file(_tensors(embeddings, client), path, metadata=_strings(embeddings))
+    write_safetensors(Path(path), _tensors(embeddings, client), _strings(embeddings))
 
 
 def load(path: Path) -> Embeddings:

@@ -1,0 +1,135 @@
+"""The nineteen corruptions of CIFAR-10-C and CIFAR-100-C, with the CIFAR severities 1 to 5.
+
+``corrupt`` is vectorised over the batch and deterministic by image: what an image becomes depends on the
+seed, the corruption and the index of the image, not on the batch it came in or the process that did the work.
+
+The constants are those of the published generator for 32 x 32 images (weaker than ImageNet-C's). Other sizes
+work: noise, colour, fog, frost, JPEG, pixelate and elastic_transform scale with the image or do not depend on
+its size; the blurs, snow and spatter are in pixels and so look milder on a larger image.
+
+What differs from the published files: they were drawn without a seed, so random corruptions agree in
+distribution only; the frost is drawn, not photographed (:mod:`.frost`); elastic_transform interpolates
+exactly where older OpenCV rounds to 1/32 pixel. Quirks of the published set are kept: glass_blur copies
+where it means to swap, and values are truncated rather than rounded.
+
+The mean distance from the clean image grows with the severity for thirteen of them. The constants of the
+other six say otherwise: glass_blur blurs more from 1 to 3 but moves no more pixels (and from 4 to 5),
+motion_blur is the same at 3 and 4, frost dims the image as it covers it from 3 on, elastic_transform tilts
+less the more it ripples, spatter turns from water to mud at 4, and saturate takes colour away at 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...core.validate import at_least, choice, refuse
+from . import blur, colour, digital, frost, noise, spatter, weather
+from .draws import Bytes, Rngs, streams
+from .frost import load_textures
+
+__all__ = ["CORRUPTIONS", "SEVERITIES", "corrupt", "load_textures"]
+
+Corruption = Callable[[Bytes, int, Rngs], Bytes]
+
+# In the order of the benchmark: the position is the domain, and part of the key of the random numbers.
+FUNCTIONS: dict[str, Corruption] = {
+    "gaussian_noise": noise.gaussian_noise,
+    "shot_noise": noise.shot_noise,
+    "impulse_noise": noise.impulse_noise,
+    "defocus_blur": blur.defocus_blur,
+    "glass_blur": blur.glass_blur,
+    "motion_blur": blur.motion_blur,
+    "zoom_blur": blur.zoom_blur,
+    "snow": weather.snow,
+    "frost": frost.frost,
+    "fog": weather.fog,
+    "brightness": colour.brightness,
+    "contrast": colour.contrast,
+    "elastic_transform": digital.elastic_transform,
+    "pixelate": digital.pixelate,
+    "jpeg_compression": digital.jpeg_compression,
+    "speckle_noise": noise.speckle_noise,
+    "gaussian_blur": blur.gaussian_blur,
+    "spatter": spatter.spatter,
+    "saturate": colour.saturate,
+}
+CORRUPTIONS: tuple[str, ...] = tuple(FUNCTIONS)
+SEVERITIES = (1, 2, 3, 4, 5)
+LEAST_SIDE = 8
+CHUNK_PIXELS = 64 * 32 * 32  # worked on at a time: float64 copies stay in the cache
+
+
+def corrupt(
+    images: Any,
+    name: str,
+    severity: int,
+    indices: Sequence[int] | np.ndarray | None = None,
+    seed: int = 0,
+    textures: Sequence[Bytes] | None = None,
+) -> Bytes:
+    """Return the images (n, H, W, 3) uint8 under corruption ``name`` at ``severity`` 1 to 5.
+
+    ``indices`` (n,) are the images' places in their dataset, 0 to n - 1 where not given. ``textures``
+    replaces the drawn frost (see :func:`load_textures`).
+
+    >>> images = np.full((2, 32, 32, 3), 128, np.uint8)
+    >>> both = corrupt(images, "gaussian_noise", 5, [10, 11])
+    >>> bool((both[1:] == corrupt(images[1:], "gaussian_noise", 5, [11])).all())
+    True
+    """
+    batch = checked(images)
+    choice("name", name, CORRUPTIONS)
+    choice_of_severity(severity)
+    places = checked_indices(indices, len(batch))
+    at_least("seed", seed, 0)
+    change: Corruption = FUNCTIONS[name]
+    if name == "frost" and textures is not None:
+        change = partial(frost.frost, textures=textures)
+    return _in_chunks(batch, severity, places, partial(streams, seed, CORRUPTIONS.index(name)), change)
+
+
+def _in_chunks(
+    batch: Bytes,
+    severity: int,
+    places: list[int],
+    rngs: Callable[[Sequence[int]], Rngs],
+    change: Corruption,
+) -> Bytes:
+    result = np.empty_like(batch)
+    step = max(1, CHUNK_PIXELS // (batch.shape[1] * batch.shape[2]))
+    for first in range(0, len(batch), step):
+        part = slice(first, first + step)
+        result[part] = change(batch[part], severity, rngs(places[part]))
+    return result
+
+
+def checked(images: Any) -> Bytes:
+    """Refuse what is not a batch of colour images."""
+    want = f"uint8 of shape (n, H, W, 3), H and W >= {LEAST_SIDE}"
+    batch = np.asarray(images)
+    if batch.dtype != np.uint8 or batch.ndim != 4 or batch.shape[3] != 3:
+        raise refuse("images", f"{batch.dtype} of shape {batch.shape}", want)
+    if min(batch.shape[1:3]) < LEAST_SIDE:
+        raise refuse("images", f"{batch.dtype} of shape {batch.shape}", want)
+    return batch
+
+
+def choice_of_severity(severity: int) -> None:
+    """Refuse a severity that is not a whole number from 1 to 5."""
+    if isinstance(severity, bool) or severity not in SEVERITIES:
+        raise refuse("severity", repr(severity), "1, 2, 3, 4 or 5")
+
+
+def checked_indices(indices: Sequence[int] | np.ndarray | None, n: int) -> list[int]:
+    """Return the image indices as whole numbers >= 0, one per image."""
+    places = np.arange(n) if indices is None else np.asarray(indices)
+    want = f"{n} whole numbers >= 0, one per image"
+    if places.shape != (n,) or (n and places.dtype.kind not in "iu"):
+        raise refuse("indices", f"{places.dtype} of shape {places.shape}", want)
+    if n and places.min() < 0:
+        raise refuse("indices", int(places.min()), want)
+    return [int(place) for place in places]

@@ -1,0 +1,110 @@
+"""Blur: defocus, glass, motion, zoom and gaussian."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .draws import Bytes, Reals, Rngs, to_bytes, unit
+from .filters import correlate, gaussian, pad, zoom
+
+DEFOCUS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))  # radius, alias sigma
+GLASS = ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))  # sigma, iterations; the reach is 1 pixel
+MOTION = ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5))  # radius, sigma
+ZOOM_END = (1.06, 1.11, 1.16, 1.21, 1.26)  # factors 1, 1.01, ... below this
+GAUSSIAN_SIGMA = (0.4, 0.6, 0.7, 0.8, 1.0)
+
+
+def gaussian_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
+    """Blur with a Gaussian."""
+    return to_bytes(gaussian(unit(images), GAUSSIAN_SIGMA[severity - 1]))
+
+
+def defocus_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
+    """Blur with a disk, the shape of an open lens."""
+    return to_bytes(correlate(unit(images), disk(*DEFOCUS[severity - 1]), "reflect"))
+
+
+def disk(radius: float, alias_sigma: float) -> Reals:
+    """Return a disk whose edge is smoothed by a 3 x 3 Gaussian.
+
+    >>> disk(1.0, 0.2).round(2)[1:4, 1:4]
+    array([[0. , 0.2, 0. ],
+           [0.2, 0.2, 0.2],
+           [0. , 0.2, 0. ]])
+    """
+    reach = int(np.ceil(radius)) + 1
+    at = np.arange(-reach, reach + 1)
+    hard = (at[:, None] ** 2 + at[None, :] ** 2 <= radius**2).astype(np.float64)
+    taps = np.exp(-0.5 * (np.array([-1.0, 0.0, 1.0]) / alias_sigma) ** 2)
+    taps /= taps.sum()
+    smooth = correlate(correlate(hard[None], taps[:, None], "edge"), taps[None, :], "edge")[0]
+    kernel: Reals = smooth / hard.sum()
+    return kernel
+
+
+def glass_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
+    """Blur, move pixels by up to one to the left and up, blur again."""
+    sigma, iterations = GLASS[severity - 1]
+    moved = to_bytes(gaussian(unit(images), sigma))
+    for _ in range(iterations):
+        moved = displace(moved, rngs)
+    return to_bytes(gaussian(unit(moved), sigma))
+
+
+def displace(images: Bytes, rngs: Rngs) -> Bytes:
+    """Copy into every pixel from the third row and column on itself or a neighbour to the left or above.
+
+    The published set was meant to swap two pixels but copied one (the values were views of the same array),
+    going from the last row and column to the first. The source of a copy lies before its target and is thus
+    still untouched when it is read, so the whole pass is one gather from the old image.
+    """
+    n, height, width = images.shape[:3]
+    steps = np.stack([rng.integers(-1, 1, (2, height - 2, width - 2)) for rng in rngs])
+    rows = np.arange(2, height)[:, None] + steps[:, 0]
+    columns = np.arange(2, width) + steps[:, 1]
+    result = images.copy()
+    result[:, 2:, 2:] = images[np.arange(n)[:, None, None], rows, columns]
+    return result
+
+
+def motion_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
+    """Blur along one direction, up to 45 degrees from the horizontal."""
+    radius, sigma = MOTION[severity - 1]
+    return streaks(images, radius, sigma, [rng.uniform(-45.0, 45.0) for rng in rngs])
+
+
+def streaks(images: Bytes, radius: int, sigma: float, degrees: list[float]) -> Bytes:
+    """Blur every image in a direction of its own, as ImageMagick's motion blur does.
+
+    Half a Gaussian of 2·radius + 1 taps is laid from each pixel along the direction, its steps rounded to
+    whole pixels, the edge repeated; the sum is rounded, not truncated.
+    """
+    steps = np.arange(2 * radius + 1)
+    taps = np.exp(-0.5 * (steps / sigma) ** 2)
+    taps /= taps.sum()
+    reach = 2 * radius
+    padded = pad(images, reach, reach, "edge").astype(np.float64)
+    result = np.empty_like(images)
+    for i, angle in enumerate(np.deg2rad(degrees)):
+        rows = np.ceil(steps * np.sin(angle) - 0.5).astype(int) + reach
+        columns = np.ceil(steps * np.cos(angle) - 0.5).astype(int) + reach
+        result[i] = _along(padded[i], taps, rows, columns, images.shape[1:3])
+    return result
+
+
+def _along(padded: Reals, taps: Reals, rows: np.ndarray, columns: np.ndarray, size: tuple[int, ...]) -> Bytes:
+    height, width = size
+    total = np.full((height, width, *padded.shape[2:]), 0.5)  # rounds when truncated
+    for tap, y, x in zip(taps, rows, columns, strict=True):
+        total += tap * padded[y : y + height, x : x + width]
+    return total.astype(np.uint8)
+
+
+def zoom_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
+    """Average the image (twice) with ever larger versions of itself."""
+    clean = unit(images)
+    factors = np.arange(1, ZOOM_END[severity - 1], 0.01)
+    total = clean.copy()
+    for factor in factors:
+        total += zoom(clean, float(factor))
+    return to_bytes(total / (len(factors) + 1))

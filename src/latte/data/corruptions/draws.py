@@ -1,0 +1,49 @@
+"""Random numbers that belong to an image, not to the batch it came in.
+
+Every image has a Philox stream of its own, keyed by (seed, corruption, image index). The severity is not part
+of the key: the five severities of one image share their noise, which makes them comparable. numpy does not
+promise the same stream from one of its versions to the next, so record the numpy version beside images that
+must be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+Reals = NDArray[np.float64]
+Rngs = Sequence[np.random.Generator]
+
+
+def streams(seed: int, corruption: int, indices: Sequence[int]) -> list[np.random.Generator]:
+    """Return one generator per image.
+
+    >>> a, b = streams(0, 3, [7, 8]), streams(0, 3, [8])
+    >>> float(a[1].random()) == float(b[0].random())
+    True
+    """
+    keys = (np.random.SeedSequence((seed, corruption, index)) for index in indices)
+    return [np.random.Generator(np.random.Philox(key)) for key in keys]
+
+
+def normal(rngs: Rngs, shape: tuple[int, ...]) -> Reals:
+    """Return standard normal numbers, (n, *shape)."""
+    return np.stack([rng.standard_normal(shape) for rng in rngs])
+
+
+def uniform(rngs: Rngs, shape: tuple[int, ...], low: float = 0.0, high: float = 1.0) -> Reals:
+    """Return uniform numbers, (n, *shape)."""
+    return np.stack([rng.uniform(low, high, shape) for rng in rngs])
+
+
+def unit(images: Bytes) -> Reals:
+    """Return the images in [0, 1]."""
+    return images / 255.0
+
+
+def to_bytes(images: Reals) -> Bytes:
+    """Clip to [0, 1] and truncate to bytes, as the published set does (it does not round)."""
+    return (np.clip(images, 0.0, 1.0) * 255.0).astype(np.uint8)

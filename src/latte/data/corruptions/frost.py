@@ -1,0 +1,123 @@
+"""Frost: ice crystals laid over the image.
+
+The published set cut its frost out of photographs whose origin is not stated, so they are not part of this
+package. In their place stand five textures that are drawn here, always the same, with the colours, the
+contrast and the graininess measured on the photographs at the published scale: one teal, two nearly white
+(two of the five photographs that circulate are the same), one grey-blue, one dark and rough. Whoever has the
+photographs can use them: see :func:`load_textures`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ...core.validate import refuse
+from ..pillow import pillow_image
+from .draws import Bytes, Reals, Rngs
+
+FROST = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # weight of the image, of the frost
+PHOTOGRAPHS = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")  # a sixth was never used
+SIDE = 192  # of a drawn texture; it tiles
+
+
+@dataclass(frozen=True, slots=True)
+class Ice:
+    """What a drawn texture looks like: colour, large-scale and small-scale deviation per channel, needles."""
+
+    mean: tuple[float, float, float]
+    coarse: tuple[float, float, float]
+    fine: float
+    needles: int  # per 1,000 pixels
+    length: int
+
+
+ICE = (
+    Ice((77.5, 149.0, 165.7), (21.0, 8.0, 4.0), 14.0, 900, 7),
+    Ice((200.8, 205.4, 214.5), (9.0, 9.0, 9.0), -19.0, 600, 4),
+    Ice((200.8, 205.4, 214.5), (9.0, 9.0, 9.0), -19.0, 600, 4),
+    Ice((138.0, 153.2, 165.6), (12.0, 12.0, 13.0), 26.0, 300, 2),
+    Ice((112.3, 123.3, 134.7), (24.0, 23.0, 22.0), 36.0, 400, 4),
+)
+
+
+def frost(images: Bytes, severity: int, rngs: Rngs, textures: Sequence[Bytes] | None = None) -> Bytes:
+    """Lay a random window of a random texture over every image."""
+    keep, add = FROST[severity - 1]
+    windows = np.stack([_window(rng, textures or drawn_textures(), images.shape[1:3]) for rng in rngs])
+    return np.clip(keep * images + add * windows, 0, 255).astype(np.uint8)
+
+
+def _window(rng: np.random.Generator, textures: Sequence[Bytes], size: tuple[int, ...]) -> Bytes:
+    texture = textures[int(rng.integers(len(textures)))]
+    top, left = rng.random(2)
+    if texture.shape == (SIDE, SIDE, 3):  # ours: it has no edge
+        rows = (int(top * SIDE) + np.arange(size[0])) % SIDE
+        columns = (int(left * SIDE) + np.arange(size[1])) % SIDE
+        return texture[rows[:, None], columns]
+    first = int(top * (texture.shape[0] - size[0])), int(left * (texture.shape[1] - size[1]))
+    if min(first) < 0:
+        raise refuse("textures", f"one of {texture.shape[:2]} pixels", f"at least the images' {size}")
+    return texture[first[0] : first[0] + size[0], first[1] : first[1] + size[1]]
+
+
+def load_textures(folder: str | Path) -> tuple[Bytes, ...]:
+    """Read the published photographs, each reduced to every fifth pixel as the published set has them.
+
+    ``folder`` holds frost1.png, frost2.png, frost3.png, frost4.jpg and frost5.jpg.
+    """
+    missing = [name for name in PHOTOGRAPHS if not (Path(folder) / name).is_file()]
+    if missing:
+        raise refuse("folder", f"{folder} without {', '.join(missing)}", "the published frost photographs")
+    open_image = pillow_image().open
+    pictures = [open_image(Path(folder) / name).convert("RGB") for name in PHOTOGRAPHS]
+    return tuple(np.asarray(picture)[2::5, 2::5] for picture in pictures)
+
+
+# --- drawing ------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def drawn_textures() -> tuple[Bytes, ...]:
+    """Return the five textures, (SIDE, SIDE, 3) each."""
+    return tuple(_draw(ice, np.random.Generator(np.random.Philox(key=i))) for i, ice in enumerate(ICE))
+
+
+def _draw(ice: Ice, rng: np.random.Generator) -> Bytes:
+    coarse = _clouds(rng)[..., None] * ice.coarse
+    fine = _needles(ice, rng)[..., None] * ice.fine
+    return np.clip(ice.mean + coarse + fine + 0.5, 0, 255).astype(np.uint8)
+
+
+def _clouds(rng: np.random.Generator) -> Reals:
+    """Return a smooth periodic surface of mean 0 and deviation 1: waves that shrink as they shorten."""
+    y, x = np.mgrid[:SIDE, :SIDE] * (2 * np.pi / SIDE)
+    total = np.zeros((SIDE, SIDE))
+    for ky in range(-6, 7):
+        for kx in range(-6, 7):
+            height, phase = rng.normal() / (1 + ky**2 + kx**2), rng.uniform(0, 2 * np.pi)
+            total += height * np.cos(ky * y + kx * x + phase)
+    return _standard(total)
+
+
+def _needles(ice: Ice, rng: np.random.Generator) -> Reals:
+    """Return many short straight crystals of all directions, of mean 0 and deviation 1."""
+    count = ice.needles * SIDE * SIDE // 1000
+    y, x, angle = rng.uniform(0, SIDE, count), rng.uniform(0, SIDE, count), rng.uniform(0, np.pi, count)
+    length, glow = rng.uniform(1, ice.length, count), rng.exponential(1.0, count)
+    canvas = np.zeros((SIDE, SIDE))
+    for step in range(ice.length):
+        lit = step < length
+        rows = np.floor(y + step * np.sin(angle)).astype(int)[lit] % SIDE
+        columns = np.floor(x + step * np.cos(angle)).astype(int)[lit] % SIDE
+        np.add.at(canvas, (rows, columns), glow[lit])
+    return _standard(canvas)
+
+
+def _standard(surface: Reals) -> Reals:
+    result: Reals = (surface - surface.mean()) / surface.std()
+    return result

@@ -1,0 +1,159 @@
+"""Download one file over HTTP, with resume, retries, mirrors and checksums; the standard library only."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.validate import refuse
+
+BLOCK = 1 << 20
+TIMEOUT = 30.0
+TRIES = 3  # of one address that keeps cutting the connection
+
+Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What a file must be: its size and its checksums, as far as they are known."""
+
+    size: int | None = None
+    md5: str | None = None
+    sha256: str | None = None
+
+    def fault(self, file: Path) -> str | None:
+        """Return what is wrong with ``file``, None if nothing is."""
+        if self.size is not None and file.stat().st_size != self.size:
+            return f"{file.stat().st_size} bytes instead of {self.size}"
+        for kind in ("md5", "sha256"):
+            want = getattr(self, kind)
+            if want is not None and (got := checksum(file, kind)) != want:
+                return f"{kind} {got} instead of {want}"
+        return None
+
+
+def checksum(file: Path, kind: str) -> str:
+    """Return the hexadecimal checksum of a file."""
+    digest = hashlib.new(kind, usedforsecurity=False)
+    with file.open("rb") as opened:
+        while block := opened.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+class CutError(ConnectionError):
+    """The connection ended before the file did."""
+
+
+def download(urls: Sequence[str], target: Path, sums: Sums, progress: Progress | None = None) -> Path:
+    """Download ``target`` from the first of ``urls`` that gives the right file.
+
+    What has arrived stays in ``target``.part, so that the next try (or the next run) goes on from there.
+    """
+    part = target.with_name(target.name + ".part")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    failures = []
+    for url in urls:
+        fault = _from(url, part, sums, progress)
+        if fault is None:
+            part.replace(target)
+            return target
+        failures.append(f"{url}: {fault}")
+    raise ConnectionError(f"could not download {target.name}: {'; '.join(failures)}")
+
+
+def _from(url: str, part: Path, sums: Sums, progress: Progress | None) -> str | None:
+    """Try one address; return what went wrong, None if nothing did."""
+    fault: str | None = "no answer"
+    for _ in range(TRIES):
+        begun = part.exists()
+        try:
+            _receive(url, part, sums.size, progress)
+        except CutError as error:
+            fault = str(error)
+            continue
+        except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+            return str(getattr(error, "reason", error)) or type(error).__name__
+        if (fault := sums.fault(part)) is None:
+            return None
+        part.unlink()  # nothing to go on from
+        if not begun:  # else what was there before may be to blame: once more, from the start
+            return fault
+    return fault
+
+
+def _receive(url: str, part: Path, size: int | None, progress: Progress | None) -> None:
+    """Append to ``part`` what is missing; raise CutError if the connection ends too early."""
+    have = part.stat().st_size if part.exists() else 0
+    if size is not None and have == size:
+        return
+    if size is not None and have > size:
+        have = 0
+    with _open(url, have) as answer:
+        resumed = have > 0 and answer.status == http.HTTPStatus.PARTIAL_CONTENT
+        start = have if resumed else 0
+        _check_range(answer, start, resumed)
+        total = _total(answer, start)
+        with part.open("ab" if resumed else "wb") as file:
+            done = _copy(answer, file.write, start, size if size is not None else total, progress)
+    if total is not None and done < total:
+        raise CutError(f"the connection ended after {done} of {total} bytes")
+
+
+def _open(url: str, have: int) -> http.client.HTTPResponse:
+    if not url.startswith(("http://", "https://")):
+        raise refuse("url", url, "http:// or https://")
+    headers = {"User-Agent": "latte-tta", "Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    request = urllib.request.Request(url, headers=headers)
+    try:
+        answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
+            return _open(url, 0)
+        raise urllib.error.URLError(f"HTTP {error.code} {error.reason}") from None
+    return answer
+
+
+def _check_range(answer: http.client.HTTPResponse, start: int, resumed: bool) -> None:
+    given = answer.headers.get("Content-Range", "")
+    if resumed and not given.startswith(f"bytes {start}-"):
+        raise urllib.error.URLError(f"asked for bytes from {start}, got {given!r}")
+
+
+def _total(answer: http.client.HTTPResponse, start: int) -> int | None:
+    length = answer.headers.get("Content-Length")
+    return None if length is None or not length.isdigit() else start + int(length)
+
+
+def _copy(
+    answer: http.client.HTTPResponse,
+    write: Callable[[bytes], int],
+    done: int,
+    most: int | None,
+    progress: Progress | None,
+) -> int:
+    """Write what comes and return how far the file is; stop a sender that gives more than ``most`` bytes."""
+    while True:
+        try:
+            block = answer.read(BLOCK)
+        except http.client.IncompleteRead as error:
+            block = error.partial
+        except (ConnectionError, TimeoutError):
+            return done
+        if not block:
+            return done
+        done += len(block)
+        if most is not None and done > most:
+            raise urllib.error.URLError(f"more than the {most} bytes expected")
+        write(block)
+        if progress is not None:
+            progress(done, most)

@@ -1,0 +1,225 @@
+"""Pictures to an embedding file: chunk by chunk, so that an interruption costs one chunk and changes no byte."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.types import Vectors
+from ..core.validate import choice, refuse
+from ..encoders import BadImageError, Encoder, zero_shot
+from ..encoders.base import BATCH
+from ..encoders.parallel import in_order
+from ..encoders.stream import encode_files
+from ..encoders.views import ViewPlan, make_views
+from ..encoders.zero_shot import check_templates, read_templates
+from .benchmark import Embeddings
+from .embeddings import save
+from .files import write_safetensors
+from .image_set import ImageSet
+
+CHUNK = 512  # pictures that an interruption may cost
+DTYPES = ("float16", "float32")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedPlan:
+    """How to embed: which ``views`` besides the plain one (None: no other), templates, precision, threads."""
+
+    views: ViewPlan | None = None
+    templates: tuple[str, ...] | None = None
+    dtype: str = "float16"
+    workers: int = 2
+    skip_bad: bool = False
+
+    def __post_init__(self) -> None:
+        choice("dtype", self.dtype, DTYPES)
+
+    @property
+    def count(self) -> int:
+        """V: how many rows an image gets."""
+        return 1 if self.views is None else 1 + self.views.count
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Pictures ``start`` to ``stop``: ``rows`` (m, V, D) of the m readable ones, and (position, message) of the others."""
+
+    start: int
+    stop: int
+    rows: NDArray[Any]
+    bad: tuple[tuple[int, str], ...]
+
+
+class BadImagesError(ValueError):
+    """Some pictures cannot be read; ``bad`` lists all of them."""
+
+    def __init__(self, bad: Sequence[tuple[int, str]]) -> None:
+        super().__init__(f"{len(bad)} unreadable images (use --skip-bad to leave them out)")
+        self.bad = tuple(bad)
+
+
+def embed(
+    images: ImageSet,
+    encoder: Encoder,
+    out: Path,
+    plan: EmbedPlan | None = None,
+    progress: Callable[[int], object] = lambda images: None,
+) -> Embeddings:
+    """Embed every picture and write the embedding file ``out``; ``progress(n)`` is called after n more pictures.
+
+    Finished chunks are kept in ``out`` + ".partial" until the file is complete: calling again does only what is missing.
+    Unreadable pictures are collected; unless ``plan.skip_bad``, they are refused together at the end.
+    """
+    plan = plan or EmbedPlan()
+    classifier = zero_shot(encoder, images.classes, plan.templates)  # first: it refuses bad names and templates
+    partial = Partial(Path(f"{out}.partial"), _identity(images, encoder, plan))
+    chunks = []
+    for start in range(0, len(images), CHUNK):
+        stop = min(start + CHUNK, len(images))
+        chunks.append(partial.chunk(start, stop, lambda a, b: _encode(images, encoder, plan, a, b)))
+        progress(stop - start)
+    bad = [item for chunk in chunks for item in chunk.bad]
+    if bad and not plan.skip_bad:
+        raise BadImagesError(bad)
+    if len(bad) == len(images):
+        raise refuse(images.name, "no readable image", "at least one")
+    kept = np.setdiff1d(np.arange(len(images)), [i for i, _ in bad])
+    embeddings = Embeddings(
+        Path(out).stem,
+        classifier,
+        np.concatenate([chunk.rows for chunk in chunks]),
+        images.labels[kept],
+        images.domain[kept],
+        images.domains,
+        _metadata(images, encoder, plan, kept),
+        images.index[kept],
+    )
+    save(out, embeddings)
+    partial.remove()
+    return embeddings
+
+
+# --- one chunk --------------------------------------------------------------------------------------------
+
+
+def _encode(images: ImageSet, encoder: Encoder, plan: EmbedPlan, start: int, stop: int) -> Chunk:
+    positions = np.arange(start, stop)
+    pictures = images.load(positions)
+    if plan.views is None:
+        return _plain(encoder, pictures, plan, start)
+    bad: list[tuple[int, str]] = []
+    rows = []
+    for position, pixels in zip(positions, _views(images, encoder, plan, positions, pictures), strict=True):
+        if isinstance(pixels, BadImageError):
+            bad.append((int(position), str(pixels)))
+        else:
+            rows.append(encoder.images(pixels, batch_size=BATCH))
+    stacked = np.stack(rows) if rows else np.zeros((0, plan.count, encoder.dim), np.float32)
+    return Chunk(start, stop, stacked.astype(plan.dtype), tuple(bad))
+
+
+def _plain(encoder: Encoder, pictures: Sequence[Any], plan: EmbedPlan, start: int) -> Chunk:
+    batches = list(encode_files(encoder, pictures, workers=plan.workers, skip_bad=True))
+    rows = np.concatenate([batch.rows for batch in batches])[:, None].astype(plan.dtype)
+    bad = tuple((start + i, message) for batch in batches for i, message in batch.bad)
+    return Chunk(start, start + len(pictures), rows, bad)
+
+
+def _views(
+    images: ImageSet, encoder: Encoder, plan: EmbedPlan, positions: NDArray[Any], pictures: Sequence[Any]
+) -> Iterator[Vectors | BadImageError]:
+    """Yield the views of each picture, or why it has none; made in threads while the encoder works."""
+
+    def made(job: tuple[str, Any]) -> Vectors | BadImageError:
+        try:
+            return make_views(job[1], job[0], encoder.preprocess, plan.views)
+        except BadImageError as error:
+            return error
+
+    jobs = [(images.keys[i], picture) for i, picture in zip(positions, pictures, strict=True)]
+    return in_order(made, jobs, plan.workers, ahead=2 * plan.workers)
+
+
+# --- what is finished -------------------------------------------------------------------------------------
+
+
+class Partial:
+    """The folder of finished chunks of one embedding; another plan's folder is refused."""
+
+    def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
+        self.folder = folder
+        note = folder / "plan.json"
+        wanted = json.dumps(identity, sort_keys=True, indent=1)
+        if note.is_file() and note.read_text(encoding="utf-8") != wanted:
+            raise refuse(str(folder), "the beginning of another embedding", "the same one, or delete the folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        note.write_text(wanted, encoding="utf-8")
+
+    def chunk(self, start: int, stop: int, make: Callable[[int, int], Chunk]) -> Chunk:
+        """Return a chunk: the finished one if it is there and whole, else a new one, which is kept."""
+        file = self.folder / f"{start:09d}.safetensors"
+        return _read_chunk(file, start, stop) or _write_chunk(file, make(start, stop))
+
+    def remove(self) -> None:
+        """Delete the folder: the embedding file is complete."""
+        shutil.rmtree(self.folder)
+
+
+def _write_chunk(file: Path, chunk: Chunk) -> Chunk:
+    write_safetensors(file, {"rows": np.ascontiguousarray(chunk.rows)}, {"bad": json.dumps(chunk.bad)})
+    return chunk
+
+
+def _read_chunk(file: Path, start: int, stop: int) -> Chunk | None:
+    """Return a finished chunk; a damaged one counts as missing."""
+    from safetensors import SafetensorError, safe_open
+
+    if not file.is_file():
+        return None
+    try:
+        with safe_open(file, framework="np") as opened:
+            rows = opened.get_tensor("rows")
+            bad = tuple((int(i), str(message)) for i, message in json.loads(opened.metadata()["bad"]))
+    except (SafetensorError, OSError, KeyError, ValueError):
+        return None
+    return Chunk(start, stop, rows, bad) if len(rows) + len(bad) == stop - start else None
+
+
+# --- what it says about itself ----------------------------------------------------------------------------
+
+
+def _identity(images: ImageSet, encoder: Encoder, plan: EmbedPlan) -> dict[str, Any]:
+    """Return what decides every byte of the chunks."""
+    return {
+        "chunk": CHUNK,
+        "batch": BATCH,
+        "encoder": encoder.fingerprint,
+        "images": images.sources,
+        "domains": [*images.domains],
+        "views": None if plan.views is None else asdict(plan.views),
+        "dtype": plan.dtype,
+    }
+
+
+def _metadata(images: ImageSet, encoder: Encoder, plan: EmbedPlan, kept: NDArray[Any]) -> dict[str, str]:
+    templates = check_templates(plan.templates or read_templates("seven"))
+    views = (
+        "the plain image" if plan.views is None else f"the plain image and {plan.views.count} {plan.views.kind} views"
+    )
+    return {
+        "encoder": encoder.name,
+        "encoder_fingerprint": encoder.fingerprint,
+        "templates": json.dumps(templates),
+        "sources": json.dumps(images.sources),
+        "views": json.dumps(None if plan.views is None else asdict(plan.views)),
+        "paths": json.dumps([images.keys[i] for i in kept]),
+        "made": f"latte embed: {len(kept)} of {len(images)} images of {images.name}, {views}",
+    }

@@ -1,0 +1,172 @@
+"""Get a dataset: download it, or take it from a folder, and make sure it is the right one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+
+from ..core.validate import choice, refuse
+from .download import Progress, Sums, download
+from .folders import layouts, read_layout
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a dataset comes from.
+
+    ``file`` is an archive with its ``sums`` and ``urls``; ``folder`` is what it unpacks to, empty if it is
+    read packed. ``manual`` says what a person has to do where a program must not or cannot.
+    """
+
+    name: str
+    title: str
+    page: str
+    file: str = ""
+    sums: Sums = field(default_factory=Sums)
+    urls: tuple[str, ...] = ()
+    folder: str = ""
+    manual: str = ""
+
+
+def sources() -> dict[str, Source]:
+    """Return what can be fetched, by name.
+
+    >>> sources()["cifar10"].file
+    'cifar-10-binary.tar.gz'
+    """
+    table = tomllib.loads((files(__package__) / "datasets.toml").read_text("utf-8"))
+    return {name: _source(name, entry) for name, entry in table.items()}
+
+
+def _source(name: str, entry: Mapping[str, object]) -> Source:
+    texts = {key: str(entry.get(key, "")) for key in ("title", "page", "file", "folder", "manual")}
+    urls, size = entry.get("urls", []), entry.get("bytes")
+    sums = {key: str(entry[key]) for key in ("md5", "sha256") if key in entry}
+    return Source(
+        name,
+        sums=Sums(size if isinstance(size, int) else None, **sums),
+        urls=tuple(map(str, urls if isinstance(urls, list) else [])),
+        **texts,
+    )
+
+
+def fetch(
+    name: str,
+    dest: str | Path,
+    from_dir: str | Path | None = None,
+    progress: Progress | None = None,
+    known: Mapping[str, Source] | None = None,
+) -> Path:
+    """Put the dataset ``name`` into the folder ``dest`` and return the archive or the unpacked folder.
+
+    What is there and right stays. ``from_dir`` is a folder that already holds the archive (or the folder of a
+    dataset that cannot be downloaded): it is checked, then linked or copied, and nothing is downloaded.
+    ``known`` replaces the list of datasets that comes with the package.
+    """
+    table = sources() if known is None else known
+    choice("name", name, tuple(table))
+    source, into = table[name], Path(dest)
+    if source.manual:
+        return _by_hand(source, into, None if from_dir is None else Path(from_dir))
+    if source.folder and (into / source.folder).is_dir():  # appears only when it is complete
+        return into / source.folder
+    archive = into / source.file
+    if not archive.is_file():
+        _obtain(source, archive, from_dir, progress)
+    elif (fault := source.sums.fault(archive)) is not None:
+        raise refuse(str(archive), fault, "the official file: delete it and fetch again")
+    return unpack(archive, source.folder) if source.folder else archive
+
+
+def _obtain(source: Source, archive: Path, from_dir: str | Path | None, progress: Progress | None) -> None:
+    if from_dir is None:
+        try:
+            download(source.urls, archive, source.sums, progress)
+        except ConnectionError as error:
+            advice = f"get {source.file} from {source.page} and use --from DIR"
+            raise ConnectionError(f"{error}; {advice}") from None
+        return
+    present = Path(from_dir) / source.file
+    if not present.is_file():
+        raise refuse("from_dir", f"{from_dir} without {source.file}", f"the file from {source.page}")
+    if (fault := source.sums.fault(present)) is not None:
+        raise refuse(str(present), fault, "the official file")
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    _link_or_copy(present, archive)
+
+
+def _link_or_copy(present: Path, target: Path) -> None:
+    """Make a hard link, or a copy where the disk has none; the target appears only when it is complete."""
+    try:
+        os.link(present.resolve(), target)
+    except OSError:
+        part = target.with_name(target.name + ".part")
+        shutil.copyfile(present, part)
+        part.replace(target)
+
+
+def _by_hand(source: Source, into: Path, from_dir: Path | None) -> Path:
+    """Check what a person has put there, or say what to do."""
+    target = into / source.folder
+    if not target.exists() and from_dir is not None:
+        present = next((p for p in (from_dir / source.folder, from_dir) if _fits(p, source.name)), None)
+        if present is None:
+            raise refuse("from_dir", f"{from_dir} without {source.folder}", _example(source, from_dir))
+        into.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(present.resolve(), target_is_directory=True)
+    if not target.exists():
+        steps = f"{source.manual} ({source.page}), so that {_example(source, into)} is there"
+        raise refuse("name", f"{source.name}, which has to be downloaded by hand", steps)
+    read_layout(target, source.name, allow_missing=True)  # refuses wrong folders
+    return target
+
+
+def _fits(folder: Path, name: str) -> bool:
+    return all((folder / domain).is_dir() for domain in layouts()[name].domains)
+
+
+def _example(source: Source, where: Path) -> str:
+    layout = layouts()[source.name]
+    return f"{where / source.folder / layout.domains[0] / layout.classes[0]}/"
+
+
+def unpack(archive: Path, folder: str) -> Path:
+    """Unpack ``folder`` from a tar archive beside it; it appears only when it is complete.
+
+    Links, devices and paths that lead out of the folder are refused.
+    """
+    target = archive.parent / folder
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".unpack-") as scratch:
+        try:
+            with tarfile.open(archive) as tar:
+                for member in tar:
+                    _extract(tar, member, Path(scratch), folder)
+        except (tarfile.TarError, EOFError) as error:
+            raise refuse(str(archive), f"a damaged archive ({error})", "the official file") from None
+        if not (Path(scratch) / folder).is_dir():
+            raise refuse(str(archive), f"an archive without {folder}/", "the official file")
+        (Path(scratch) / folder).rename(target)
+    return target
+
+
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, scratch: Path, folder: str) -> None:
+    path = PurePosixPath(member.name)
+    inside = not path.is_absolute() and ".." not in path.parts and path.parts[:1] == (folder,)
+    if not inside or not (member.isfile() or member.isdir()):
+        raise refuse(str(tar.name), f"the entry {member.name!r}", f"files and folders in {folder}/ only")
+    place = scratch.joinpath(*path.parts)
+    if member.isdir():
+        place.mkdir(parents=True, exist_ok=True)
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    opened = tar.extractfile(member)
+    assert opened is not None  # a regular file has contents
+    with opened, place.open("wb") as file:
+        shutil.copyfileobj(opened, file)

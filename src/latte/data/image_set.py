@@ -1,0 +1,174 @@
+"""Labelled pictures from anywhere, under one roof: folders, CIFAR archives, corruptions made here or published.
+
+========================= ============================================================================
+name                      what it is
+========================= ============================================================================
+``folder:DIR``            DIR / domain / class / image
+``classes:DIR``           DIR / class / image, one domain
+``vlcs:DIR`` and others   the known layouts of domains and classes (vlcs, terra, pacs, ...)
+``cifar10:PATH``          the official archive or folder, clean (also cifar100)
+``cifar10c:PATH``         the same images, each under one of the 19 corruptions (also cifar100c)
+``cifar10c-npy:DIR``      the published corrupted test images, each image once (also cifar100c-npy)
+========================= ============================================================================
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.types import Integers
+from ..core.validate import refuse
+from .cifar import CifarImages, read_cifar
+from .cifar_c import open_cifar_c
+from .corruptions import CORRUPTIONS
+from .corruptions.many import corrupt_each
+from .folders import ImageFolders, layouts, read_classes, read_folders, read_layout
+from .partition import stratified_folds
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Labelled pictures that are loaded when they are asked for.
+
+    ``labels``, ``domain`` and ``index`` (n,): the class, the domain, and which image of the source it is. ``keys`` name
+    the pictures for good: their random views depend on them. ``load(positions)`` returns the pictures as paths or
+    uint8 arrays. ``sources`` maps what it was made of to sha256.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    domains: tuple[str, ...]
+    labels: Integers
+    domain: Integers
+    index: Integers
+    keys: tuple[str, ...]
+    load: Callable[[Integers], Sequence[Any]]
+    sources: dict[str, str]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class CorruptionPlan:
+    """How CIFAR-C is made: its severity, and the seed of both the assignment and the corruptions."""
+
+    severity: int = 5
+    seed: int = 0
+
+
+def open_images(spec: str, plan: CorruptionPlan | None = None) -> ImageSet:
+    """Open the pictures that ``spec`` names; see the table of this module."""
+    kind, colon, place = str(spec).partition(":")
+    openers = _openers(plan or CorruptionPlan())
+    if not colon or kind not in openers:
+        near = difflib.get_close_matches(kind, openers, n=3, cutoff=0.4) or sorted(openers)
+        raise refuse("dataset", repr(spec), "one of " + ", ".join(f"{name}:PATH" for name in near))
+    if not place:
+        raise refuse("dataset", repr(spec), f"{kind}: followed by a path")
+    return openers[kind](Path(place).expanduser())
+
+
+def _openers(plan: CorruptionPlan) -> dict[str, Callable[[Path], ImageSet]]:
+    openers: dict[str, Callable[[Path], ImageSet]] = {
+        "folder": lambda root: from_folders(read_folders(root)),
+        "classes": lambda root: from_folders(read_classes(root)),
+    }
+    for name in layouts():
+        openers[name] = lambda root, name=name: from_folders(read_layout(root, name), name)  # type: ignore[misc]
+    for name in ("cifar10", "cifar100"):
+        openers[name] = lambda root, name=name: clean(read_cifar(root, name), name)  # type: ignore[misc]
+        openers[f"{name}c"] = lambda root, name=name: corrupted(read_cifar(root, name), f"{name}c", plan)  # type: ignore[misc]
+        openers[f"{name}c-npy"] = lambda root, name=name: published(root, f"{name}c", plan)  # type: ignore[misc]
+    return openers
+
+
+def from_folders(listed: ImageFolders, name: str | None = None) -> ImageSet:
+    """Return the images of a folder."""
+    return ImageSet(
+        name or listed.root.resolve().name,
+        listed.classes,
+        listed.domains,
+        listed.labels,
+        listed.domain,
+        np.arange(len(listed)),
+        listed.relative(),
+        lambda positions: [listed.paths[i] for i in positions],
+        {"images": _files_digest(listed)},
+    )
+
+
+def clean(cifar: CifarImages, name: str) -> ImageSet:
+    """Return CIFAR as it is, one domain."""
+    none = np.zeros(len(cifar.labels), np.int64)
+    return _arrays(name, cifar, ("clean",), none, lambda positions: list(cifar.images[positions]))
+
+
+def corrupted(cifar: CifarImages, name: str, plan: CorruptionPlan) -> ImageSet:
+    """Return CIFAR-C made here: every image under one corruption, the classes dealt evenly to the corruptions."""
+    which = _assigned(cifar.labels, plan.seed)
+
+    def load(positions: Integers) -> Sequence[Any]:
+        workers = min(os.cpu_count() or 1, 1 + len(positions) // 512)
+        batch, chosen = cifar.images[positions], which[positions]
+        return list(corrupt_each(batch, chosen, plan.severity, cifar.index[positions], plan.seed, workers))
+
+    return _arrays(name, cifar, CORRUPTIONS, which, load)
+
+
+def published(folder: Path, name: str, plan: CorruptionPlan) -> ImageSet:
+    """Return the published CIFAR-C test images, each under one corruption."""
+    from .classes import class_names
+
+    parts = [open_cifar_c(folder, corruption, plan.severity) for corruption in CORRUPTIONS]
+    labels = parts[0][1]
+    which = _assigned(labels, plan.seed)
+    images = np.stack([parts[corruption][0][i] for i, corruption in enumerate(which)])
+    cifar = CifarImages(images, labels, 50_000 + np.arange(len(labels)), class_names(name.removesuffix("c")))
+    return _arrays(name, cifar, CORRUPTIONS, which, lambda positions: list(images[positions]))
+
+
+def _assigned(labels: Integers, seed: int) -> Integers:
+    """Return the corruption of each image: one stratified split into as many folds as there are corruptions."""
+    which = np.empty(len(labels), np.int64)
+    folds = stratified_folds(labels, len(CORRUPTIONS), np.random.default_rng(seed))
+    for corruption, positions in enumerate(folds):
+        which[positions] = corruption
+    return which
+
+
+def _arrays(
+    name: str,
+    cifar: CifarImages,
+    domains: tuple[str, ...],
+    domain: Integers,
+    load: Callable[[Integers], Sequence[Any]],
+) -> ImageSet:
+    keys = tuple(f"{domains[d]}/{i}" for d, i in zip(domain, cifar.index, strict=True))
+    digest = _digest(cifar.images)
+    return ImageSet(name, cifar.classes, domains, cifar.labels, domain, cifar.index, keys, load, {"images": digest})
+
+
+def _digest(images: NDArray[np.uint8]) -> str:
+    return hashlib.sha256(memoryview(np.ascontiguousarray(images).reshape(-1))).hexdigest()
+
+
+def _files_digest(listed: ImageFolders) -> str:
+    """Return one sha256 over names and contents; an unreadable file counts by its name."""
+    total = hashlib.sha256()
+    for name, path in zip(listed.relative(), listed.paths, strict=True):
+        total.update(name.encode() + b"\0")
+        try:
+            total.update(hashlib.sha256(path.read_bytes()).digest())
+        except OSError:
+            total.update(b"unreadable")
+    return total.hexdigest()

@@ -1,0 +1,34 @@
+"""What a method remembers, in a file: a restart loses nothing, and a memory of another task is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..core.types import Method
+from ..core.validate import refuse
+from ..core.zero_shot import ZeroShot
+from .files import write_safetensors
+
+FORMAT = "latte-memory/1"
+
+
+def save_memory(path: Path, method: Method, zero_shot: ZeroShot) -> None:
+    """Write the state of ``method`` to ``path``."""
+    write_safetensors(path, method.state(), {"format": FORMAT, "fingerprint": zero_shot.fingerprint})
+
+
+def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> None:
+    """Let ``method`` continue from ``path``; a file of other classes or of another encoder is refused."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise refuse(str(path), f"a damaged file ({error})", "a memory that was saved whole") from None
+    if metadata.get("format") != FORMAT:
+        raise refuse(str(path), f"format {metadata.get('format')!r}", repr(FORMAT))
+    if metadata.get("fingerprint") != zero_shot.fingerprint:
+        raise refuse(str(path), "the memory of another task", "the same classes, templates and encoder")
+    method.load(arrays)

@@ -1,0 +1,111 @@
+"""Encoders turn pictures and texts into unit rows: ``load_encoder("onnx:DIR")`` and what it gives.
+
+============================== ==================================================== =====================
+name                           what it loads                                        needs the extra
+============================== ==================================================== =====================
+``onnx:DIR``                   a folder with image.onnx, text.onnx, model.json       ``latte-tta[onnx]``
+``hf:ID`` or ``hf:DIR``        CLIP or SigLIP of transformers, from the hub or disk  ``latte-tta[torch]``
+``openclip:MODEL/PRETRAINED``  an open_clip model and its weights                    ``open_clip_torch``
+``local:DIR``                  a folder of any of these kinds, recognised            the one it is
+============================== ==================================================== =====================
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+from pathlib import Path
+
+from ..core.validate import refuse
+from .base import BATCH, Encoder, Progress
+from .pictures import BadImageError, as_picture, open_picture
+from .preprocess import Preprocess
+from .zero_shot import read_templates, template_sets, zero_shot
+
+__all__ = [
+    "BATCH",
+    "BadImageError",
+    "Encoder",
+    "Preprocess",
+    "Progress",
+    "as_picture",
+    "load_encoder",
+    "open_picture",
+    "read_templates",
+    "template_sets",
+    "zero_shot",
+]
+
+KINDS: dict[str, str] = {
+    "onnx": "latte.encoders.onnx:load",
+    "hf": "latte.encoders.hf:load",
+    "openclip": "latte.encoders.open_clip:load",
+}
+MODELS = "LATTE_MODELS"  # environment variable: a folder of model folders, so that onnx:NAME is enough
+_MARKS = (("model.json", "onnx"), ("open_clip_config.json", "openclip"), ("config.json", "hf"))
+
+
+def load_encoder(spec: str, threads: int = 0, device: str = "cpu") -> Encoder:
+    """Return the encoder named ``spec``, such as "onnx:models/mini" or "hf:openai/clip-vit-base-patch16".
+
+    ``threads`` limits the cores (0: all of them); ``device`` is torch's, for the encoders that run on torch.
+    """
+    kind, target = split(spec)
+    module, _, attribute = KINDS[kind].partition(":")
+    load = getattr(importlib.import_module(module), attribute)
+    encoder: Encoder = load(target, threads, device)
+    return encoder
+
+
+def split(spec: str) -> tuple[str, str]:
+    """Return (kind, target); ``local:`` is replaced by the kind that the folder is.
+
+    >>> split("hf:openai/clip-vit-base-patch16")
+    ('hf', 'openai/clip-vit-base-patch16')
+    """
+    kind, colon, target = str(spec).partition(":")
+    names = (*KINDS, "local")
+    if not colon or kind not in names:
+        near = difflib.get_close_matches(kind, names, n=1, cutoff=0.5) or names
+        raise refuse("encoder", repr(spec), "; ".join(f"{name}:…" for name in near) + _hint(spec))
+    if not target:
+        raise refuse("encoder", repr(spec), f"{kind}: followed by a folder or a model name")
+    if kind in ("onnx", "local"):
+        target = str(find_folder(target))
+    return (_kind_of(Path(target)) if kind == "local" else kind), _target_of(kind, target)
+
+
+def _hint(spec: object) -> str:
+    return f" (did you mean local:{spec}?)" if Path(str(spec)).is_dir() else ""
+
+
+def _kind_of(folder: Path) -> str:
+    for mark, kind in _MARKS:
+        if (folder / mark).is_file():
+            return kind
+    want = "model.json (ONNX), config.json (transformers) or open_clip_config.json"
+    raise refuse(f"model folder {folder}", "none of the known files", want)
+
+
+def _target_of(kind: str, target: str) -> str:
+    is_open_clip = kind == "local" and _kind_of(Path(target)) == "openclip"
+    return f"local-dir:{target}" if is_open_clip else target
+
+
+def find_folder(name: str) -> Path:
+    """Return the model folder ``name``: a path, or a name inside the folder that LATTE_MODELS gives."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    home = os.environ.get(MODELS)
+    if home and (Path(home) / name).is_dir():
+        return Path(home) / name
+    raise refuse("model folder", f"{name!r}, which does not exist", _near_folders(folder, home))
+
+
+def _near_folders(folder: Path, home: str | None) -> str:
+    places = [folder.parent, *([Path(home)] if home else [])]
+    known = [item.name for place in places if place.is_dir() for item in place.iterdir() if item.is_dir()]
+    near = difflib.get_close_matches(folder.name, known, n=3, cutoff=0.5)
+    return f"a model folder; near it: {', '.join(near)}" if near else f"a folder, or a name inside ${MODELS}"

@@ -1,0 +1,227 @@
+"""From a transformers model to ONNX folders that need no torch: ``export_onnx("hf:…", "OUT")``.
+
+OUT holds the float32 model; OUT/fp16 and OUT/int8 are complete folders of their own, so that a small device gets
+just the one it runs. How well each agrees with the original is measured and written into its model.json.
+Imported only when something is exported.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.types import Vectors
+from ..core.validate import choice, refuse
+from . import load_encoder
+from .extras import need
+from .hf import HfEncoder
+from .onnx import OnnxEncoder, file_sha256
+from .shrink import VARIANTS, shrink, strip
+from .zero_shot import DEFAULT, read_templates
+
+LARGEST_DIFFERENCE = 1e-4  # of any number in a unit row, float32 against the original
+OPSET = 18
+OUTPUT = "unit_row"  # "embedding" would clash with the name of an operator's result
+NAMES = ("dog", "polar bear", "airplane", "electric guitar", "person riding a bicycle")
+FILES = ("image.onnx", "text.onnx")
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How one variant compares with the original: cosines, the largest difference, and what it weighs."""
+
+    variant: str
+    folder: str
+    image_mean: float
+    image_min: float
+    text_mean: float
+    text_min: float
+    largest: float
+    bytes: int
+
+
+def export_onnx(
+    spec: str | HfEncoder,
+    out: str | Path,
+    variants: Sequence[str] = VARIANTS,
+    images: Sequence[Any] | None = None,
+) -> tuple[Agreement, ...]:
+    """Write the encoder ``spec`` to the folder ``out`` and return how well each variant agrees with it.
+
+    ``images`` are the pictures to compare on (any that an encoder takes); without them, synthetic ones.
+    """
+    for variant in variants:
+        choice("variant", variant, VARIANTS)
+    encoder = spec if isinstance(spec, HfEncoder) else load_encoder(spec)
+    if not isinstance(encoder, HfEncoder):
+        raise refuse("export", f"{spec!r}", "a transformers model, hf:ID or hf:DIR")
+    folder = _empty(Path(out))
+    _write_float32(encoder, folder)
+    probe = images or synthetic(16, encoder.preprocess.size)
+    found = [_compare(encoder, "fp32", folder, probe)]
+    if found[0].largest > LARGEST_DIFFERENCE:
+        raise refuse("export", f"a difference of {found[0].largest:.1e}", f"at most {LARGEST_DIFFERENCE:.0e}")
+    for variant in [name for name in variants if name != "fp32"]:
+        _write_variant(folder, variant)
+        found.append(_compare(encoder, variant, folder / variant, probe))
+    _record(encoder, folder, found)
+    return tuple(found)
+
+
+def _empty(folder: Path) -> Path:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise refuse("out", f"{folder}, which is not empty", "a folder that is new or empty")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _write_float32(encoder: HfEncoder, folder: Path) -> None:
+    """Write the two models, the tokenizer, and last the model.json that makes them a folder to load."""
+    torch = encoder.torch
+    _write_tokenizer(encoder, folder)
+    pixels = torch.zeros((2, 3, *encoder.preprocess.size))
+    _to_onnx(encoder, encoder.image_features, pixels, {0: "n"}, ("image", folder / "image.onnx"))
+    ids = encoder.tokens([f"a photo of a {name}." for name in NAMES[:2]])
+    shape = {0: "n"} if encoder.pad_to_context else {0: "n", 1: "length"}
+    _to_onnx(encoder, encoder.token_features, ids, shape, ("input_ids", folder / "text.onnx"))
+    for name in FILES:
+        strip(folder / name)
+    _write_model_json(folder, _description(encoder))
+
+
+def _write_tokenizer(encoder: HfEncoder, folder: Path) -> None:
+    backend = getattr(encoder.tokenizer, "backend_tokenizer", None)
+    if backend is None or not hasattr(backend, "to_str"):
+        raise refuse("tokenizer", type(encoder.tokenizer).__name__, "a model whose folder has a tokenizer.json")
+    (folder / "tokenizer.json").write_text(backend.to_str(), encoding="utf-8")
+
+
+def _to_onnx(encoder: HfEncoder, features: Any, sample: Any, shape: dict[int, str], target: tuple[str, Path]) -> None:
+    torch = encoder.torch
+    need("onnxscript", "export")
+
+    class UnitRows(torch.nn.Module):  # type: ignore[misc, name-defined]
+        """The features as the encoder gives them: of unit length."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = encoder.model
+
+        def forward(self, values: Any) -> Any:
+            return torch.nn.functional.normalize(features(values), dim=-1)
+
+    with _quiet():
+        torch.onnx.export(
+            UnitRows().eval(),
+            (sample.to(encoder.device),),
+            str(target[1]),
+            input_names=[target[0]],
+            output_names=[OUTPUT],
+            dynamic_shapes=(shape,),
+            opset_version=OPSET,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what the exporter and the quantiser say about their own internals."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _description(encoder: HfEncoder) -> dict[str, Any]:
+    text = {
+        "file": "text.onnx",
+        "inputs": ["input_ids"],
+        "output": OUTPUT,
+        "context_length": encoder.context,
+        "tokenizer": "tokenizer.json",
+        "pad_id": encoder.pad_id,
+        "padding": "context" if encoder.pad_to_context else "longest",
+    }
+    image = {"file": "image.onnx", "input": "image", "output": OUTPUT, "layout": "NCHW"}
+    return {
+        "name": encoder.name,
+        "dim": encoder.dim,
+        "logit_scale": encoder.scale,
+        "image": image | {"preprocess": encoder.preprocess.to_json()},
+        "text": text,
+    }
+
+
+def _write_model_json(folder: Path, description: dict[str, Any]) -> None:
+    sums = {name: file_sha256(folder / name) for name in (*FILES, "tokenizer.json")}
+    text = json.dumps(description | {"sha256": sums}, indent=1, ensure_ascii=False)
+    (folder / "model.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _write_variant(folder: Path, variant: str) -> None:
+    target = folder / variant
+    target.mkdir()
+    shutil.copyfile(folder / "tokenizer.json", target / "tokenizer.json")
+    for name in FILES:
+        with _quiet():
+            shrink(folder / name, target / name, variant)
+    description = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    _write_model_json(target, description | {"name": f"{description['name']} ({variant})"})
+
+
+def _compare(encoder: HfEncoder, variant: str, folder: Path, images: Sequence[Any]) -> Agreement:
+    """Measure the folder against the original on ``images`` and on prompts of every default template."""
+    copy = OnnxEncoder(folder)
+    texts = [template.replace("{}", name) for template in read_templates(DEFAULT) for name in NAMES]
+    if not np.array_equal(copy.tokens(texts)[0], encoder.tokens(texts).cpu().numpy()):
+        raise refuse("tokenizer", "other tokens from tokenizer.json", "a tokenizer that tokenizer.json describes")
+    image = encoder.images(images), copy.images(images)
+    text = encoder.texts(texts), copy.texts(texts)
+    cosines = [(a.astype(np.float64) * b).sum(axis=1) for a, b in (image, text)]
+    return Agreement(
+        variant=variant,
+        folder=str(folder),
+        image_mean=float(cosines[0].mean()),
+        image_min=float(cosines[0].min()),
+        text_mean=float(cosines[1].mean()),
+        text_min=float(cosines[1].min()),
+        largest=max(float(np.abs(a - b).max()) for a, b in (image, text)),
+        bytes=sum((folder / name).stat().st_size for name in FILES),
+    )
+
+
+def _record(encoder: HfEncoder, folder: Path, found: Sequence[Agreement]) -> None:
+    """Write each measurement into its own model.json, and all of them into the first."""
+    for one in found:
+        place = Path(one.folder)
+        description = json.loads((place / "model.json").read_text(encoding="utf-8"))
+        kept = found if place == folder else [one]
+        rows = [{key: value for key, value in asdict(item).items() if key != "folder"} for item in kept]
+        _write_model_json(place, description | {"agreement": {"with": encoder.name, "variants": rows}})
+
+
+def synthetic(count: int, size: tuple[int, int]) -> list[Vectors]:
+    """Return smooth random pictures (3, H, W), preprocessed: sums of a few waves in each channel."""
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[0 : size[0], 0 : size[1]] / max(size)
+    pictures = []
+    for _ in range(count):
+        waves = rng.uniform(-8, 8, (3, 5, 2, 1, 1))  # channel, wave, direction
+        phase = rng.uniform(0, 2 * np.pi, (3, 5, 1, 1))
+        pictures.append(np.sin(2 * np.pi * (waves[:, :, 0] * x + waves[:, :, 1] * y) + phase).mean(axis=1) * 3)
+    return [picture.astype(np.float32) for picture in pictures]

@@ -1,0 +1,150 @@
+"""CLIP and SigLIP of transformers, from the hub or from a folder. Imported only when such an encoder is loaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.validate import refuse
+from .base import too_long
+from .extras import need
+from .preprocess import Preprocess, from_hf
+from .torch_base import TorchEncoder, set_threads
+
+if TYPE_CHECKING:
+    from .prompt_tuner import PromptTuner
+
+FAMILIES = {
+    "clip": "CLIPModel",
+    "siglip": "SiglipModel",
+}  # the fixed-size checkpoints of SigLIP 2 are "siglip" too
+_FILES = "config.json, preprocessor_config.json, tokenizer files and weights"
+
+
+class HfEncoder(TorchEncoder):
+    """A transformers model with its own tokenizer, preprocessing and logit scale."""
+
+    def __init__(self, name: str, model: Any, tokenizer: Any, preprocess: Preprocess, device: str = "cpu") -> None:
+        self.tokenizer = tokenizer
+        self.family: str = model.config.model_type
+        self.context: int = model.config.text_config.max_position_embeddings
+        super().__init__(name, model, preprocess, device)
+
+    @property
+    def pad_to_context(self) -> bool:
+        """SigLIP was trained on texts padded to the full context and reads its last token; CLIP does not care."""
+        return self.family != "clip"
+
+    def image_features(self, pixels: Any) -> Any:
+        """Return (n, D) for a tensor (n, 3, H, W)."""
+        return pooled(self.model.get_image_features(pixel_values=pixels))
+
+    def text_features(self, texts: Sequence[str]) -> Any:
+        """Return (n, D) for n texts."""
+        return self.token_features(self.tokens(texts))
+
+    def token_features(self, ids: Any) -> Any:
+        """Return (n, D) for token ids (n, L); padding needs no mask in either family."""
+        return pooled(self.model.get_text_features(input_ids=ids))
+
+    def tokens(self, texts: Sequence[str]) -> Any:
+        """Return token ids (n, L), refusing what does not fit."""
+        rows = self.tokenizer(list(texts), truncation=False, padding=False, verbose=False)["input_ids"]
+        for text, row in zip(texts, rows, strict=True):
+            if len(row) > self.context:
+                raise too_long(text, len(row), self.context)
+        length = self.context if self.pad_to_context else max(map(len, rows))
+        padded = [row + [self.pad_id] * (length - len(row)) for row in rows]
+        return self.torch.tensor(padded, dtype=self.torch.int64, device=self.device)
+
+    @property
+    def pad_id(self) -> int:
+        """The token that fills up a short text."""
+        pad = self.tokenizer.pad_token_id
+        return int(self.tokenizer.eos_token_id if pad is None else pad)
+
+    def token_rule(self) -> Any:
+        """Return what decides the tokens of a text: the tokenizer itself, where it can be written down."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        rule = backend.to_str() if backend is not None else sorted(self.tokenizer.get_vocab().items())
+        return [rule, self.pad_id, self.context]
+
+    def prompt_tuner(self, classnames: Sequence[str], context: str = "a photo of a") -> PromptTuner:
+        """Return the differentiable text encoder that prompt tuning (TPT) needs."""
+        from .prompt_tuner import PromptTuner
+
+        return PromptTuner(self, classnames, context)
+
+
+def pooled(output: Any) -> Any:
+    """Return the features: newer transformers wrap them in an output object."""
+    return getattr(output, "pooler_output", output)
+
+
+def load(target: str, threads: int = 0, device: str = "cpu") -> HfEncoder:
+    """Return the encoder ``target``: a folder, or the name of a repository on the hub."""
+    transformers = need("transformers", "torch")
+    need("torch", "torch")
+    set_threads(threads)
+    config = _read(target, transformers.AutoConfig)
+    if config.model_type not in FAMILIES:
+        raise refuse(f"hf:{target}", f"a model of type {config.model_type!r}", f"one of {', '.join(FAMILIES)}")
+    model = _read(target, getattr(transformers, FAMILIES[config.model_type]))
+    tokenizer = _read(target, transformers.AutoTokenizer)
+    name = Path(target).resolve().name if Path(target).is_dir() else target  # where it lies does not matter
+    return HfEncoder(f"hf:{name}", model, tokenizer, from_hf(_preprocessor(target)), device)
+
+
+def _read(target: str, reader: Any) -> Any:
+    try:
+        with _no_bars():
+            return reader.from_pretrained(target)
+    except Exception as error:  # OSError, safetensors' own, KeyError for an unknown type, and more
+        raise refuse(f"hf:{target}", f"{reader.__name__}: {_line(error)}", _want(target)) from None
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Keep transformers from drawing progress bars: what is drawn is the caller's choice."""
+    logging = need("transformers.utils.logging", "torch")
+    drawn = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if drawn:
+            logging.enable_progress_bar()
+
+
+def _preprocessor(target: str) -> dict[str, Any]:
+    """Read preprocessor_config.json (or the newer processor_config.json) without needing torchvision."""
+    for name, key in (("preprocessor_config.json", None), ("processor_config.json", "image_processor")):
+        path = _file(target, name)
+        if path is not None:
+            try:
+                config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+                return config if key is None else config[key]
+            except (ValueError, KeyError) as error:
+                raise refuse(str(path), f"a file that cannot be read ({error})", _want(target)) from None
+    raise refuse(f"hf:{target}", "no preprocessor_config.json", _want(target))
+
+
+def _file(target: str, name: str) -> Path | None:
+    try:
+        return Path(need("transformers.utils", "torch").cached_file(target, name))
+    except OSError:
+        return None
+
+
+def _want(target: str) -> str:
+    if Path(target).is_dir():
+        return f"a folder with {_FILES}"
+    return f"a folder with {_FILES}, or a model name of the hub and a network connection"
+
+
+def _line(error: Exception) -> str:
+    words = " ".join(str(error).split())
+    return words if len(words) <= 200 else f"{words[:200]}…"

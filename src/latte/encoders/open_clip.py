@@ -1,0 +1,92 @@
+"""Models of open_clip, through that package. Imported only when such an encoder is loaded."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.validate import refuse
+from .base import too_long
+from .preprocess import Preprocess, from_open_clip
+from .torch_base import TorchEncoder, set_threads
+
+CONTEXT = 77  # where the tokenizer does not say
+_SCHEMAS = ("hf-hub:", "local-dir:")
+
+
+class OpenClipEncoder(TorchEncoder):
+    """An open_clip model with its own tokenizer, preprocessing and logit scale."""
+
+    def __init__(self, name: str, model: Any, tokenizer: Any, preprocess: Preprocess, device: str = "cpu") -> None:
+        self.tokenizer = tokenizer
+        self.context = int(getattr(tokenizer, "context_length", None) or CONTEXT)
+        super().__init__(name, model, preprocess, device)
+
+    def image_features(self, pixels: Any) -> Any:
+        """Return (n, D) for a tensor (n, 3, H, W)."""
+        return self.model.encode_image(pixels)
+
+    def text_features(self, texts: Sequence[str]) -> Any:
+        """Return (n, D) for n texts; open_clip's tokenizers cut silently, so they are measured first."""
+        for text in texts:
+            tokens = count_tokens(self.tokenizer, text)
+            if tokens > self.context:
+                raise too_long(text, tokens, self.context)
+        return self.model.encode_text(self.tokenizer(list(texts)).to(self.device))
+
+    def token_rule(self) -> Any:
+        """Return what decides the tokens of a text: the kind of tokenizer, and the tokens of a sample."""
+        sample = self.tokenizer(["a photo of a polar bear."]).tolist()
+        return [type(self.tokenizer).__name__, self.context, sample]
+
+
+def count_tokens(tokenizer: Any, text: str) -> int:
+    """Return how many tokens a text needs, start and end included, for both kinds of open_clip tokenizer."""
+    inner = getattr(tokenizer, "tokenizer", None)
+    if inner is not None:  # HFTokenizer wraps one of transformers
+        return len(inner(text)["input_ids"])
+    return len(tokenizer.encode(text)) + 2  # SimpleTokenizer adds start and end itself
+
+
+def load(target: str, threads: int = 0, device: str = "cpu") -> OpenClipEncoder:
+    """Return the model ``target``: MODEL/PRETRAINED, or hf-hub:… or local-dir:… as open_clip writes them."""
+    open_clip = _package()
+    set_threads(threads)
+    name, pretrained = split_target(target)
+    try:
+        model, _, _ = open_clip.create_model_and_transforms(name, pretrained=pretrained)
+        tokenizer = open_clip.get_tokenizer(name)
+    except Exception as error:  # RuntimeError, FileNotFoundError, hub errors
+        reason = " ".join(str(error).split())[:200]
+        raise refuse(f"openclip:{target}", reason, "a pair of open_clip.list_pretrained()") from None
+    return OpenClipEncoder(f"openclip:{target}", model, tokenizer, _preprocess(open_clip, model), device)
+
+
+def split_target(target: str) -> tuple[str, str | None]:
+    """Return (model, pretrained).
+
+    >>> split_target("ViT-B-16/openai")
+    ('ViT-B-16', 'openai')
+    """
+    if target.startswith(_SCHEMAS):
+        return target, None
+    name, slash, pretrained = target.partition("/")
+    if not slash or not pretrained:
+        raise refuse(f"openclip:{target}", "no weights", "MODEL/PRETRAINED, such as openclip:ViT-B-16/openai")
+    return name, pretrained
+
+
+def _preprocess(open_clip: Any, model: Any) -> Preprocess:
+    config = open_clip.get_model_preprocess_cfg(model)
+    if not config:
+        raise refuse("open_clip model", "no preprocess_cfg", "a model of open_clip >= 2.24")
+    return from_open_clip(config)
+
+
+def _package() -> Any:
+    try:
+        return importlib.import_module("open_clip")
+    except ImportError as error:
+        line = 'run: pip install "latte-tta[torch]" open_clip_torch'
+        raise ModuleNotFoundError(f"open_clip cannot be imported ({error}); {line}", name="open_clip") from None

@@ -1,0 +1,190 @@
+"""From a picture to the numbers a model sees: resize, centre crop, normalise, in Pillow and numpy.
+
+The default is the reference CLIP transform: short side to 224 (bicubic with antialiasing), centre crop, mean and
+standard deviation of CLIP's training images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.types import Vectors
+from ..core.validate import at_least, choice, refuse
+from .pictures import as_picture
+
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+HALVES = (0.5, 0.5, 0.5)
+# Pillow's numbers, which HF files use too
+INTERPOLATIONS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
+ROUNDINGS = ("round", "floor")
+_MOST = 50_000_000  # pixels: where more would come out of the resize, only the crop is computed
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocess:
+    """How one model wants its pictures.
+
+    The short side goes to ``short_side`` and the centre is cropped to ``size`` (H, W); with ``short_side``
+    None the whole picture is squashed to ``size`` (SigLIP). ``crop_rounding`` says where an odd margin goes:
+    "round" as in torchvision and the reference CLIP, "floor" as in transformers. A source of short side <=
+    ``low_res`` is resized to ``low_res_size`` instead, for models that have a second, smaller input.
+
+    >>> Preprocess().output_size((640, 480))
+    (224, 224)
+    """
+
+    size: tuple[int, int] = (224, 224)
+    short_side: int | None = 224
+    interpolation: str = "bicubic"
+    mean: tuple[float, float, float] = CLIP_MEAN
+    std: tuple[float, float, float] = CLIP_STD
+    rescale: float = 1 / 255
+    crop_rounding: str = "round"
+    low_res: int = 0
+    low_res_size: int = 0
+
+    def __post_init__(self) -> None:
+        choice("interpolation", self.interpolation, tuple(INTERPOLATIONS))
+        choice("crop_rounding", self.crop_rounding, ROUNDINGS)
+        for side in (*self.size, *([] if self.short_side is None else [self.short_side])):
+            at_least("size", side, 1)
+        if len(self.size) != 2 or len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
+            raise refuse("preprocessing", f"{self.mean}, {self.std}", "two sides, three means, three deviations > 0")
+        if self.low_res:
+            at_least("low_res_size", self.low_res_size, 1)
+
+    def __call__(self, picture: Any) -> Vectors:
+        """Return a picture (PIL image, path, bytes or uint8 array) as (3, H, W) float32."""
+        return self.normalise(np.asarray(self.framed(as_picture(picture))))
+
+    def output_size(self, source: tuple[int, int]) -> tuple[int, int]:
+        """Return (H, W) of what a picture of ``source`` (width, height) becomes."""
+        return self._for(source).size
+
+    def framed(self, picture: Any) -> Any:
+        """Return an RGB ``PIL.Image`` resized and cropped: the last step that is still a picture."""
+        rule = self._for(picture.size)
+        height, width = rule.size
+        resample = INTERPOLATIONS[rule.interpolation]
+        if rule.short_side is None:
+            return picture.resize((width, height), resample)
+        resized = _short_side_to(picture.size, rule.short_side)
+        left, top = rule._margin(resized[0] - width), rule._margin(resized[1] - height)
+        box = (left, top, left + width, top + height)
+        if resized[0] * resized[1] > _MOST and left >= 0 <= top:
+            return picture.resize((width, height), resample, box=_in_source(box, picture.size, resized))
+        return picture.resize(resized, resample).crop(box)  # outside of the picture, crop() gives black
+
+    def normalise(self, pixels: NDArray[Any]) -> Vectors:
+        """Return pixels (..., H, W, 3) in 0..255 as (..., 3, H, W) float32, (x · rescale − mean) / std."""
+        std = np.asarray(self.std)
+        slope = (self.rescale / std).astype(np.float32)[:, None, None]
+        offset = (-np.asarray(self.mean) / std).astype(np.float32)[:, None, None]
+        result = np.ascontiguousarray(np.moveaxis(pixels, -1, -3), dtype=np.float32)
+        if result is pixels:
+            result = result.copy()
+        result *= slope
+        result += offset
+        return result
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain values, for a model.json."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+    def _for(self, source: tuple[int, int]) -> Preprocess:
+        if not self.low_res or min(source) > self.low_res:
+            return self
+        side = self.low_res_size
+        return replace(self, size=(side, side), short_side=None if self.short_side is None else side, low_res=0)
+
+    def _margin(self, spare: int) -> int:
+        return round(spare / 2) if self.crop_rounding == "round" else spare // 2
+
+
+def _short_side_to(source: tuple[int, int], side: int) -> tuple[int, int]:
+    """Return (width, height) with the short side ``side``; the long one is truncated, as in the references."""
+    width, height = source
+    if width <= height:
+        return side, int(side * height / width)
+    return int(side * width / height), side
+
+
+def _in_source(box: tuple[int, ...], source: tuple[int, int], resized: tuple[int, int]) -> tuple[float, ...]:
+    """Return the part of the source that becomes ``box``: a 1 x 5000 strip must not become 224 x 1120000."""
+    x, y = source[0] / resized[0], source[1] / resized[1]
+    return box[0] * x, box[1] * y, min(box[2] * x, source[0]), min(box[3] * y, source[1])
+
+
+def from_json(config: Mapping[str, Any]) -> Preprocess:
+    """Return what ``to_json`` wrote."""
+    known = {field.name for field in fields(Preprocess)}
+    unknown = sorted(set(config) - known)
+    if unknown:
+        raise refuse("preprocess", f"unknown {', '.join(unknown)}", "only " + ", ".join(sorted(known)))
+    values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in config.items()}
+    return Preprocess(**values)
+
+
+def from_hf(config: Mapping[str, Any]) -> Preprocess:
+    """Read a transformers ``preprocessor_config.json`` (CLIP and SigLIP families).
+
+    >>> from_hf({"size": {"height": 256, "width": 256}, "resample": 3}).short_side is None
+    True
+    """
+    if not config.get("do_resize", True):
+        raise refuse("preprocessor_config.json", "do_resize false", "a model with one input size")
+    size = config.get("size", 224)
+    size = {"shortest_edge": size} if isinstance(size, int) else dict(size)
+    short = size.get("shortest_edge")
+    crops = config.get("do_center_crop", short is not None)
+    frame = _pair(config.get("crop_size", 224) if crops else size) if crops or short is None else None
+    if frame is None or (crops and short is None and frame != _pair(size)):
+        raise refuse("preprocessor_config.json", f"size {size}, centre crop {crops}", "a model with one input size")
+    normal = config.get("do_normalize", True)
+    siglip = str(config.get("image_processor_type", "")).startswith("Siglip")
+    mean, std = (HALVES, HALVES) if siglip else (CLIP_MEAN, CLIP_STD)
+    return Preprocess(
+        size=frame,
+        short_side=short,
+        interpolation=_interpolation(config.get("resample", INTERPOLATIONS["bicubic"])),
+        mean=tuple(config.get("image_mean") or mean) if normal else (0.0, 0.0, 0.0),
+        std=tuple(config.get("image_std") or std) if normal else (1.0, 1.0, 1.0),
+        rescale=config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0,
+        crop_rounding="floor",
+    )
+
+
+def from_open_clip(config: Mapping[str, Any]) -> Preprocess:
+    """Read the ``preprocess_cfg`` of open_clip (in ``open_clip_config.json`` or on the model)."""
+    size = _pair(config.get("size", 224))
+    mode = config.get("resize_mode") or "shortest"
+    if mode not in ("shortest", "squash") or (mode == "shortest" and size[0] != size[1]):
+        raise refuse("open_clip resize_mode", f"{mode!r} to {size}", "'squash', or 'shortest' to a square")
+    return Preprocess(
+        size=size,
+        short_side=size[0] if mode == "shortest" else None,
+        interpolation=config.get("interpolation") or "bicubic",
+        mean=tuple(config.get("mean") or CLIP_MEAN),
+        std=tuple(config.get("std") or CLIP_STD),
+    )
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    if isinstance(size, int):
+        return size, size
+    if isinstance(size, Mapping):
+        return int(size["height"]), int(size["width"])
+    return int(size[0]), int(size[1])
+
+
+def _interpolation(number: Any) -> str:
+    names = {value: key for key, value in INTERPOLATIONS.items()}
+    if number not in names:
+        raise refuse("resample", number, f"one of {names}")
+    return names[number]

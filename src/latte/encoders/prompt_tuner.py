@@ -1,0 +1,73 @@
+"""The text encoder as a function of its prompt, differentiable: what prompt tuning (TPT) learns through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..core.validate import refuse
+from .zero_shot import check_classnames
+
+if TYPE_CHECKING:
+    from .hf import HfEncoder
+
+
+class PromptTuner:
+    """Text features of C classes for a prompt whose first words are free vectors.
+
+    The prompt is [SOS][context][class name]["."][EOS], one context for all classes. ``context_init`` (n_ctx, d_tok)
+    holds the token embeddings of "a photo of a"; with it, ``class_texts`` gives the encoder's own features of
+    "a photo of a NAME.". Only ``context`` takes gradients: the model is frozen.
+    """
+
+    def __init__(self, encoder: HfEncoder, classnames: Sequence[str], context: str = "a photo of a") -> None:
+        self.torch = encoder.torch
+        self.encoder = encoder
+        self.classnames = tuple(classnames)
+        self.scale = encoder.scale
+        words = check_classnames(classnames)
+        self.ids = encoder.tokens([f"{context} {word}." for word in words])  # (C, L)
+        self.start, self.length = _place(encoder, context, self.ids)
+        span = self.ids[0, self.start : self.start + self.length]
+        self.context_init = self.embedding.weight[span].detach().clone()
+
+    @property
+    def embedding(self) -> Any:
+        """The model's table of token embeddings."""
+        return self.encoder.model.text_model.embeddings.token_embedding
+
+    def class_texts(self, context: Any) -> Any:
+        """Return unit rows (C, D) for ``context`` (n_ctx, d_tok)."""
+        if tuple(context.shape) != tuple(self.context_init.shape):
+            raise refuse("context", f"shape {tuple(context.shape)}", f"shape {tuple(self.context_init.shape)}")
+        with self._replaced(context):
+            features = self.encoder.token_features(self.ids)
+        return self.torch.nn.functional.normalize(features, dim=-1)
+
+    @contextmanager
+    def _replaced(self, context: Any) -> Iterator[None]:
+        """Put ``context`` in the place of its tokens' embeddings; everything after is the model's own code."""
+        stop = self.start + self.length
+
+        def put(module: Any, inputs: Any, output: Any) -> Any:
+            shared = context.to(output.dtype).expand(len(output), -1, -1)
+            return self.torch.cat([output[:, : self.start], shared, output[:, stop:]], dim=1)
+
+        handle = self.embedding.register_forward_hook(put)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+
+def _place(encoder: HfEncoder, context: str, ids: Any) -> tuple[int, int]:
+    """Return where the context's tokens stand in every prompt, (start, length)."""
+    bare = encoder.tokenizer(context, add_special_tokens=False)["input_ids"]
+    first = ids[0].tolist()
+    for start in range(len(first) - len(bare) + 1):
+        if first[start : start + len(bare)] == bare:
+            same = (ids[:, start : start + len(bare)] == ids[0, start : start + len(bare)]).all()
+            if bare and bool(same):
+                return start, len(bare)
+    raise refuse("context", repr(context), "words that the tokenizer keeps apart from the class names")

@@ -1,0 +1,81 @@
+"""Many files to embeddings: decoding in threads while the encoder works, batch after batch.
+
+The batches are cut by position, bad files included, so encoding can stop after any batch and continue at the next
+one with the same bytes as in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..core.types import Integers, Vectors
+from ..core.validate import at_least
+from .base import BATCH, Encoder, spans
+from .parallel import in_order
+from .pictures import BadImageError
+from .preprocess import Preprocess
+
+AHEAD = 2  # batches decoded and waiting
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedBatch:
+    """The embeddings of sources ``start`` to ``stop``: ``rows`` (n, D) belong to the positions ``index`` (n,).
+
+    ``bad`` holds (position, message) of the unreadable ones.
+    """
+
+    start: int
+    stop: int
+    index: Integers
+    rows: Vectors
+    bad: tuple[tuple[int, str], ...] = ()
+
+
+def encode_files(
+    encoder: Encoder,
+    sources: Sequence[Any],
+    batch_size: int = BATCH,
+    workers: int = 2,
+    skip_bad: bool = False,
+    start: int = 0,
+) -> Iterator[EncodedBatch]:
+    """Yield the batches of ``sources`` (paths, bytes, PIL images or uint8 arrays) from position ``start`` on.
+
+    An unreadable source raises ``BadImageError`` unless ``skip_bad``. To resume, pass the ``stop`` of the last batch
+    as ``start``, with the same ``batch_size``.
+    """
+    at_least("batch_size", batch_size, 1)
+    decode = partial(_decode, encoder.preprocess)
+    with closing(in_order(decode, sources[start:], workers, AHEAD * batch_size)) as arrays:
+        for low, high in spans(len(sources) - start, batch_size):
+            batch = [next(arrays) for _ in range(low, high)]
+            yield _encoded(encoder, start + low, batch, skip_bad)
+
+
+def _decode(preprocess: Preprocess, source: Any) -> Vectors | BadImageError:
+    try:
+        return preprocess(source)
+    except BadImageError as error:  # a value here: the batch it belongs to decides what to do
+        return error
+
+
+def _encoded(encoder: Encoder, start: int, batch: list[Vectors | BadImageError], skip_bad: bool) -> EncodedBatch:
+    bad: list[tuple[int, str]] = []
+    index, good = [], []
+    for position, item in enumerate(batch, start):
+        if isinstance(item, BadImageError):
+            if not skip_bad:
+                raise item
+            bad.append((position, str(item)))
+        else:
+            index.append(position)
+            good.append(item)
+    rows = encoder.images(good, batch_size=max(1, len(good)))
+    return EncodedBatch(start, start + len(batch), np.asarray(index, np.int64), rows, tuple(bad))

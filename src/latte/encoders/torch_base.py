@@ -1,0 +1,88 @@
+"""What the encoders on torch share. Imported only by them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.types import Vectors
+from ..core.validate import at_least, refuse
+from .base import BaseEncoder
+from .extras import need
+from .preprocess import Preprocess
+
+
+class TorchEncoder(BaseEncoder):
+    """An encoder whose ``model`` is a torch module with a ``logit_scale``.
+
+    A subclass gives ``image_features`` and ``text_features`` on tensors.
+    """
+
+    def __init__(self, name: str, model: Any, preprocess: Preprocess, device: str = "cpu") -> None:
+        self.torch = need("torch", "torch")
+        self.device = self._device(device)
+        self.model = model.to(self.device).float().eval().requires_grad_(False)
+        dim = int(self._probe(preprocess).shape[1])
+        super().__init__(name, dim, float(self.model.logit_scale.exp().item()), preprocess)
+
+    def image_features(self, pixels: Any) -> Any:
+        """Return (n, D) for a tensor (n, 3, H, W), of any length."""
+        raise TypeError(f"{type(self).__name__} has no image encoder")
+
+    def text_features(self, texts: Sequence[str]) -> Any:
+        """Return (n, D) for n texts, of any length."""
+        raise TypeError(f"{type(self).__name__} has no text encoder")
+
+    def image_batch(self, pixels: Vectors) -> NDArray[Any]:
+        """Return (n, D) for (n, 3, H, W)."""
+        with self.torch.inference_mode():
+            tensor = self.torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device)
+            return self._numpy(self.image_features(tensor))
+
+    def text_batch(self, texts: Sequence[str]) -> NDArray[Any]:
+        """Return (n, D) for n texts."""
+        with self.torch.inference_mode():
+            return self._numpy(self.text_features(list(texts)))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sha256 of every weight, the preprocessing and the tokenizer."""
+        digest = hashlib.sha256(json.dumps([self.preprocess.to_json(), self.token_rule()], sort_keys=True).encode())
+        for name, tensor in sorted(self.model.state_dict().items()):
+            digest.update(f"{name} {tuple(tensor.shape)}".encode())
+            digest.update(np.ascontiguousarray(self._numpy(tensor)).tobytes())
+        return digest.hexdigest()
+
+    def token_rule(self) -> Any:
+        """Return what decides the tokens of a text, as plain values."""
+        return None
+
+    def _numpy(self, tensor: Any) -> NDArray[Any]:
+        array: NDArray[Any] = tensor.detach().cpu().numpy()
+        return array
+
+    def _probe(self, preprocess: Preprocess) -> Any:
+        """Encode one black picture: the surest way to know D."""
+        with self.torch.inference_mode():
+            return self.image_features(self.torch.zeros((1, 3, *preprocess.size), device=self.device))
+
+    def _device(self, device: str) -> Any:
+        try:
+            found = self.torch.device(device)
+            self.torch.empty(1, device=found)
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise refuse("device", f"{device!r} ({reason})", "'cpu', or a device that torch finds here") from None
+        return found
+
+
+def set_threads(threads: int) -> None:
+    """Let torch use ``threads`` cores; 0 leaves its own choice."""
+    if at_least("threads", threads, 0):
+        need("torch", "torch").set_num_threads(threads)

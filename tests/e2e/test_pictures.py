@@ -1,0 +1,215 @@
+"""From pictures to embeddings, labels and tables: the commands a practitioner types, as real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tiny_onnx
+
+pytest.importorskip("onnxruntime")
+LATTE = [sys.executable, "-m", "latte"]
+ENCODER = f"onnx:{tiny_onnx.FOLDER}"
+
+
+def run(*arguments, check=True):
+    return subprocess.run([*LATTE, *map(str, arguments)], capture_output=True, text=True, check=check)
+
+
+def make_pictures(root: Path, per_class: int = 6) -> Path:
+    """Write root / domain / class / image: noise around a colour that depends on the class."""
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for domain in ("day", "night"):
+        for number, name in enumerate(("cat", "dog", "sea_lion")):
+            folder = root / domain / name
+            folder.mkdir(parents=True)
+            for i in range(per_class):
+                pixels = rng.normal(60 + 60 * number, 30, (40, 50, 3)).clip(0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(folder / f"{i}.png")
+    return root
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    return make_pictures(tmp_path / "pictures")
+
+
+def test_embed_then_run(pictures, tmp_path):
+    out = tmp_path / "mine.safetensors"
+    run("embed", f"folder:{pictures}", "--encoder", ENCODER, "--out", out)
+    facts = json.loads(run("data", "show", out, "--json").stdout)
+    assert facts["images"] == 36 and facts["domains"] == {"day": 18, "night": 18}
+    assert facts["classes"] == ["cat", "dog", "sea_lion"]
+    assert not Path(f"{out}.partial").exists()
+    table = run(
+        "run", "--benchmark", out, "--methods", "clip,latte", "--seeds", "0", "--set", "clients_per_domain=2",
+        "--out", tmp_path / "runs", "--json",
+    )  # fmt: skip
+    assert [row["method"] for row in json.loads(table.stdout)] == ["clip", "latte"]
+
+
+def test_embed_writes_the_same_bytes_again(pictures, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        run(
+            "embed",
+            f"folder:{pictures}",
+            "--encoder",
+            ENCODER,
+            "--out",
+            tmp_path / name / "x.safetensors",
+            "--views",
+            3,
+        )
+    assert (tmp_path / "one" / "x.safetensors").read_bytes() == (tmp_path / "two" / "x.safetensors").read_bytes()
+
+
+def test_an_interrupted_embed_resumes_to_identical_bytes(tmp_path):
+    pictures = make_pictures(tmp_path / "many", per_class=200)  # 1,200 images: three chunks
+    (tmp_path / "whole").mkdir()
+    arguments = ["embed", f"folder:{pictures}", "--encoder", ENCODER, "--views", "1", "--out"]
+    run(*arguments, tmp_path / "whole" / "x.safetensors")
+    for pause in (0.3, 0.3, 0.3):  # killed at the first sign of each further chunk
+        process = subprocess.Popen([*LATTE, *arguments, str(tmp_path / "x.safetensors")], stderr=subprocess.DEVNULL)
+        partial = tmp_path / "x.safetensors.partial"
+        before = len(list(partial.glob("*.safetensors")))
+        while process.poll() is None and len(list(partial.glob("*.safetensors"))) <= before:
+            time.sleep(0.01)
+        time.sleep(pause * np.random.default_rng(before).random())
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    run(*arguments, tmp_path / "x.safetensors")
+    assert (tmp_path / "x.safetensors").read_bytes() == (tmp_path / "whole" / "x.safetensors").read_bytes()
+
+
+def test_the_beginning_of_another_embedding_is_refused(pictures, tmp_path):
+    out = tmp_path / "x.safetensors"
+    broken = pictures / "day" / "cat" / "broken.png"
+    broken.write_text("not a picture")
+    assert run("embed", f"folder:{pictures}", "--encoder", ENCODER, "--out", out, check=False).returncode == 2
+    answer = run("embed", f"folder:{pictures}", "--encoder", ENCODER, "--out", out, "--views", 2, check=False)
+    assert answer.returncode == 2 and "another embedding" in answer.stderr
+
+
+def test_bad_pictures_are_listed_counted_and_skipped_on_request(pictures, tmp_path):
+    out = tmp_path / "x.safetensors"
+    (pictures / "day" / "cat" / "text.jpg").write_text("not a picture")
+    whole = (pictures / "day" / "cat" / "0.png").read_bytes()
+    (pictures / "night" / "dog" / "cut.png").write_bytes(whole[: len(whole) // 2])
+    answer = run("embed", f"folder:{pictures}", "--encoder", ENCODER, "--out", out, check=False)
+    assert answer.returncode == 2 and "2 unreadable images" in answer.stderr and "Traceback" not in answer.stderr
+    assert "text.jpg" in answer.stderr and "cut.png" in answer.stderr and not out.exists()
+    run("embed", f"folder:{pictures}", "--encoder", ENCODER, "--out", out, "--skip-bad")
+    assert json.loads(run("data", "show", out, "--json").stdout)["images"] == 36
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        ("foldr:x", "folder:PATH"), ("folder:", "followed by a path"), ("folder:/no/such", "not there"),
+        ("vlcs:PICTURES", "Caltech101"), ("cifar10:PICTURES", "cifar-10-binary"), ("x", "PATH"),
+    ],
+)  # fmt: skip
+def test_datasets_that_are_not_there(pictures, tmp_path, dataset, message):
+    name = dataset.replace("PICTURES", str(pictures))
+    answer = run("embed", name, "--encoder", ENCODER, "--out", tmp_path / "x.safetensors", check=False)
+    assert answer.returncode == 2 and message in answer.stderr and "Traceback" not in answer.stderr
+    assert not list(tmp_path.glob("x.safetensors*"))
+
+
+def test_classify_prints_a_table_and_json_lines(pictures):
+    plain = run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", "--encoder", ENCODER)
+    assert len(plain.stdout.splitlines()) == 18
+    lines = run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", "--encoder", ENCODER, "--json")
+    rows = [json.loads(line) for line in lines.stdout.splitlines()]
+    assert {row["label"] for row in rows} <= {"cat", "dog", "sea_lion"}
+    assert all(0 <= row["certainty"] <= 1 for row in rows)
+
+
+def test_classify_goes_on_where_it_was(pictures, tmp_path):
+    common = ("--classes", "cat,dog,sea_lion", "--encoder", ENCODER, "--json")
+    whole = run("classify", pictures / "day", pictures / "night", *common).stdout
+    memory = tmp_path / "memory.safetensors"
+    halves = [run("classify", pictures / place, *common, "--memory", memory).stdout for place in ("day", "night")]
+    assert "".join(halves) == whole
+    other = run(
+        "classify", pictures / "day", "--classes", "cat,owl", "--encoder", ENCODER, "--memory", memory, check=False
+    )
+    assert other.returncode == 2 and "another task" in other.stderr
+
+
+def test_classify_reports_bad_pictures_and_goes_on(pictures):
+    bad = pictures / "day" / "cat" / "text.jpg"
+    bad.write_text("not a picture")
+    answer = run("classify", pictures / "day", "--classes", "cat,dog", "--encoder", ENCODER, check=False)
+    assert answer.returncode == 1 and "text.jpg" in answer.stderr and len(answer.stdout.splitlines()) == 18
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nowhere", "--classes", "a,b"), "not there"), (("PICTURES", "--classes", "a"), "classnames"),
+        (("PICTURES", "--classes", "a,a"), "twice"), (("EMPTY", "--classes", "a,b"), "without images"),
+        (("PICTURES", "--classes", "a,b", "--encoder", "onnx:nowhere"), "nowhere"),
+        (("PICTURES", "--classes", "a,b", "--templates", "nowhere.txt"), "templates"),
+        (("PICTURES", "--classes", "a," + "very " * 400), "tokens"),
+    ],
+)  # fmt: skip
+def test_what_classify_refuses(pictures, tmp_path, arguments, message):
+    (tmp_path / "empty").mkdir()
+    given = [str(a).replace("PICTURES", str(pictures)).replace("EMPTY", str(tmp_path / "empty")) for a in arguments]
+    given += [] if "--encoder" in given else ["--encoder", ENCODER]
+    answer = run("classify", *given, check=False)
+    assert answer.returncode == 2 and message in answer.stderr and "Traceback" not in answer.stderr
+
+
+def test_real_pictures_give_the_recorded_table(shared, tmp_path):
+    """Embed PACS pictures with the small real model, run, and compare with the recorded embeddings of the same files."""
+    with tarfile.open(shared / "data" / "images" / "pacs_60pc.tar") as tar:
+        tar.extractall(tmp_path, filter="data")
+    out = tmp_path / "made.safetensors"
+    run("embed", f"pacs:{tmp_path / 'PACS'}", "--encoder", f"onnx:{shared / 'data' / 'mini-vlm'}", "--out", out)
+    recorded = same_pictures(shared, out, tmp_path / "recorded.npz")
+    tables = []
+    for file in (out, recorded):
+        answer = run(
+            "run", "--benchmark", file, "--methods", "clip,latte:cifar10c", "--seeds", "0",
+            "--out", tmp_path / "runs", "--json",
+        )  # fmt: skip
+        tables.append({row["method"]: row["accuracy"] for row in json.loads(answer.stdout)})
+    assert tables[0]["clip"] == pytest.approx(tables[1]["clip"], abs=0.3)
+    assert tables[0]["latte"] == pytest.approx(tables[1]["latte"], abs=0.5)
+
+
+def same_pictures(shared: Path, made: Path, target: Path) -> Path:
+    """Write the recorded embeddings of the pictures in ``made``, in its order, and return the file."""
+    from latte.data.embeddings import load
+
+    ours = load(made)
+    with np.load(shared / "data" / "embeddings" / "pacs.npz", allow_pickle=False) as file:
+        recorded = {name: file[name] for name in file.files}
+    place = {"/".join(str(path).replace("\\", "/").split("/")[-3:]): i for i, path in enumerate(recorded["paths"])}
+    rows = np.array([place[path] for path in json.loads(ours.metadata["paths"])])
+    cosine = (recorded["emb"][rows].astype(np.float32) * ours.views[:, 0].astype(np.float32)).sum(axis=1)
+    assert cosine.min() > 0.999
+    order = [list(map(str, recorded["domains"])).index(name) for name in ours.domains]
+    assert [order[d] for d in ours.domain] == recorded["domain"][rows].tolist()
+    assert [ours.zero_shot.classnames[y] for y in ours.labels] == [
+        str(recorded["classes"][y]) for y in recorded["label"][rows]
+    ]
+    np.savez(
+        target, emb=ours.views[:, 0] * 0 + recorded["emb"][rows], label=ours.labels, domain=ours.domain,
+        domains=np.array(ours.domains), classes=np.array(ours.zero_shot.classnames), meta=recorded["meta"],
+        text=np.stack([recorded["text"][list(map(str, recorded["classes"])).index(c)] for c in ours.zero_shot.classnames]),
+    )  # fmt: skip
+    return target
