@@ -15,6 +15,8 @@ from latte.cli import main
 from small_benchmark import small_file, unit
 
 ROOT = Path(__file__).parent.parent.parent
+COLUMNS = ["benchmark", "method", "setting", "seeds", "accuracy", "sd", "per_client"]
+ON_SMALL = ["--benchmark", "small", "--methods"]
 
 
 def latte(*arguments, cwd, **environment):
@@ -32,23 +34,14 @@ def data(tmp_path):
 
 
 def test_run_from_a_file_then_again_then_with_json(data, tmp_path):
-    (tmp_path / "c.toml").write_text(
-        'benchmark = "small"\nseeds = "0-1"\nclients_per_domain = 2\n[[methods]]\nname = "clip"\n'
-    )
+    text = 'benchmark = "small"\nseeds = "0-1"\nclients_per_domain = 2\n[[methods]]\nname = "clip"\n'
+    (tmp_path / "c.toml").write_text(text)
     arguments = ("run", "c.toml", "--methods", "clip,tda,dmn-global", "--data", "data", "--set", "method.tda.k=2")
     dry = latte(*arguments, "--dry-run", cwd=tmp_path)
     assert dry.returncode == 0 and "items" in dry.stdout and not (tmp_path / "runs").exists(), dry.stderr
     first = latte(*arguments, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
-    assert first.stdout.splitlines()[0].split() == [
-        "benchmark",
-        "method",
-        "setting",
-        "seeds",
-        "accuracy",
-        "sd",
-        "per_client",
-    ]
+    assert first.stdout.splitlines()[0].split() == COLUMNS
     assert [line.split()[:4] for line in first.stdout.splitlines()[1:]] == [
         ["small", "clip", "default", "2"],
         ["small", "tda", "custom", "2"],
@@ -77,9 +70,7 @@ def test_sweep_then_tune_then_use(data, tmp_path):
 
 
 def test_tuning_has_its_own_seeds_unless_told(data, tmp_path):
-    shown = latte(
-        "tune", "--benchmark", "small", "--methods", "dmn", "--data", "data", "--dry-run", "--json", cwd=tmp_path
-    )
+    shown = latte("tune", *ON_SMALL, "dmn", "--data", "data", "--dry-run", "--json", cwd=tmp_path)
     (row,) = json.loads(shown.stdout)
     assert row["seeds"] == "100 101 102 103 104" and row["points"] == 13
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data"]
@@ -102,11 +93,8 @@ def bad_files(folder):
 
 BAD = {
     "unknown benchmark": (["--benchmark", "smal", "--methods", "clip"], ["'smal'", "small"]),
-    "unknown method": (["--benchmark", "small", "--methods", "clip,lattte"], ["'lattte'", "latte"]),
-    "unknown parameter": (
-        ["--benchmark", "small", "--methods", "tda", "--set", "method.alhpa=1"],
-        ["'alhpa'", "alpha"],
-    ),
+    "unknown method": ([*ON_SMALL, "clip,lattte"], ["'lattte'", "latte"]),
+    "unknown parameter": ([*ON_SMALL, "tda", "--set", "method.alhpa=1"], ["'alhpa'", "alpha"]),
     "config key": (["typo.toml"], ["'benchmrak'", "benchmark", "typo.toml"]),
     "truncated file": (["--benchmark", "cut", "--methods", "clip"], ["cut.safetensors", "truncated"]),
     "not a file": (["--benchmark", "rubbish", "--methods", "clip"], ["rubbish.npz", "truncated"]),
@@ -118,14 +106,8 @@ BAD = {
         ["small", "one encoder per comparison"],
     ),
     "second benchmark bad": (["--benchmark", "small,cut", "--methods", "clip"], ["cut.safetensors"]),
-    "too many clients": (
-        ["--benchmark", "small", "--methods", "clip", "--set", "clients_per_domain=99"],
-        ["99 for 24"],
-    ),
-    "no such plugin": (
-        ["--benchmark", "small", "--methods", "clip", "--plugin", "broken.py"],
-        ["broken.py", "NameError"],
-    ),
+    "too many clients": ([*ON_SMALL, "clip", "--set", "clients_per_domain=99"], ["99 for 24"]),
+    "no such plugin": ([*ON_SMALL, "clip", "--plugin", "broken.py"], ["broken.py", "NameError"]),
 }
 
 

@@ -13,28 +13,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-COMMAND = (
-    "run",
-    "--benchmark",
-    "cifar10c-mini",
-    "--methods",
-    "clip,tda,tda-global,dmn",
-    "--seeds",
-    "0-3",
-    "--out",
-    "runs",
-)
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/task").is_dir(), reason="reads the children of a process from /proc"
-)
+METHODS = ("--methods", "clip,tda,tda-global,dmn", "--seeds", "0-3")
+COMMAND = ("run", "--benchmark", "cifar10c-mini", *METHODS, "--out", "runs")
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs the children of a process in /proc")
 
 
 def start(folder):
     variables = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-m", "latte", *COMMAND]
-    return subprocess.Popen(
-        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=variables, stdout=pipe, stderr=pipe, text=True)
 
 
 def finish(folder):

@@ -38,19 +38,8 @@ def test_the_python_way_and_the_plugin_give_the_same_numbers(tmp_path):
 
 def test_a_changed_method_is_another_run_and_a_failing_one_is_told(tmp_path):
     copy = tmp_path / "mine.py"
-    run = (
-        "-m",
-        "latte",
-        "run",
-        "--plugin",
-        copy,
-        "--benchmark",
-        "cifar10c-mini",
-        "--methods",
-        "clip,mine",
-        "--out",
-        "runs",
-    )
+    what = ("--benchmark", "cifar10c-mini", "--methods", "clip,mine", "--out", "runs")
+    run = ("-m", "latte", "run", "--plugin", copy, *what)
     copy.write_text(EXAMPLE.read_text())
     assert python(*run, "--dry-run", cwd=tmp_path).returncode == 0
     before = python(*run, "--dry-run", "--json", cwd=tmp_path).stdout

@@ -208,9 +208,8 @@ def test_encoders_are_not_mixed(made, tmp_path):
 def test_partial_participation_is_drawn_from_its_own_generator(made):
     plan, _ = made
     embeddings = open_benchmark(str(plan.entry.path)).embeddings
-    config = replace(
-        plan.config, methods=plan.config.methods[2:], schedule=replace(plan.config.schedule, participation=0.5)
-    )
+    half = replace(plan.config.schedule, participation=0.5)
+    config = replace(plan.config, methods=plan.config.methods[2:], schedule=half)
     federation = federate(embeddings, 2, 0)
     first, again = run_item(federation, config, 0), run_item(federation, config, 0)
     assert all((a == b).all() for a, b in zip(first.labels, again.labels, strict=True))
