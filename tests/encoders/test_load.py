@@ -4,15 +4,21 @@ import subprocess
 import sys
 
 import pytest
-import tiny_onnx
 
+import tiny_onnx
 from latte.encoders import load_encoder, split
 from latte.encoders.extras import need
 
 
 @pytest.mark.parametrize(
     "spec, near",
-    [("onx:model", "onnx:"), ("open_clip:ViT-B-16/openai", "openclip:"), ("hugging", "local:"), ("", "onnx:"), (":x", "hf:")],
+    [
+        ("onx:model", "onnx:"),
+        ("open_clip:ViT-B-16/openai", "openclip:"),
+        ("hugging", "local:"),
+        ("", "onnx:"),
+        (":x", "hf:"),
+    ],
 )
 def test_an_unknown_kind_names_the_near_ones(spec, near):
     with pytest.raises(ValueError, match=near):

@@ -5,10 +5,10 @@ import json
 
 import numpy as np
 import pytest
-from tiny_models import make_photo
-from tiny_onnx import FOLDER
 
 from latte.encoders import Encoder, load_encoder, zero_shot
+from tiny_models import make_photo
+from tiny_onnx import FOLDER
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tokenizers")
@@ -100,7 +100,7 @@ def test_a_damaged_file_is_named(folder, file, checksums):
         edit(folder, lambda model: model.pop("sha256"))
     with pytest.raises(ValueError, match=file) as error:
         load_encoder(f"onnx:{folder}").texts(["dog"])
-    assert "\n" not in str(error.value) and "damaged" in str(error.value) or not checksums
+    assert ("\n" not in str(error.value) and "damaged" in str(error.value)) or not checksums
 
 
 def edit(folder, change):
@@ -150,7 +150,9 @@ def test_fingerprint_is_of_the_contents_only(folder, tiny):
 
 def test_the_committed_folder_is_what_its_model_json_says():
     sums = json.loads((FOLDER / "model.json").read_text())["sha256"]
-    assert all(hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == value for name, value in sums.items())
+    assert all(
+        hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == value for name, value in sums.items()
+    )
 
 
 # the real model

@@ -4,11 +4,11 @@ import threading
 
 import numpy as np
 import pytest
-from tiny_models import make_photo
 
 from latte.encoders import BadImageError
 from latte.encoders.parallel import in_order
 from latte.encoders.stream import encode_files
+from tiny_models import make_photo
 
 pytest.importorskip("onnxruntime")
 
