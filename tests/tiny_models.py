@@ -62,7 +62,11 @@ def save_clip(folder: Path) -> Path:
     vision = sides | {"image_size": SIDE, "patch_size": 8}
     torch.manual_seed(0)
     CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=24)).save_pretrained(folder)
-    crop = {"do_center_crop": True, "crop_size": {"height": SIDE, "width": SIDE}, "size": {"shortest_edge": SIDE}}
+    crop = {
+        "do_center_crop": True,
+        "crop_size": {"height": SIDE, "width": SIDE},
+        "size": {"shortest_edge": SIDE},
+    }
     write_preprocessor(folder, crop | {"image_processor_type": "CLIPImageProcessor", "resample": 3})
     return folder
 

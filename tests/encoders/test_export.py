@@ -58,7 +58,10 @@ def test_the_smaller_variants(hf, exported):
     pictures = [make_photo(64, 48 + number) for number in range(4)]
     for one in found[1:]:
         copy = load_encoder(f"onnx:{out / one.variant}")
-        for mine, original in ((copy.images(pictures), hf.images(pictures)), (copy.texts(TEXTS), hf.texts(TEXTS))):
+        for mine, original in (
+            (copy.images(pictures), hf.images(pictures)),
+            (copy.texts(TEXTS), hf.texts(TEXTS)),
+        ):
             assert (mine * original).sum(axis=1).min() > least[one.variant]
         assert min(one.image_min, one.text_min) > least[one.variant]
         assert one.largest > found[0].largest  # it is another model, not a copy of the first

@@ -15,7 +15,13 @@ from latte.encoders.open_clip import split_target
 from tiny_models import make_photo
 
 torch = pytest.importorskip("torch")
-CONFIG = {"size": (32, 32), "mode": "RGB", "mean": (0.5,) * 3, "std": (0.25,) * 3, "interpolation": "bilinear"}
+CONFIG = {
+    "size": (32, 32),
+    "mode": "RGB",
+    "mean": (0.5,) * 3,
+    "std": (0.25,) * 3,
+    "interpolation": "bilinear",
+}
 
 
 class Model(torch.nn.Module):
@@ -107,7 +113,7 @@ def test_weights_must_be_named(target):
 
 def test_without_the_package_the_error_gives_the_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "open_clip", None)
-    with pytest.raises(ModuleNotFoundError, match="pip install .*open_clip_torch"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install .*open_clip_torch"):
         load_encoder("openclip:ViT-B-16/openai")
 
 

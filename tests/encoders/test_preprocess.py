@@ -151,7 +151,8 @@ def test_open_clip_files():
 
 
 @pytest.mark.parametrize(
-    "change", [{"size": (0, 4)}, {"short_side": 0}, {"std": (0, 1, 1)}, {"interpolation": "cubic"}, {"low_res": 5}]
+    "change",
+    [{"size": (0, 4)}, {"short_side": 0}, {"std": (0, 1, 1)}, {"interpolation": "cubic"}, {"low_res": 5}],
 )
 def test_impossible_rules_are_refused(change):
     with pytest.raises(ValueError, match="want"):

@@ -101,9 +101,13 @@ def test_where_no_crop_fits_the_centre_is_taken(size, want):
 
 
 def test_half_of_the_views_are_mirrored():
-    picture = Image.fromarray(np.repeat(np.linspace(0, 255, 64).astype(np.uint8)[None, :, None], 64, 0).repeat(3, 2))
+    picture = Image.fromarray(
+        np.repeat(np.linspace(0, 255, 64).astype(np.uint8)[None, :, None], 64, 0).repeat(3, 2)
+    )
     plan, rng = ViewPlan("crop_flip"), np.random.default_rng(1)
-    slopes = [np.diff(np.asarray(crop_flip(picture, (32, 32), plan, rng), int)[0, :, 0]).mean() for _ in range(600)]
+    slopes = [
+        np.diff(np.asarray(crop_flip(picture, (32, 32), plan, rng), int)[0, :, 0]).mean() for _ in range(600)
+    ]
     assert 0.44 < np.mean(np.array(slopes) < 0) < 0.56
 
 
@@ -160,7 +164,8 @@ def test_strengths_are_those_of_severity_one(level, sign):
 
 
 @pytest.mark.parametrize(
-    "change", [{"kind": "mix"}, {"count": -1}, {"seed": -1}, {"area": (0.5, 0.1)}, {"area": (0, 1)}, {"ratio": (0, 1)}]
+    "change",
+    [{"kind": "mix"}, {"count": -1}, {"seed": -1}, {"area": (0.5, 0.1)}, {"area": (0, 1)}, {"ratio": (0, 1)}],
 )
 def test_impossible_plans_are_refused(change):
     with pytest.raises(ValueError, match="want"):
@@ -172,3 +177,19 @@ def test_an_encoder_takes_views_as_they_are(tiny, photo):
     rows = tiny.images(views)
     assert rows.shape == (5, tiny.dim)
     assert np.allclose(rows[0], tiny.images([photo])[0], atol=1e-6)
+
+
+def test_views_are_as_far_from_the_plain_one_as_the_recorded_ones(mini, shared, pictures):
+    """Recorded per picture: 31 crops with flips, 32 with AugMix on top, drawn by other code."""
+    recorded = np.load(shared / "data" / "embeddings" / "views_pacs.npz", allow_pickle=False)
+    paths = np.load(shared / "data" / "embeddings" / "pacs.npz", allow_pickle=False)["paths"]
+    have = [row for row, index in enumerate(recorded["index"]) if (pictures / paths[index]).is_file()][:6]
+    for kind, part in (("crop_flip", slice(1, 32)), ("augmix", slice(32, 64))):
+        ours, theirs = [], []
+        for row in have:
+            path = paths[recorded["index"][row]]
+            plan = ViewPlan(kind, count=part.stop - part.start)
+            ours.append(mini.images(make_views(pictures / path, str(path), mini.preprocess, plan)))
+            theirs.append(recorded["views"][row].astype(np.float32)[[0, *range(part.start, part.stop)]])
+        near, far = ((np.array(e)[:, 1:] @ np.array(e)[:, 0, :, None]).ravel() for e in (ours, theirs))
+        assert abs(near.mean() - far.mean()) < 0.01 and abs(near.std() - far.std()) < 0.012

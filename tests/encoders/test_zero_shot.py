@@ -89,5 +89,5 @@ def test_bad_template_files_are_refused(tmp_path):
 
 
 def test_a_class_name_that_does_not_fit_is_named(tiny):
-    with pytest.raises(ValueError, match="polar polar .*shorten the class name"):
+    with pytest.raises(ValueError, match=r"polar polar .*shorten the class name"):
         zero_shot(tiny, ["dog", "polar " * 20])

@@ -90,9 +90,8 @@ class BaseEncoder:
         arrays = [self._array(image) for image in images]
         groups = by_shape(arrays)
         parts = [self.image_batch(np.stack([arrays[index] for index in where])) for where in groups]
-        rows = np.concatenate(parts)
-        order: NDArray[Any] = np.argsort(np.concatenate(groups))
-        return rows[order]
+        rows: NDArray[Any] = np.concatenate(parts)[np.argsort(np.concatenate(groups))]
+        return rows
 
     def _array(self, image: Any) -> Vectors:
         if isinstance(image, np.ndarray) and image.dtype == np.float32:
