@@ -56,3 +56,13 @@ def _fewer_than(samples: int, k: int, p: float) -> float:
 
 def _log_choose(n: int, k: int) -> float:
     return math.fsum(math.log(n - i) - math.log(i + 1) for i in range(k))  # lgamma would cancel for large n
+
+
+def poisson_mean(k: int, risk: float) -> float:
+    """Return the mean at which a Poisson number is below k with probability ``risk``: N p for large N."""
+    low, high = 0.0, 2.0 * (math.log(1 / risk) + k)  # enough, by Chernoff
+    for _ in range(100):
+        middle = (low + high) / 2
+        below = math.fsum(math.exp(j * math.log(middle) - middle - math.lgamma(j + 1)) for j in range(k))
+        low, high = (middle, high) if below > risk else (low, middle)
+    return high

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.local_memory import LocalMemory
 from ..core.maths import entropy
-from ..core.types import Integers, Mask, Reals
+from ..core.types import Integers, Mask, Reals, Vectors
 from ..core.validate import at_least, refuse
 from .bounds import Setting
 
@@ -157,7 +157,7 @@ class Client:
         return np.flatnonzero(open_)
 
 
-def nearest_label(vectors: Reals, valid: Mask, queries: Reals) -> Integers:
+def nearest_label(vectors: Vectors, valid: Mask, queries: Reals) -> Integers:
     """Return the class (n,) of the nearest stored vector, ``vectors`` (2, K, d): Latte for α, β → ∞.
 
     A class with nothing stored is never the nearest; where nothing is stored at all, the answer is 0.
