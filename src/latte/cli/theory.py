@@ -23,7 +23,7 @@ def theory(out: Path, seed: int, quick: bool, as_json_: bool) -> None:
     from ..report.theory import write_theory
     from ..theory.study import Plan, run_study
 
-    click.echo("simulating, which takes a minute or two ...", err=True)
+    click.echo("simulating: about two minutes (half a minute with --quick) ...", err=True)
     paths = write_theory(run_study(seed, Plan.quick() if quick else Plan()), out)
     click.echo(f"wrote {len(paths)} files to {out}", err=True)
     click.echo((out / ("theory.json" if as_json_ else "theory.txt")).read_text(encoding="utf-8"), nl=False)

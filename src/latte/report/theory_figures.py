@@ -108,15 +108,16 @@ def draw_convergence(study: Study) -> Drawing:
 
 def draw_error(study: Study) -> Drawing:
     """Draw the measured error against N beside the bounds."""
-    figure, axes = new_axes(len(study.curves), width=3.6)
+    figure, axes = new_axes(len(study.curves), width=3.2)
     rows: list[Row] = []
     for axis, curve in zip(axes, study.curves, strict=True):
         _error_panel(axis, curve)
         rows += _error_rows(curve)
     axes[0].set_ylabel("error rate")
-    axes[0].legend(frameon=False, fontsize=7)
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=6, frameon=False, fontsize=9)
     caption = "Error of one client with k slots per class; a bound is drawn where its conditions hold."
-    header = ("d", "error_asymptotic", "samples", "error", "half_width", "printed", "corrected", "sharp")
+    header = ("d", "k", "error_asymptotic", "samples", "error", "half_width", "printed", "corrected", "sharp")
     return Drawing("error", caption, figure, header, rows)
 
 
@@ -127,7 +128,7 @@ def _error_panel(axis: Any, curve: BoundCurve) -> None:
         axis.plot(curve.errors.x, values, "--s", color=colour, markersize=3, label=f"bound, {form}")
     axis.axhline(curve.error_initial, color=GREY, linewidth=0.8, label="ε before adaptation")
     axis.axhline(curve.error_asymptotic, color=GREY, linewidth=0.8, linestyle=":", label="ε for N → ∞")
-    axis.axhline(0.5, color="#bbbbbb", linewidth=0.8)
+    axis.axhline(0.5, color="#bbbbbb", linewidth=0.8, label="guessing")
     title = f"d = {curve.d}, ε∞ = {curve.error_asymptotic:.3f}, k = {curve.k}"
     axis.set(xscale="log", ylim=(0, 0.62), xlabel="samples seen N", title=title)
     axis.title.set_fontsize(9)
@@ -140,7 +141,8 @@ def _error_rows(curve: BoundCurve) -> list[Row]:
     for i, n in enumerate(errors.x):
         bounds = [curve.bounds[form][i] for form in forms]
         values = [bound.value if bound.holds else "" for bound in bounds]
-        rows.append((curve.d, curve.error_asymptotic, int(n), errors.mean[i], errors.half_width[i], *values))
+        measured = (int(n), errors.mean[i], errors.half_width[i])
+        rows.append((curve.d, curve.k, curve.error_asymptotic, *measured, *values))
     return rows
 
 

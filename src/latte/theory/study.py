@@ -52,7 +52,7 @@ class Plan:
     def quick(cls) -> Plan:
         """Return a plan of some seconds."""
         samples = tuple(2**i for i in range(11, 17))
-        return cls(rate_repetitions=30, rate_samples=samples, trial=Trial(25, 1500), images=120)
+        return cls(30, samples, repetitions=40, trial=Trial(25, 1500), images=120)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,10 +130,12 @@ def study_containment(plan: Plan, rng: np.random.Generator) -> tuple[Containment
 
 
 def study_curves(plan: Plan, rng: np.random.Generator) -> tuple[BoundCurve, ...]:
-    """Measure the error against N, with and without overlap, beside the bounds."""
+    """Measure the error against N, with and without overlap and with k = 1, beside the bounds."""
     samples = np.array([30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000])
-    worlds = [World.make(d, *shape) for shape in (OVERLAPPING, SEPARABLE) for d in (2, 3)]
-    return tuple(bound_curve(world, 8, samples, plan.trial, rng) for world in worlds)
+    overlapping = [(World.make(d, *OVERLAPPING), k) for d, k in ((2, 8), (3, 8), (3, 1))]
+    separable = [(World.make(d, *SEPARABLE), 8) for d in (2, 3)]
+    pairs = overlapping + separable
+    return tuple(bound_curve(world, k, samples, plan.trial, rng) for world, k in pairs)
 
 
 def bound_curve(
