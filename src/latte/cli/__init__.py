@@ -20,6 +20,7 @@ COMMANDS = {
     "tune": ("latte.cli.tune:tune", "Choose parameters on other partitions than those that are reported."),
     "report": ("latte.cli.report:report", "Show the results of run folders as a table or a page."),
     "reproduce": ("latte.cli.reproduce:reproduce", "Run the paper's whole table for one benchmark."),
+    "theory": ("latte.cli.theory:theory", "Check the paper's theory by simulation: bounds, rates, limits."),
     "data": ("latte.cli.data:data", "List, show, check and convert embedding files."),
 }
 

@@ -1,1 +1,1 @@
-"""What people look at: tables and pages."""
+"""What is shown to people: tables, figures, pages. matplotlib is imported where it is used."""

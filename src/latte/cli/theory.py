@@ -1,0 +1,29 @@
+"""``latte theory``: the sphere model of the paper's appendix, simulated, beside its bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("theory")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("theory"),
+    show_default=True,
+    help="Folder for the figures (PNG, SVG, CSV), theory.json and theory.txt.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the simulations.")
+@click.option("--quick", is_flag=True, help="Fewer repetitions, for a first look.")
+@click.option("--json", "as_json_", is_flag=True, help="Print theory.json instead of the table.")
+def theory(out: Path, seed: int, quick: bool, as_json_: bool) -> None:
+    """Simulate the sphere model and compare it with the theorems."""
+    from ..report.theory import write_theory
+    from ..theory.study import Plan, run_study
+
+    click.echo("simulating: about two minutes (half a minute with --quick) ...", err=True)
+    paths = write_theory(run_study(seed, Plan.quick() if quick else Plan()), out)
+    click.echo(f"wrote {len(paths)} files to {out}", err=True)
+    click.echo((out / ("theory.json" if as_json_ else "theory.txt")).read_text(encoding="utf-8"), nl=False)
