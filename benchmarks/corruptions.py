@@ -1,6 +1,6 @@
 """Time per corruption on CIFAR-sized images, and the whole benchmark: 60,000 images, one corruption each.
 
-    python benchmarks/corruptions.py [--images 500] [--whole 60000] [--workers 2]
+python benchmarks/corruptions.py [--images 500] [--whole 60000] [--workers 2]
 """
 
 from __future__ import annotations

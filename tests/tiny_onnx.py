@@ -50,8 +50,7 @@ def main() -> None:
 
     vocabulary = {word: number for number, word in enumerate(WORDS.split())}
     ids, mask = (
-        helper.make_tensor_value_info(n, TensorProto.INT64, ["n", "l"])
-        for n in ("input_ids", "attention_mask")
+        helper.make_tensor_value_info(n, TensorProto.INT64, ["n", "l"]) for n in ("input_ids", "attention_mask")
     )
     words = [
         node("Gather", ["table", "input_ids"], ["vectors"]),
@@ -92,9 +91,7 @@ def write_model_json() -> None:
         "name": "tiny",
         "dim": DIM,
         "logit_scale": 20.0,
-        "image": image
-        | rule
-        | {"resize": "bicubic, short side to input_size, centre crop", "std": [0.25] * 3},
+        "image": image | rule | {"resize": "bicubic, short side to input_size, centre crop", "std": [0.25] * 3},
         "text": text | {"context_length": 16, "tokenizer": "tokenizer.json", "pad_id": 0},
         "sha256": {name: hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() for name in names},
     }

@@ -174,7 +174,7 @@ def test_what_classify_refuses(pictures, tmp_path, arguments, message):
 
 
 def test_real_pictures_give_the_recorded_table(shared, tmp_path):
-    """Embed PACS pictures with the small real model, run, and compare with the recorded embeddings of the same files."""
+    """Embed PACS pictures with the small real model, run, and compare with the recorded embeddings of the files."""
     with tarfile.open(shared / "data" / "images" / "pacs_60pc.tar") as tar:
         tar.extractall(tmp_path, filter="data")
     out = tmp_path / "made.safetensors"
@@ -210,6 +210,6 @@ def same_pictures(shared: Path, made: Path, target: Path) -> Path:
     np.savez(
         target, emb=ours.views[:, 0] * 0 + recorded["emb"][rows], label=ours.labels, domain=ours.domain,
         domains=np.array(ours.domains), classes=np.array(ours.zero_shot.classnames), meta=recorded["meta"],
-        text=np.stack([recorded["text"][list(map(str, recorded["classes"])).index(c)] for c in ours.zero_shot.classnames]),
+        text=recorded["text"][[list(map(str, recorded["classes"])).index(c) for c in ours.zero_shot.classnames]],
     )  # fmt: skip
     return target

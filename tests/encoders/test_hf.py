@@ -123,9 +123,7 @@ def test_the_tuner_refuses_what_it_cannot_do(hf):
         hf.prompt_tuner(["dog", "giraffe " * 100])
 
 
-@pytest.mark.parametrize(
-    "file", ["model.safetensors", "vocab.json", "preprocessor_config.json", "config.json"]
-)
+@pytest.mark.parametrize("file", ["model.safetensors", "vocab.json", "preprocessor_config.json", "config.json"])
 @pytest.mark.parametrize("damage", ["missing", "damaged"])
 def test_a_folder_with_a_bad_file_is_refused_with_one_line(hf_folder, tmp_path, file, damage):
     if not (hf_folder / file).is_file():

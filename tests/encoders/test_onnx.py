@@ -150,9 +150,7 @@ def test_fingerprint_is_of_the_contents_only(folder, tiny):
 
 def test_the_committed_folder_is_what_its_model_json_says():
     sums = json.loads((FOLDER / "model.json").read_text())["sha256"]
-    assert all(
-        hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == value for name, value in sums.items()
-    )
+    assert all(hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == value for name, value in sums.items())
 
 
 # the real model

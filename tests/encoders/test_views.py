@@ -101,13 +101,9 @@ def test_where_no_crop_fits_the_centre_is_taken(size, want):
 
 
 def test_half_of_the_views_are_mirrored():
-    picture = Image.fromarray(
-        np.repeat(np.linspace(0, 255, 64).astype(np.uint8)[None, :, None], 64, 0).repeat(3, 2)
-    )
+    picture = Image.fromarray(np.repeat(np.linspace(0, 255, 64).astype(np.uint8)[None, :, None], 64, 0).repeat(3, 2))
     plan, rng = ViewPlan("crop_flip"), np.random.default_rng(1)
-    slopes = [
-        np.diff(np.asarray(crop_flip(picture, (32, 32), plan, rng), int)[0, :, 0]).mean() for _ in range(600)
-    ]
+    slopes = [np.diff(np.asarray(crop_flip(picture, (32, 32), plan, rng), int)[0, :, 0]).mean() for _ in range(600)]
     assert 0.44 < np.mean(np.array(slopes) < 0) < 0.56
 
 

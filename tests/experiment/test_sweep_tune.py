@@ -86,9 +86,7 @@ def test_the_grids_are_grids_of_parameters_that_exist(opened, config):
 def test_tuning_chooses_the_best_point_and_labels_its_use(opened, config, tmp_path):
     both = replace(config, methods=(MethodConfig("dmn"), MethodConfig("latte")))
     axes = {"dmn": [parse_axis("weight=0.001,1,1000")], "latte": [parse_axis("alpha=0.1,2")]}
-    tunings = [
-        make_tunings(replace(both, methods=(method,)), opened, axes[method.name])[0] for method in both.methods
-    ]
+    tunings = [make_tunings(replace(both, methods=(method,)), opened, axes[method.name])[0] for method in both.methods]
     list(execute_tunings(tunings, tmp_path, ONE))
     tuned = select(tunings, tmp_path)
     for tuning in tunings:

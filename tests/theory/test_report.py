@@ -20,9 +20,7 @@ FIGURES = ("volumes", "convergence", "error", "clients", "strangers", "limit", "
 
 @pytest.fixture(scope="module")
 def study() -> Study:
-    tiny = Plan(
-        rate_repetitions=3, rate_samples=(512, 2048, 8192), repetitions=2, trial=Trial(2, 200), images=30
-    )
+    tiny = Plan(rate_repetitions=3, rate_samples=(512, 2048, 8192), repetitions=2, trial=Trial(2, 200), images=30)
     return run_study(seed=1, plan=tiny)
 
 

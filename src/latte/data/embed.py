@@ -50,7 +50,7 @@ class EmbedPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """Pictures ``start`` to ``stop``: ``rows`` (m, V, D) of the m readable ones, and (position, message) of the others."""
+    """Pictures ``start`` to ``stop``: ``rows`` (m, V, D) of the m readable ones, (position, message) of the others."""
 
     start: int
     stop: int
@@ -75,7 +75,7 @@ def embed(
 ) -> Embeddings:
     """Embed every picture and write the embedding file ``out``; ``progress(n)`` is called after n more pictures.
 
-    Finished chunks are kept in ``out`` + ".partial" until the file is complete: calling again does only what is missing.
+    Finished chunks stay in ``out`` + ".partial" until the file is complete: calling again does only what is missing.
     Unreadable pictures are collected; unless ``plan.skip_bad``, they are refused together at the end.
     """
     plan = plan or EmbedPlan()

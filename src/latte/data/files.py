@@ -31,7 +31,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: 
         file.write(_header(arrays, names, metadata))
         for name in names:
             array = np.ascontiguousarray(arrays[name])
-            file.write(memoryview(array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8)))
+            file.write(array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)

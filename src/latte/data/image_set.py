@@ -159,7 +159,7 @@ def _arrays(
 
 
 def _digest(images: NDArray[np.uint8]) -> str:
-    return hashlib.sha256(memoryview(np.ascontiguousarray(images).reshape(-1))).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()
 
 
 def _files_digest(listed: ImageFolders) -> str:

@@ -31,9 +31,7 @@ def in_order(
     return _threaded(function, iter(jobs), workers, at_least("ahead", ahead or 2 * workers, 1))
 
 
-def _threaded(
-    function: Callable[[A], B], jobs: Iterator[A], workers: int, ahead: int
-) -> Generator[B, None, None]:
+def _threaded(function: Callable[[A], B], jobs: Iterator[A], workers: int, ahead: int) -> Generator[B, None, None]:
     pool = ThreadPoolExecutor(workers, thread_name_prefix="latte")
     try:
         waiting: deque[Future[B]] = deque(pool.submit(function, job) for job in islice(jobs, ahead))

@@ -135,9 +135,7 @@ def slab_width(theta: float, apex: float, reach: float, form: str = "corrected")
     return theta * math.sqrt(1 + reach**2 / rest)
 
 
-def single_client(
-    setting: Setting, samples: int, k: int, delta: float, form: str = "corrected"
-) -> ErrorBound:
+def single_client(setting: Setting, samples: int, k: int, delta: float, form: str = "corrected") -> ErrorBound:
     """Return the bound of the single-client theorem after ``samples`` samples with k slots per class.
 
     >>> single_client(Setting(2, 0.8, 0.5), 10_000_000, 4, 0.1).vacuous

@@ -112,9 +112,7 @@ def crowd_errors(
     return rates
 
 
-def error_by_samples(
-    world: World, k: int, samples: Integers, trial: Trial, rng: np.random.Generator
-) -> Errors:
+def error_by_samples(world: World, k: int, samples: Integers, trial: Trial, rng: np.random.Generator) -> Errors:
     """Return the error of one client on its own against N."""
     crowds = [Crowd(int(n), k) for n in samples]
     return Errors(f"k = {k}", np.asarray(samples), crowd_errors(world, crowds, LOCAL, trial, rng))

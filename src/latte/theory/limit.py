@@ -39,9 +39,7 @@ class Task:
     shift: float = 0.5
 
 
-def measure_limit(
-    beta: Sequence[float], alpha: Sequence[float], task: Task, rng: np.random.Generator
-) -> Limit:
+def measure_limit(beta: Sequence[float], alpha: Sequence[float], task: Task, rng: np.random.Generator) -> Limit:
     """Run the same streams for every β and every α."""
     zero_shot, streams = make_streams(task, rng)
     by_beta = [agreement(zero_shot, streams, task, LatteParams(alpha=LARGE, beta=b)) for b in beta]
@@ -87,5 +85,5 @@ def nearest_class(client: Latte, vector: Vectors) -> int:
     After ``predict`` the merged memory is the one that was read: insertion comes first (B9).
     """
     gaps = np.linalg.norm(client.merged.vectors.astype(np.float64) - vector, axis=-1)
-    gaps[~client.merged.valid] = np.inf
+    gaps[np.isneginf(client.merged.offset)] = np.inf  # free slots
     return int(gaps.min(axis=1).argmin())

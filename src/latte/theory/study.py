@@ -124,8 +124,7 @@ def study_rates(plan: Plan, rng: np.random.Generator) -> tuple[Rate, ...]:
 def study_containment(plan: Plan, rng: np.random.Generator) -> tuple[Containment, ...]:
     """Measure how often the memories lie in their caps."""
     return tuple(
-        measure_containment(World.make(d, *OVERLAPPING), n, k, delta, plan.repetitions, rng)
-        for d, n, k, delta in CASES
+        measure_containment(World.make(d, *OVERLAPPING), n, k, delta, plan.repetitions, rng) for d, n, k, delta in CASES
     )
 
 
@@ -138,14 +137,10 @@ def study_curves(plan: Plan, rng: np.random.Generator) -> tuple[BoundCurve, ...]
     return tuple(bound_curve(world, k, samples, plan.trial, rng) for world, k in pairs)
 
 
-def bound_curve(
-    world: World, k: int, samples: Integers, trial: Trial, rng: np.random.Generator
-) -> BoundCurve:
+def bound_curve(world: World, k: int, samples: Integers, trial: Trial, rng: np.random.Generator) -> BoundCurve:
     """Return the measured error and the bounds of one client."""
     setting = world.setting
-    bounds = {
-        form: tuple(single_client(setting, int(n), k, DELTA, form) for n in samples) for form in FORMS
-    }
+    bounds = {form: tuple(single_client(setting, int(n), k, DELTA, form) for n in samples) for form in FORMS}
     errors = error_by_samples(world, k, samples, trial, rng)
     return BoundCurve(setting.d, k, errors, setting.error_initial, setting.error_asymptotic, bounds)
 
