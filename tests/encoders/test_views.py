@@ -179,7 +179,7 @@ def test_views_are_as_far_from_the_plain_one_as_the_recorded_ones(mini, shared, 
     """Recorded per picture: 31 crops with flips, 32 with AugMix on top, drawn by other code."""
     recorded = np.load(shared / "data" / "embeddings" / "views_pacs.npz", allow_pickle=False)
     paths = np.load(shared / "data" / "embeddings" / "pacs.npz", allow_pickle=False)["paths"]
-    have = [row for row, index in enumerate(recorded["index"]) if (pictures / paths[index]).is_file()][:6]
+    have = [row for row, index in enumerate(recorded["index"]) if (pictures / paths[index]).is_file()][:4]
     for kind, part in (("crop_flip", slice(1, 32)), ("augmix", slice(32, 64))):
         ours, theirs = [], []
         for row in have:
