@@ -50,9 +50,7 @@ def main() -> None:
     show(rounds, decode, options.threads or len(os.sched_getaffinity(0)))
 
 
-def one_round(
-    ways: dict[str, Callable[[], object]], turn: int, images: int, clock: Clock
-) -> dict[str, float]:
+def one_round(ways: dict[str, Callable[[], object]], turn: int, images: int, clock: Clock) -> dict[str, float]:
     names = list(ways)
     first = turn % len(names)
     return {name: images / seconds(ways[name], clock) for name in names[first:] + names[:first]}

@@ -65,9 +65,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; bad input is one line on stderr and exit code 2."""
     try:
         cli.main(args=arguments, prog_name="latte")
-    except ValueError as error:
+    except (ValueError, ModuleNotFoundError) as error:  # bad input, or an extra that is not installed
         click.echo(f"latte: {error}", err=True)
         sys.exit(2)
-    except BrokenPipeError:
-        sys.stderr.close()
+    except OSError as error:  # a full disk, a folder that may not be written
+        click.echo(f"latte: {error}", err=True)
         sys.exit(1)

@@ -63,7 +63,8 @@ class RunConfig:
     """Everything that decides what a run computes.
 
     ``clients_per_domain`` None means the benchmark's own: the clients that its file fixes, or the paper's number.
-    ``engine`` is "auto" (a fast engine where there is one for the method) or "readable".
+    ``engine`` is "auto" (a fast engine where there is one for the method) or "readable". ``text_encoder`` names the
+    encoder whose prompts are tuned, such as "onnx:DIR" or "hf:ID": only the methods that tune a prompt need it.
     """
 
     benchmark: str
@@ -73,6 +74,7 @@ class RunConfig:
     schedule: Schedule = field(default_factory=Schedule)
     order: str = "shuffled"
     engine: str = "auto"
+    text_encoder: str | None = None
 
     def __post_init__(self) -> None:
         choice("order", self.order, ORDERS)

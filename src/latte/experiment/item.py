@@ -18,7 +18,7 @@ from ..core.validate import refuse
 from ..data.benchmark import Federation
 from ..data.catalogue import Entry, open_entry
 from ..data.partition import federate, generators
-from ..methods import METHODS, register, resolve
+from ..methods import METHODS, needs_text_encoder, register, resolve
 from .config import RunConfig
 from .outcome import Outcome
 from .readable import run_readable
@@ -34,7 +34,15 @@ def run_item(federation: Federation, config: RunConfig, seed: int) -> Outcome:
         outcome = _fast(federation, method.name, params, config, generators(seed).cohort)
         if outcome is not None:
             return outcome
-    return run_readable(federation, method.name, params, config.schedule, generators(seed).cohort)
+    tuner = _prompt_tuner(federation, config) if needs_text_encoder(method.name) else None
+    return run_readable(federation, method.name, params, config.schedule, generators(seed).cohort, text_encoder=tuner)
+
+
+def _prompt_tuner(federation: Federation, config: RunConfig) -> Any:
+    """Return the differentiable text encoder of the classes, on one thread: the pool has a process per core."""
+    from ..encoders.tuning import prompt_tuner
+
+    return prompt_tuner(str(config.text_encoder), federation.embeddings.zero_shot.classnames, threads=1)
 
 
 def run_one(config: RunConfig, path: Path) -> Result:

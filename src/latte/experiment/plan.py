@@ -14,7 +14,7 @@ from ..data.benchmark import Embeddings
 from ..data.catalogue import Entry, default_clients, find, open_entry, problems
 from ..data.embeddings import checksum
 from ..data.partition import federate
-from ..methods import METHODS, create
+from ..methods import METHODS, create, needs_text_encoder
 from .config import MethodConfig, RunConfig, parameters, setting_of
 from .structure import unstructured
 
@@ -96,7 +96,7 @@ def plan_on(config: RunConfig, opened: Opened) -> Plan:
     clients = config.clients_per_domain
     if clients is None:
         clients = default_clients(opened.embeddings, opened.entry.name)
-    methods = tuple(_filled(method, opened.embeddings) for method in config.methods)
+    methods = tuple(_filled(method, opened.embeddings, config.text_encoder) for method in config.methods)
     full = replace(config, benchmark=opened.entry.name, methods=methods, clients_per_domain=clients)
     federation = federate(opened.embeddings, clients, config.seeds[0], config.order)
     config.schedule.check(len(federation))
@@ -110,13 +110,18 @@ def _sound(entry: Entry, embeddings: Embeddings) -> None:
         raise refuse(str(entry.path), problem, "a sound file (latte data check)")
 
 
-def _filled(method: MethodConfig, embeddings: Embeddings) -> MethodConfig:
+def _filled(method: MethodConfig, embeddings: Embeddings, text_encoder: str | None) -> MethodConfig:
     full = parameters(method)
     try:
         json.dumps(full)
     except TypeError as error:
         raise refuse(f"{method.name} parameters", str(error), "numbers, words, true or false, None") from None
-    create(method.name, embeddings.zero_shot, full)  # refuses what it cannot do without
+    if not needs_text_encoder(method.name):
+        create(method.name, embeddings.zero_shot, full)  # refuses what it cannot do without
+    elif text_encoder is None:
+        raise refuse(
+            "text_encoder", "none", f"onnx:DIR or hf:ID, because {method.name} tunes a prompt (--set text_encoder=...)"
+        )
     return replace(method, params=full, setting=setting_of(method))
 
 

@@ -11,7 +11,7 @@ from ..experiment.compare import same_classifier
 from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.plan import UNKNOWN, Plan, make_plan
 from ..experiment.records import Result
-from ..methods import find
+from ..methods import find, needs_text_encoder
 from . import paper
 
 VIEWS = 64  # per image: what VTE, TPT and Zero look at
@@ -55,18 +55,22 @@ def sources(benchmark: str, backbone: str, folder: Path) -> tuple[Source, Source
     return plain, Source(benchmark, backbone, folder / f"{stem}-views{VIEWS}.safetensors", VIEWS, _VIEWED)
 
 
-def plans(found: Iterable[Source], seeds: Sequence[int]) -> list[Plan]:
-    """Return what to run, after a check that the files are of the paper's encoder and of one classifier."""
-    made = [_plan(source, seeds) for source in found]
+def plans(found: Iterable[Source], seeds: Sequence[int], text_encoder: str | None = None) -> list[Plan]:
+    """Return what to run, after a check that the files are of the paper's encoder and of one classifier.
+
+    Without a ``text_encoder``, the rows that tune a prompt are left out.
+    """
+    made = [_plan(source, seeds, text_encoder) for source in found]
     same_classifier((plan.config.benchmark.split("-")[0], plan.data.fingerprint, str(plan.entry.path)) for plan in made)
     return made
 
 
-def _plan(source: Source, seeds: Sequence[int]) -> Plan:
+def _plan(source: Source, seeds: Sequence[int], text_encoder: str | None) -> Plan:
     if not source.path.is_file():
         raise ValueError(source.missing())
-    methods = tuple(_method(name, source.benchmark) for name in source.methods if name not in needing_text_encoder())
-    plan = make_plan(RunConfig(str(source.path), methods, tuple(seeds)))
+    rows = [name for name in source.methods if text_encoder or name not in needing_text_encoder()]
+    methods = tuple(_method(name, source.benchmark) for name in rows)
+    plan = make_plan(RunConfig(str(source.path), methods, tuple(seeds), text_encoder=text_encoder))
     encoder = None if plan.data.encoder == UNKNOWN else plan.data.encoder
     if paper.comparable(source.benchmark, encoder, source.backbone) is None:
         raise refuse("encoder", encoder, f"CLIP {source.backbone}")
@@ -75,7 +79,7 @@ def _plan(source: Source, seeds: Sequence[int]) -> Plan:
 
 def needing_text_encoder() -> tuple[str, ...]:
     """Return the rows that embeddings alone cannot give: their methods tune the prompt of the text encoder."""
-    return tuple(name for name in _VIEWED if getattr(find(name), "needs_text_encoder", False))
+    return tuple(name for name in _VIEWED if needs_text_encoder(name))
 
 
 def _method(label: str, benchmark: str) -> MethodConfig:
