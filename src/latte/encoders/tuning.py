@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ..core.validate import refuse
+from ..core.validate import at_least, refuse
 from . import load_encoder
 from .base import Encoder
 from .extras import need
-
-CONTEXT = "a photo of a"
+from .onnx import OnnxEncoder
+from .onnx_torch.tuner import CONTEXT, OnnxPromptTuner
 
 
 class AnyPromptTuner(Protocol):
-    """What prompt tuning needs of a text encoder; ``class_texts`` takes gradients in its context."""
+    """What prompt tuning needs of a text encoder; ``class_texts`` is differentiable in its context."""
 
     context_init: Any  # torch.Tensor (n_ctx, d_tok): the token embeddings of "a photo of a"
     scale: float
@@ -32,19 +32,11 @@ def prompt_tuner(
     ``threads`` limits torch's cores (0: its own choice).
     """
     loaded = load_encoder(encoder, threads) if isinstance(encoder, str) else encoder
-    make = getattr(loaded, "prompt_tuner", None) or _of_onnx(loaded)
-    if make is None:
-        raise refuse("prompt tuning", f"the encoder {loaded.name}", "an encoder onnx:DIR or hf:ID")
-    if threads:
+    if at_least("threads", threads, 0):
         need("torch", "torch").set_num_threads(threads)
-    tuner: AnyPromptTuner = make(classnames, context)
+    if isinstance(loaded, OnnxEncoder):
+        return OnnxPromptTuner(loaded, classnames, context)
+    if not hasattr(loaded, "prompt_tuner"):
+        raise refuse("prompt tuning", f"the encoder {loaded.name}", "an encoder onnx:DIR or hf:ID")
+    tuner: AnyPromptTuner = loaded.prompt_tuner(classnames, context)
     return tuner
-
-
-def _of_onnx(encoder: Any) -> Any:
-    from .onnx import OnnxEncoder
-    from .onnx_torch import OnnxPromptTuner
-
-    if not isinstance(encoder, OnnxEncoder):
-        return None
-    return lambda classnames, context: OnnxPromptTuner(encoder, classnames, context)

@@ -57,7 +57,7 @@ class Graph:
     def given(self, values: Mapping[str, Tensor]) -> Graph:
         """Return the graph with everything calculated that follows from ``values``: what remains waits for the rest."""
         known, left = {**self.values, **values}, []
-        with self.torch.inference_mode(False), self.torch.no_grad():
+        with self.torch.no_grad():
             for node in self.nodes:
                 if all(name in known for name in node.inputs if name):
                     known[node.output] = node.apply(self.torch, known)

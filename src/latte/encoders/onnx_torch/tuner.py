@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.validate import refuse
+from ..extras import need
 from ..onnx import OnnxEncoder, present
 from ..zero_shot import check_classnames
-from .graph import Graph, Node, read_graph
+from .graph import EXTRA, Graph, Node, read_graph
 from .ops import Tensor
 
 CONTEXT = "a photo of a"
@@ -32,19 +33,22 @@ class OnnxPromptTuner:
     def __init__(
         self, encoder: OnnxEncoder, classnames: Sequence[str], context: str = CONTEXT, dtype: Any = None
     ) -> None:
+        self.torch = need("torch", EXTRA)
         self.classnames = tuple(classnames)
         self.scale = encoder.scale
         ids, mask = encoder.tokens([f"{context} {word}." for word in check_classnames(classnames)])  # (C, L)
         self.start, length = place(encoder, context, ids)
-        model = encoder.model
-        graph = read_graph(present(encoder.folder, model.text_file), model.text_output, dtype)
-        self.torch = graph.torch
+        with self.torch.inference_mode(False):  # whatever the caller is in: autograd keeps some of these tensors
+            graph = read_graph(present(encoder.folder, encoder.model.text_file), encoder.model.text_output, dtype)
+            feed = self._feed(encoder, ids, mask)
+            self.site = token_vectors(graph)
+            self.tokens = self._looked_up(graph, feed, ids.shape)  # (C, L, d_tok)
+            self.rest = graph.cut(self.site).given(feed)
+            self.context_init = self.tokens[0, self.start : self.start + length].clone()
+
+    def _feed(self, encoder: OnnxEncoder, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> dict[str, Tensor]:
         known = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        feed = {name: self.torch.tensor(known[name]) for name in model.text_inputs}
-        self.site = token_vectors(graph)
-        self.tokens = self._looked_up(graph, feed, ids.shape)  # (C, L, d_tok)
-        self.rest = graph.cut(self.site).given(feed)
-        self.context_init = self.tokens[0, self.start : self.start + length].clone()
+        return {name: self.torch.tensor(known[name]) for name in encoder.model.text_inputs}
 
     def _looked_up(self, graph: Graph, feed: dict[str, Tensor], shape: tuple[int, ...]) -> Tensor:
         tokens = graph.towards(self.site).given(feed).values[self.site]
@@ -101,8 +105,6 @@ def place(encoder: OnnxEncoder, context: str, ids: NDArray[np.int64]) -> tuple[i
     raise refuse("context", repr(context), "words that the tokenizer keeps apart from the class names")
 
 
-def onnx_prompt_tuner(
-    folder: str | Path, classnames: Sequence[str], context: str = CONTEXT, threads: int = 0
-) -> OnnxPromptTuner:
+def onnx_prompt_tuner(folder: str | Path, classnames: Sequence[str], context: str = CONTEXT) -> OnnxPromptTuner:
     """Return the prompt tuner of an ONNX folder."""
-    return OnnxPromptTuner(OnnxEncoder(folder, threads), classnames, context)
+    return OnnxPromptTuner(OnnxEncoder(folder), classnames, context)
