@@ -53,11 +53,20 @@ def save_clip(folder: Path) -> Path:
 
     size = write_tokenizer(folder, "<|startoftext|>", "<|endoftext|>", 77)
     sides = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-    text = sides | {"vocab_size": size, "max_position_embeddings": 77, "eos_token_id": size - 1, "bos_token_id": size - 2}
+    text = sides | {
+        "vocab_size": size,
+        "max_position_embeddings": 77,
+        "eos_token_id": size - 1,
+        "bos_token_id": size - 2,
+    }
     vision = sides | {"image_size": SIDE, "patch_size": 8}
     torch.manual_seed(0)
     CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=24)).save_pretrained(folder)
-    crop = {"do_center_crop": True, "crop_size": {"height": SIDE, "width": SIDE}, "size": {"shortest_edge": SIDE}}
+    crop = {
+        "do_center_crop": True,
+        "crop_size": {"height": SIDE, "width": SIDE},
+        "size": {"shortest_edge": SIDE},
+    }
     write_preprocessor(folder, crop | {"image_processor_type": "CLIPImageProcessor", "resample": 3})
     return folder
 

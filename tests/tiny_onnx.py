@@ -41,10 +41,18 @@ def main() -> None:
         node("GlobalAveragePool", ["bent"], ["pooled"]),
         node("Flatten", ["pooled"], ["embedding"]),
     ]
-    write("image.onnx", pixels, [image], [constant("kernel", rng.normal(size=(DIM, 3, 8, 8)).astype(np.float32))])
+    write(
+        "image.onnx",
+        pixels,
+        [image],
+        [constant("kernel", rng.normal(size=(DIM, 3, 8, 8)).astype(np.float32))],
+    )
 
     vocabulary = {word: number for number, word in enumerate(WORDS.split())}
-    ids, mask = (helper.make_tensor_value_info(n, TensorProto.INT64, ["n", "l"]) for n in ("input_ids", "attention_mask"))
+    ids, mask = (
+        helper.make_tensor_value_info(n, TensorProto.INT64, ["n", "l"])
+        for n in ("input_ids", "attention_mask")
+    )
     words = [
         node("Gather", ["table", "input_ids"], ["vectors"]),
         node("Cast", ["attention_mask"], ["kept"], to=TensorProto.FLOAT),
@@ -71,14 +79,22 @@ def write_tokenizer(vocabulary: dict[str, int]) -> None:
 
 def write_model_json() -> None:
     rule = {"input_size": 32, "input_size_low_res": 16, "low_res_rule": "source short side <= 12 px"}
-    image = {"file": "image.onnx", "input": "image", "output": "embedding", "layout": "NCHW", "mean": [0.5] * 3}
+    image = {
+        "file": "image.onnx",
+        "input": "image",
+        "output": "embedding",
+        "layout": "NCHW",
+        "mean": [0.5] * 3,
+    }
     text = {"file": "text.onnx", "inputs": ["input_ids", "attention_mask"], "output": "embedding"}
     names = ("image.onnx", "text.onnx", "tokenizer.json")
     model = {
         "name": "tiny",
         "dim": DIM,
         "logit_scale": 20.0,
-        "image": image | rule | {"resize": "bicubic, short side to input_size, centre crop", "std": [0.25] * 3},
+        "image": image
+        | rule
+        | {"resize": "bicubic, short side to input_size, centre crop", "std": [0.25] * 3},
         "text": text | {"context_length": 16, "tokenizer": "tokenizer.json", "pad_id": 0},
         "sha256": {name: hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() for name in names},
     }

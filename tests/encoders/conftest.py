@@ -6,6 +6,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+
 import tiny_models
 import tiny_onnx
 

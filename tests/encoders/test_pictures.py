@@ -149,6 +149,12 @@ def test_damaged_bytes_never_raise_anything_else(photo):
                     assert "\n" not in str(error)
 
 
+def test_a_program_that_draws_is_not_run():
+    script = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    with pytest.raises(BadImageError, match="EPS is a program"):
+        open_picture(script)
+
+
 def test_missing_file_and_folder(tmp_path):
     with pytest.raises(BadImageError, match="no such file"):
         open_picture(tmp_path / "none.jpg")

@@ -92,9 +92,9 @@ class BaseEncoder:
         if isinstance(images, np.ndarray) and images.ndim == 4 and images.dtype == np.float32:
             return self.image_batch(checked(images))
         arrays = [self._array(image) for image in images]
-        rows = np.empty((len(arrays), self.dim), np.float32)
-        for where in by_shape(arrays):
-            rows[where] = self.image_batch(np.stack([arrays[index] for index in where]))
+        groups = by_shape(arrays)
+        parts = [self.image_batch(np.stack([arrays[index] for index in where])) for where in groups]
+        rows: NDArray[Any] = np.concatenate(parts)[np.argsort(np.concatenate(groups))]
         return rows
 
     def _array(self, image: Any) -> Vectors:

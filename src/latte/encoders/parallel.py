@@ -7,7 +7,7 @@ the interpreter, nothing has to be copied between processes, and the caller's sc
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
@@ -20,18 +20,20 @@ B = TypeVar("B")
 
 def in_order(
     function: Callable[[A], B], jobs: Iterable[A], workers: int = 1, ahead: int | None = None
-) -> Iterator[B]:
+) -> Generator[B, None, None]:
     """Yield ``function(job)`` for every job, in order, with at most ``ahead`` results waiting.
 
     >>> list(in_order(abs, [-1, 2, -3], workers=2))
     [1, 2, 3]
     """
     if at_least("workers", workers, 1) == 1 and ahead is None:
-        return map(function, jobs)
+        return (function(job) for job in jobs)
     return _threaded(function, iter(jobs), workers, at_least("ahead", ahead or 2 * workers, 1))
 
 
-def _threaded(function: Callable[[A], B], jobs: Iterator[A], workers: int, ahead: int) -> Iterator[B]:
+def _threaded(
+    function: Callable[[A], B], jobs: Iterator[A], workers: int, ahead: int
+) -> Generator[B, None, None]:
     pool = ThreadPoolExecutor(workers, thread_name_prefix="latte")
     try:
         waiting: deque[Future[B]] = deque(pool.submit(function, job) for job in islice(jobs, ahead))

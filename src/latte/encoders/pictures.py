@@ -14,6 +14,7 @@ from .extras import need
 
 MAX_BYTES = 1 << 29  # a larger file is not a picture anyone wants classified
 MAX_PIXELS = 89_478_485  # pixels: Pillow's own warning level, an error here
+PROGRAMS = ("EPS", "WMF")  # Pillow would run an interpreter on what may be anyone's file
 _ORIENTATION = 0x0112  # the EXIF tag
 # Pillow can only *warn* about a decompression bomb, and the warning filters belong to the whole process
 _FILTERS = threading.Lock()
@@ -54,6 +55,8 @@ def _decode(data: bytes) -> Any:
     with _FILTERS, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         picture = image_module.open(BytesIO(data))  # reads the header only
+    if picture.format in PROGRAMS:
+        raise BadImageError(f"{picture.format} is a program that draws, want a picture made of pixels")
     check_size(picture.size)
     picture.load()
     return _upright(picture)

@@ -7,6 +7,7 @@ one with the same bytes as in one go.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -52,10 +53,10 @@ def encode_files(
     """
     at_least("batch_size", batch_size, 1)
     decode = partial(_decode, encoder.preprocess)
-    arrays = in_order(decode, sources[start:], workers, AHEAD * batch_size)
-    for low, high in spans(len(sources) - start, batch_size):
-        batch = [next(arrays) for _ in range(low, high)]
-        yield _encoded(encoder, start + low, batch, skip_bad)
+    with closing(in_order(decode, sources[start:], workers, AHEAD * batch_size)) as arrays:
+        for low, high in spans(len(sources) - start, batch_size):
+            batch = [next(arrays) for _ in range(low, high)]
+            yield _encoded(encoder, start + low, batch, skip_bad)
 
 
 def _decode(preprocess: Preprocess, source: Any) -> Vectors | BadImageError:
