@@ -186,3 +186,13 @@ def test_a_missing_torch_is_named_with_its_pip_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r'pip install "latte-tta\[torch\]"'):
         Tpt(ZeroShot(np.eye(2), ("a", "b")), text_encoder=Encoder())
+
+
+def test_it_keeps_the_contract_of_a_method(torch):
+    from latte import check_method
+
+    def make(zero_shot):
+        encoder = TorchTextEncoder(torch, Weights(seed=5), zero_shot.scale, zero_shot.classnames)
+        return Tpt(zero_shot, text_encoder=encoder)
+
+    assert "predicts" in check_method(make)
