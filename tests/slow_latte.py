@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from math import exp, log
 
 import numpy as np
@@ -90,7 +91,12 @@ def route(uploads, own, c, k_e, empty_query):
         for j in donors:
             both = [y for y in range(len(mine)) if mine[y] is not None and uploads[j][y] is not None]
             score[j] = np.mean([mine[y][1] @ uploads[j][y][1] for y in both]) if both else -2.0
-    return [uploads[j][c] for j in sorted(donors, key=lambda j: -score[j])[:k_e]]
+    return [uploads[j][c] for j in sorted(donors, key=lambda j: (-score[j], name_hash(j)))[:k_e]]
+
+
+def name_hash(name):
+    """Equally similar donors come in an order that depends on their names only, not on who came first."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
 def slow_federation(text, scale, params, streams, period, names):
