@@ -1,4 +1,8 @@
-"""One file per method, found by name: ``create("latte", zero_shot, preset="cifar10c")``."""
+"""One file per method, found by name: ``create("latte", zero_shot, preset="cifar10c")``.
+
+A name that ends in ``-global`` is a memory method in its global form: the class is the same, but the clients
+of a federation share one memory (:func:`create_federation`).
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,22 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ..core.types import Method
-from ..core.validate import refuse
+from ..core.validate import at_least, refuse
 from ..core.zero_shot import ZeroShot
+from .shared import share
 
 METHODS: dict[str, str] = {
     "clip": "latte.methods.clip:Clip",
+    "dmn": "latte.methods.dmn:Dmn",
+    "dmn-global": "latte.methods.dmn:Dmn",
     "latte": "latte.methods.latte:Latte",
+    "tda": "latte.methods.tda:Tda",
+    "tda-global": "latte.methods.tda:Tda",
+    "tpt": "latte.methods.tpt:Tpt",
+    "vte": "latte.methods.vte:Vte",
+    "zero": "latte.methods.zero:Zero",
 }
+GLOBAL = "-global"
 
 
 def register(name: str, target: str) -> None:
@@ -40,20 +53,57 @@ def create(
     params: Any = None,
     preset: str | None = None,
     normalise: bool = False,
+    text_encoder: Any = None,
 ) -> Method:
     """Return a new method.
 
-    ``params`` is the method's own frozen dataclass, or a mapping of the fields to change in ``preset`` (or in the
-    defaults).
+    ``params`` is the method's own frozen dataclass, or a mapping of the fields to change in ``preset`` (or in
+    the defaults). ``text_encoder`` goes to the methods that tune a prompt; the others have no use for it.
 
     >>> import numpy as np
     >>> zero_shot = ZeroShot(np.eye(2), ("cat", "dog"))
     >>> create("latte", zero_shot, {"alpha": 0.5}, preset="vlcs").params.k_l
     15
     """
-    kind = find(name)
-    method: Method = kind(zero_shot, resolve(name, params, preset), normalise=normalise)
+    kind, resolved = find(name), resolve(name, params, preset)
+    method: Method
+    if not getattr(kind, "needs_text_encoder", False):
+        method = kind(zero_shot, resolved, normalise=normalise)
+    elif text_encoder is None:
+        want = f"one, because {name!r} tunes a prompt: create({name!r}, ..., text_encoder=...)"
+        raise refuse("text_encoder", "none", want)
+    else:
+        method = kind(zero_shot, resolved, normalise=normalise, text_encoder=text_encoder)
     return method
+
+
+def create_federation(
+    name: str,
+    zero_shot: ZeroShot,
+    n: int,
+    params: Any = None,
+    preset: str | None = None,
+    normalise: bool = False,
+    text_encoder: Any = None,
+) -> list[Method]:
+    """Return the methods of ``n`` clients: independent, or for a ``-global`` name handles of a single one.
+
+    >>> import numpy as np
+    >>> zero_shot = ZeroShot(np.eye(2), ("cat", "dog"))
+    >>> ann, bob = create_federation("tda-global", zero_shot, 2)
+    >>> ann.method is bob.method
+    True
+    """
+    count = at_least("n", n, 1)
+    given = (name, zero_shot, params, preset, normalise, text_encoder)
+    if is_global(name):
+        return share(create(*given), count)
+    return [create(*given) for _ in range(count)]
+
+
+def is_global(name: str) -> bool:
+    """Whether the clients of a federation share one memory of this method."""
+    return name.endswith(GLOBAL)
 
 
 def resolve(name: str, params: Any = None, preset: str | None = None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ..core.types import Arrays, State, Vectors
 from ..core.validate import unit_rows
@@ -11,6 +11,8 @@ from ..core.zero_shot import ZeroShot
 
 class BaseMethod:
     """A method without memory; those that remember override the last three."""
+
+    needs_text_encoder: ClassVar[bool] = False  # True: the constructor takes a ``text_encoder``
 
     def __init__(self, zero_shot: ZeroShot, normalise: bool = False) -> None:
         self.zero_shot = zero_shot

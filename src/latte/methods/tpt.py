@@ -1,0 +1,138 @@
+"""TPT, test-time prompt tuning: one gradient step on the words of the prompt, for each image anew (torch).
+
+The method is that of "Test-Time Prompt Tuning for Zero-Shot Generalization in Vision-Language Models", in
+float32: the mixed precision and the gradient scaler of its official code are left out. Peculiarities that
+are kept:
+
+- the weight decay is 0.01, the default of torch's AdamW, which nobody chose;
+- the views that count are chosen before the first step and stay chosen;
+- the tuned prompt answers for the plain view only;
+- prompt and optimiser start afresh for each image: nothing is remembered.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from ..core.maths import entropy_of_one
+from ..core.types import Prediction
+from ..core.validate import at_least, real, refuse
+from ..core.zero_shot import ZeroShot
+from .base import BaseMethod
+from .views import CONFIDENT, check_share, most_confident
+
+
+class TextEncoder(Protocol):
+    """A text encoder that gradients pass through; one context is shared by all classes."""
+
+    context_init: Any  # torch.Tensor (n_ctx, d_tok): the token embeddings of "a photo of a"
+    scale: float
+    classnames: tuple[str, ...]
+
+    def class_texts(self, context: Any) -> Any:
+        """Return the embeddings of "[context] class name." as a torch.Tensor (C, D) of unit rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class TptParams:
+    """``steps`` of AdamW with rate ``lr``, on the ``share`` of the views with the lowest entropy."""
+
+    lr: float = 5e-3
+    weight_decay: float = 0.01
+    steps: int = 1
+    share: float = CONFIDENT
+
+    def __post_init__(self) -> None:
+        real("lr", self.lr)
+        real("weight_decay", self.weight_decay)
+        at_least("steps", self.steps, 0)
+        check_share("share", self.share)
+
+
+class Tpt(BaseMethod):
+    """Tunes the prompt of ``text_encoder`` on the views of one image, then classifies its plain view.
+
+    ``zero_shot`` gives the entropy of the predictions, and the classes: they must be the text encoder's.
+    """
+
+    Params: ClassVar = TptParams
+    presets: ClassVar[dict[str, TptParams]] = {}
+    needs_text_encoder: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        zero_shot: ZeroShot,
+        params: TptParams | None = None,
+        normalise: bool = False,
+        text_encoder: TextEncoder | None = None,
+    ) -> None:
+        super().__init__(zero_shot, normalise)
+        self.params = params or TptParams()
+        if text_encoder is None:
+            want = "a differentiable text encoder: pass text_encoder=..., with class_texts(context)"
+            raise refuse("text_encoder", "none", want)
+        if tuple(text_encoder.classnames) != zero_shot.classnames:
+            raise refuse("text_encoder", "other classes", "those of the zero-shot classifier, in its order")
+        self.text_encoder = text_encoder
+        self._torch = import_torch()
+
+    def predict(self, views: Any) -> Prediction:
+        """Tune the prompt on the views, predict from the plain one."""
+        rows = self.check(views)
+        torch = self._torch
+        with torch.inference_mode(False), torch.enable_grad():  # whatever the caller is in
+            images = torch.tensor(rows, device=self.text_encoder.context_init.device)
+            context = self._tuned(images)
+            with torch.no_grad():
+                logits = self._logits(images[:1], context)[0]
+        answer = logits.double().cpu().numpy()
+        return Prediction(int(answer.argmax()), answer, entropy_of_one(self.zero_shot.logits(rows[0])))
+
+    def _tuned(self, images: Any) -> Any:
+        """Return the context after the steps, from its initial value and a new optimiser."""
+        torch, p = self._torch, self.params
+        context = self.text_encoder.context_init.detach().clone().requires_grad_(True)
+        optimiser = torch.optim.AdamW([context], lr=p.lr, weight_decay=p.weight_decay)
+        kept = None
+        for _ in range(p.steps):
+            logits = self._logits(images, context)
+            if kept is None:
+                kept = self._kept(logits)
+            loss = marginal_entropy(torch, logits[kept])
+            (context.grad,) = torch.autograd.grad(loss, context)  # the encoder's own weights get none
+            optimiser.step()
+        return context.detach()
+
+    def _logits(self, images: Any, context: Any) -> Any:
+        """Return scale · F Tᵀ (V, C), differentiable in the context."""
+        texts = self.text_encoder.class_texts(context).float()
+        want = (self.zero_shot.classes, self.zero_shot.dim)
+        if tuple(texts.shape) != want:
+            raise refuse("text_encoder.class_texts", f"shape {tuple(texts.shape)}", f"shape {want}")
+        return self.text_encoder.scale * images @ texts.T
+
+    def _kept(self, logits: Any) -> Any:
+        values = logits.detach().double().cpu().numpy()
+        kept = most_confident(values, self.params.share).kept
+        return self._torch.tensor(np.ascontiguousarray(kept), device=logits.device)
+
+
+def marginal_entropy(torch: Any, logits: Any) -> Any:
+    """Return the entropy in nats of the mean probability of ``logits`` (V, C), by way of log-mean-exp."""
+    each = logits.log_softmax(dim=1)
+    mean = each.logsumexp(dim=0) - math.log(len(each))
+    mean = mean.clamp(min=torch.finfo(mean.dtype).min)  # 0 · ln 0 = 0
+    return -(mean * mean.exp()).sum()
+
+
+def import_torch() -> Any:
+    """Return torch, or say how to get it."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        raise ImportError('TPT needs torch: pip install "latte-tta[torch]"') from None

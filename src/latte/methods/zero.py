@@ -1,0 +1,94 @@
+"""Zero: the confident views vote, each for its first class.
+
+The method is that of "Frustratingly Easy Test-Time Adaptation of Vision-Language Models". Its official code
+breaks a tie in votes wrongly when no discarded view decides (it inverts indices instead of a mask); here the
+tie goes to the tied class that the most confident discarded view prefers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..core.maths import entropy_of_one, softmax
+from ..core.types import Mask, Prediction, Reals
+from ..core.zero_shot import ZeroShot
+from .base import BaseMethod
+from .views import Kept, check_share, most_confident
+
+TEMPERATURE = float(np.finfo(np.float32).eps)  # "zero": the epsilon of the type the cosines are computed in
+SAME_COUNT = 1e-6  # shares of a vote such as 1/3 do not add up exactly
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroParams:
+    """``gamma`` is the share of the views that vote, those with the lowest entropy; at least one does."""
+
+    gamma: float = 0.3
+
+    def __post_init__(self) -> None:
+        check_share("gamma", self.gamma)
+
+
+class Zero(BaseMethod):
+    """The class with most votes.
+
+    The ``logits`` of its predictions are the votes (C,). Where several classes have the most, the one that
+    the tie break chose is shown with half a vote more, so that the label is the argmax as everywhere.
+
+    >>> import numpy as np
+    >>> from latte import ZeroShot
+    >>> method = Zero(ZeroShot(np.eye(2), ("cat", "dog")), ZeroParams(gamma=1.0))
+    >>> method.predict([[0.8, 0.6], [0.6, 0.8], [0.0, 1.0]]).logits
+    array([1., 2.])
+    """
+
+    Params: ClassVar = ZeroParams
+    presets: ClassVar[dict[str, ZeroParams]] = {
+        "official": ZeroParams(gamma=0.3),
+        "torch-uncertainty": ZeroParams(gamma=0.1),
+    }
+
+    def __init__(
+        self, zero_shot: ZeroShot, params: ZeroParams | None = None, normalise: bool = False
+    ) -> None:
+        super().__init__(zero_shot, normalise)
+        self.params = params or ZeroParams()
+
+    def predict(self, views: Any) -> Prediction:
+        """Predict from the votes of the confident views."""
+        rows = self.check(views)
+        logits = self.zero_shot.logits(rows)
+        split = most_confident(logits, self.params.gamma)
+        votes = count_votes(logits[split.kept] / self.zero_shot.scale)
+        tied = votes > votes.max() - SAME_COUNT
+        label = int(votes.argmax())
+        if tied.sum() > 1:
+            label = break_tie(tied, logits, split)
+            votes[label] += 0.5
+        return Prediction(label, votes, entropy_of_one(self.zero_shot.logits(rows[0])))
+
+
+def count_votes(cosines: Reals) -> Reals:
+    """Return the votes (C,) of views with these cosines (V, C): their softmax at temperature "zero", summed.
+
+    That is one vote for the largest; only classes that are equal to within the float32 epsilon share it.
+    """
+    votes: Reals = softmax(cosines / TEMPERATURE).sum(axis=0)
+    return votes
+
+
+def break_tie(tied: Mask, logits: Reals, split: Kept) -> int:
+    """Return the tied class that the most confident discarded view with a tied first class chooses.
+
+    If there is none, the tied classes are compared in the most confident discarded view; if nothing was
+    discarded, in the most confident kept one.
+    """
+    firsts = logits[split.discarded].argmax(axis=1)
+    deciding = tied[firsts]
+    if deciding.any():
+        return int(firsts[deciding.argmax()])
+    judge = split.discarded[0] if len(split.discarded) else split.kept[0]
+    return int(np.where(tied, logits[judge], -np.inf).argmax())
