@@ -1,0 +1,50 @@
+"""What running one method on one federation gives, whoever ran it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.types import Integers, Reals
+from ..data.benchmark import Federation
+from .records import ClientScore, Result
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The predicted label of every sample, client by client in stream order, and who downloaded from whom.
+
+    ``downloads`` (N, N): entry (i, j) counts the prototypes of client j that client i was given; None for a method
+    that does not collaborate.
+    """
+
+    labels: tuple[Integers, ...]
+    downloads: Integers | None = None
+    engine: str = "readable"
+
+    def correct(self, federation: Federation) -> list[Integers]:
+        """Return per client which predictions are right, as 0 and 1."""
+        pairs = zip(self.labels, federation.clients, strict=True)
+        return [(labels == federation.labels(client)).astype(np.int64) for labels, client in pairs]
+
+    def result(self, federation: Federation, method: str, params: dict[str, Any], setting: str, seed: int) -> Result:
+        """Return the record of this outcome."""
+        domains = federation.embeddings.domains
+        scores = tuple(
+            ClientScore(client.name, domains[client.domain], len(right), int(right.sum()))
+            for client, right in zip(federation.clients, self.correct(federation), strict=True)
+        )
+        return Result(federation.embeddings.name, method, params, setting, seed, scores, self.engine)
+
+    def over_time(self, federation: Federation) -> Reals:
+        """Return the accuracy in per cent over all samples up to each position of the streams (longest,)."""
+        correct = self.correct(federation)
+        longest = max(map(len, correct))
+        right, there = np.zeros(longest), np.zeros(longest)
+        for one in correct:
+            right[: len(one)] += one
+            there[: len(one)] += 1
+        share: Reals = 100 * right.cumsum() / there.cumsum()
+        return share
