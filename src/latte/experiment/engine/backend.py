@@ -24,6 +24,7 @@ class Loops(NamedTuple):
     near: float
     pull: Callable[..., Any]
     accept: Callable[..., Any]
+    cross: Callable[..., Any]
     read_clients: Callable[..., Any]
 
 
@@ -43,5 +44,6 @@ def loops(backend: str = "auto") -> Loops:
         share.NEAR_DOT,
         route.pull,
         route.accept,
+        route.cross,
         read.read_clients,
     )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers
+from ...core.types import Integers, Vectors
 from ...core.validate import unit_where
 from ...data.benchmark import Federation
 from ...methods.latte import LatteParams
@@ -29,6 +29,16 @@ class Grid(NamedTuple):
     labels: Integers
     downloads: Integers
     streams: Streams
+
+
+def window_for(shape: tuple[int, int]) -> int:
+    """Return how many rounds to replay before reading.
+
+    A client's samples of a window are compared with everything that it holds at any time in the window: a short
+    window compares in vain less often, a long one loads what stays less often.
+    """
+    import os
+    return int(os.environ.get("WIN", 0)) or int(np.clip(shape[0] * shape[1] // 8, 8, 64))
 
 
 class Replay:
@@ -58,13 +68,13 @@ class Replay:
 
     def run(self, window: Window) -> Arrivals:
         """Play the syncs of a window; return what each client was given, ordered by client and time."""
-        parts: list[Given] = []
+        parts: list[tuple[Given, Vectors]] = []
         when: list[Integers] = []
         before = np.zeros(self.streams.clients, np.int64)
         for sync, uploads in zip(window.syncs, self._uploads(window.syncs), strict=True):
-            given = self.server.sync(sync.members, uploads)
+            given, cross = self.server.sync(sync.members, uploads)
             before[sync.members] = sync.handled
-            parts.append(given)
+            parts.append((given, cross))
             when.append(self.streams.offsets[given.client] + before[given.client])
         return self._arrivals(parts, when)
 
@@ -90,14 +100,16 @@ class Replay:
             vectors = unit_where("prototypes", self.pool.vectors[places[now]], seen[now], (len(part), s.zero_shot.dim))
             yield Uploads(client[now], label[now], vectors, len(s) + places[now], seen[now])
 
-    def _arrivals(self, parts: list[Given], when: list[Integers]) -> Arrivals:
-        none = np.zeros(0, np.int64)
-        client = np.concatenate([none, *(given.client for given in parts)])
-        label = np.concatenate([none, *(given.label for given in parts)])
-        items = np.concatenate([np.zeros((0, self.server.rules.slots), np.int64), *(g.items for g in parts)])
+    def _arrivals(self, parts: list[tuple[Given, Vectors]], when: list[Integers]) -> Arrivals:
+        none, slots = np.zeros(0, np.int64), self.server.rules.slots
+        client = np.concatenate([none, *(given.client for given, _ in parts)])
+        label = np.concatenate([none, *(given.label for given, _ in parts)])
+        items = np.concatenate([np.zeros((0, slots), np.int64), *(given.items for given, _ in parts)])
+        cross = np.concatenate([np.zeros((0, slots, slots), np.float32), *(products for _, products in parts)])
         order = np.argsort(client, kind="stable")
         bounds = np.searchsorted(client[order], np.arange(self.streams.clients + 1))
-        return Arrivals(np.concatenate([none, *when])[order], label[order], items[order], bounds)
+        sample = np.concatenate([none, *when])
+        return Arrivals(sample[order], label[order], items[order], cross[order], bounds)
 
     def forget(self) -> None:
         """Free the prototypes that neither the server nor anybody's external memory refers to."""
@@ -122,7 +134,7 @@ def run_latte(
     readout = Readout(MODES[params.memory], alphas, betas, params.gamma, gate, s.zero_shot.scale)
     reader = Reader(replay, readout)
     labels = np.full((len(alphas), len(betas), len(s)), -1, np.int64)
-    for window in windows(s.lengths, schedule, rng):
+    for window in windows(s.lengths, schedule, rng, window_for(replay.shape)):
         reader.read(window.handled, replay.run(window), labels)
         replay.forget()
     return Grid(labels, replay.server.downloads(), s)

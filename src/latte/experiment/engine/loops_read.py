@@ -13,7 +13,7 @@ from .compiled import exactly
 from .loops_merge import walk
 from .readout import cosines, label
 from .state import Arrivals, Items, Memory, Readout, Span
-from .tiles import relate, similarities
+from .tiles import product, similarities
 
 
 @exactly
@@ -26,16 +26,18 @@ def read_clients(who: Any, span: Span, items: Items, memory: Memory, arrivals: A
     for i in range(who[0], who[1]):
         if span.finished[i]:
             continue
-        mine = Memory(memory.local[i], memory.external[i], memory.merged[i], memory.gram[i])
+        mine = Memory(memory.local[i], memory.external[i], memory.merged[i], memory.gram[i], memory.cross[i])
         part = slice(arrivals.bounds[i], arrivals.bounds[i + 1])
-        given = Arrivals(arrivals.sample[part], arrivals.label[part], arrivals.items[part], arrivals.bounds)
-        before = (mine.local.copy(), mine.external.copy(), mine.merged.copy())
+        given = Arrivals(
+            arrivals.sample[part], arrivals.label[part], arrivals.items[part], arrivals.cross[part], arrivals.bounds
+        )
+        before = Memory(mine.local.copy(), mine.external.copy(), mine.merged.copy(), mine.gram, mine.cross)
         events = _room(span.last[i] - span.first[i] + len(given.sample), mine.merged.shape[1])
         count = walk((span.first[i], span.last[i]), items, mine, given, (readout.mode, events))
         if count < 0:
-            mine.local[:], mine.external[:], mine.merged[:] = before
+            mine.local[:], mine.external[:], mine.merged[:] = before.local, before.external, before.merged
             return i, -1 - count
-        _read(items, (span.first[i], span.last[i]), (before[2], events, count), mine.gram, readout, labels)
+        _read(items, (span.first[i], span.last[i]), before, (given, events, count), readout, labels)
     return -1, -1
 
 
@@ -45,32 +47,41 @@ def _room(rows: int, width: int) -> Any:
 
 
 @exactly
-def _read(items: Items, span: Any, history: Any, gram: Any, readout: Readout, labels: Any) -> None:
-    """Predict the samples ``span`` of one client, whose memory goes through ``history``."""
-    start, events, count = history
+def _read(items: Items, span: Any, memory: Memory, history: Any, readout: Readout, labels: Any) -> None:
+    """Predict the samples ``span`` of one client, from its ``memory`` before the first and what happens to it."""
+    given, events, count = history
     first, last = span
-    columns, later, used = _number(start, events, count)
+    columns, later, used = _number(memory.merged, events, count)
     near = np.empty((last - first, len(used)), np.float32)
     if last > first:
         similarities(items, span, used, near)
-    uncertainty = np.empty(len(used))
-    for u in range(len(used)):
-        item = used[u]
-        uncertainty[u] = items.entropy[item] if item < items.samples else items.stored[item - items.samples]
-    answer = np.empty(len(start))
-    room = (np.empty(start.shape), np.empty(start.shape))
-    e = 0
-    for k in range(first, last):
+    uncertainty = _uncertainties(items, used)
+    answer = np.empty(len(columns))
+    room = (np.empty(columns.shape), np.empty(columns.shape))
+    e, at = 0, 0
+    for k in range(first, last + 1):
+        while at < len(given.sample) and given.sample[at] <= k:
+            memory.external[given.label[at]], memory.cross[given.label[at]] = given.items[at], given.cross[at]
+            at += 1
         while e < count and events[0][e] <= k:
-            _replace(items, start, columns, (events[1][e], events[2][e], later[e]), gram)
+            columns[events[1][e]] = later[e]
+            _replace(items, memory, events[1][e], events[2][e])
             e += 1
+        if k == last:
+            break
         for b in range(len(readout.betas)):
-            cosines((near[k - first], uncertainty, columns, gram), readout.betas[b], readout, room, answer)
+            cosines((near[k - first], uncertainty, columns, memory.gram), readout.betas[b], readout, room, answer)
             for a in range(len(readout.alphas)):
                 labels[a, b, k] = label(items.dots[k], answer, readout.alphas[a], readout.scale)
-    while e < count:
-        _replace(items, start, columns, (events[1][e], events[2][e], later[e]), gram)
-        e += 1
+
+
+@exactly
+def _uncertainties(items: Items, used: Any) -> Any:
+    values = np.empty(len(used))
+    for u in range(len(used)):
+        item = used[u]
+        values[u] = items.entropy[item] if item < items.samples else items.stored[item - items.samples]
+    return values
 
 
 @exactly
@@ -100,12 +111,28 @@ def _number(start: Any, events: Any, count: int) -> Any:
 
 
 @exactly
-def _replace(items: Items, now: Any, columns: Any, event: Any, gram: Any) -> None:
+def _replace(items: Items, memory: Memory, y: int, row: Any) -> None:
     """Replace the row of a class, and what of its Gram matrix changes."""
-    y, row, numbers = event
-    columns[y] = numbers
+    now, gram, cross = memory.merged[y], memory.gram[y], memory.cross[y]
+    places = np.empty(len(row), np.int64)
     for s in range(len(row)):
-        if row[s] != now[y, s]:
-            now[y, s] = row[s]
-            if row[s] >= 0:
-                relate(items, now[y], s, gram[y])
+        places[s] = _place_of(memory.external[y], row[s]) if row[s] >= items.samples else -1
+    for s in range(len(row)):
+        if row[s] == now[s]:
+            continue
+        now[s] = row[s]
+        if row[s] < 0:
+            continue
+        for t in range(len(row)):
+            if row[t] >= 0:
+                known = places[s] >= 0 and places[t] >= 0
+                value = cross[places[s], places[t]] if known else product(items, row[s], row[t])
+                gram[s, t] = gram[t, s] = value
+
+
+@exactly
+def _place_of(row: Any, item: int) -> Any:
+    for e in range(len(row)):
+        if row[e] == item:
+            return e
+    return -1

@@ -204,3 +204,18 @@ def accept(routes: Routes, counts: Counts, i: int, y: int, rows: Any) -> Any:
         routes.donors[i, y, e] = rows[e]
     counts.since[i, y] = counts.pulls[i] - 1
     return True
+
+
+@exactly
+def cross(routes: Routes, given: Given) -> Any:
+    """Return the products (R, E, E) of what was given with each other: the server has compared them already."""
+    slots = given.items.shape[1]
+    products = np.zeros((len(given.client), slots, slots), np.float32)
+    for r in range(len(given.client)):
+        row = routes.donors[given.client[r], given.label[r]]
+        similarity = routes.similarity[given.label[r]]
+        for e in range(slots):
+            for f in range(slots):
+                if row[e] >= 0 and row[f] >= 0:
+                    products[r, e, f] = similarity[row[e], row[f]]
+    return products

@@ -36,8 +36,8 @@ class Server:
         )
         self.counts = Counts(*(np.zeros(shape, np.int64) for shape in ((n, n), (n, classes), (n,))))
 
-    def sync(self, members: Integers, uploads: Uploads) -> Given:
-        """Store what changed; return what is different now for ``members`` from what they were given before."""
+    def sync(self, members: Integers, uploads: Uploads) -> tuple[Given, Vectors]:
+        """Store what changed; return what is different now for ``members``, and its products with each other."""
         self.now += 1
         self.loops.push(self.routes, uploads, self.now)
         starts = np.searchsorted(uploads.label, np.arange(len(self.routes.changed) + 1))
@@ -47,7 +47,7 @@ class Server:
             client, label = int(given.client[row]), int(given.label[row])
             self.loops.accept(self.routes, self.counts, client, label, self._settled(client, label))
             given.items[row] = self.routes.external[client, label]
-        return given
+        return given, self.loops.cross(self.routes, given)
 
     def downloads(self) -> Integers:
         """Return (N, N): how many prototypes of j client i was given."""

@@ -89,6 +89,7 @@ class Memory(NamedTuple):
     external: Integers  # (N, C, E)
     merged: Integers  # (N, C, K) K = S, or E where only the external memory is read
     gram: Vectors  # (N, C, K, K) products of what is merged
+    cross: Vectors  # (N, C, E, E) products of what is external
 
 
 class Arrivals(NamedTuple):
@@ -97,6 +98,7 @@ class Arrivals(NamedTuple):
     sample: Integers  # (R,)
     label: Integers  # (R,)
     items: Integers  # (R, E)
+    cross: Vectors  # (R, E, E) products of the items with each other
     bounds: Integers  # (N + 1,) the rows of client i are bounds[i] to bounds[i + 1]
 
 

@@ -78,34 +78,11 @@ def similarities(items: Items, span: Any, used: Any, out: Any) -> None:
                 out[m - first, four[t]] = two[t] / (items.norms[m] * norm)
 
 
-@exactly
-def relate(items: Items, row: Any, s: int, gram: Any) -> None:
-    """Write the products of item ``row[s]`` with the others of its class (K,) into its Gram matrix."""
-    own, end = vector_of(items, row[s]), len(row) - 1
-    for t in range(0, end + 1, 4):
-        four = (t, min(t + 1, end), min(t + 2, end), min(t + 3, end))
-        # a free slot takes part with the item itself: nobody reads the result
-        p, q = vector_of(items, _or(row[four[0]], row[s])), vector_of(items, _or(row[four[1]], row[s]))
-        r, z = vector_of(items, _or(row[four[2]], row[s])), vector_of(items, _or(row[four[3]], row[s]))
-        products = _row(own, p, q, r, z)
-        for c in range(4):
-            norm = norm_of(items, row[s]) * norm_of(items, _or(row[four[c]], row[s]))
-            gram[s, four[c]] = gram[four[c], s] = products[c] / norm
-
-
-@exactly
-def _or(item: int, otherwise: int) -> Any:
-    return item if item >= 0 else otherwise
-
-
 @loosely
-def _row(a: Any, p: Any, q: Any, r: Any, s: Any) -> Any:
-    zero = np.float32(0.0)
-    ap = aq = ar = az = zero
+def product(items: Items, one: int, other: int) -> Any:
+    """Return the product of two items."""
+    a, b = vector_of(items, one), vector_of(items, other)
+    total = np.float32(0.0)
     for d in range(len(a)):
-        x = a[d]
-        ap += x * p[d]
-        aq += x * q[d]
-        ar += x * r[d]
-        az += x * s[d]
-    return ap, aq, ar, az
+        total += a[d] * b[d]
+    return total / (norm_of(items, one) * norm_of(items, other))
