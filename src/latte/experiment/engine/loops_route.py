@@ -30,7 +30,9 @@ def pull(routes: Routes, rules: Rules, counts: Counts, members: Any, fresh: Any)
         np.zeros(room, np.bool_),
     )
     top, mean = (np.empty(rules.slots + 3, np.int64), np.empty(rules.slots + 3)), np.empty(n)
-    newest = routes.changed.max()
+    seen, changed, similarity, donors = routes.seen, routes.changed, routes.similarity, routes.donors
+    limits, dropped = routes.limit, routes.dropped
+    newest = changed.max()
     count = 0
     for m in range(len(members)):
         i = members[m]
@@ -39,11 +41,14 @@ def pull(routes: Routes, rules: Rules, counts: Counts, members: Any, fresh: Any)
         routes.pulled[i] = now
         order = _by_mean(routes, i, mean) if rules.empty == CLIENT and newest > before else np.empty(0, np.int64)
         for y in range(classes):
-            by_client = rules.empty == CLIENT and not routes.seen[y, i]
-            if (newest if by_client else routes.changed[y]) <= before:
+            known = seen[y, i]
+            if (changed[y] if known or rules.empty != CLIENT else newest) <= before:
                 continue
-            if before == now - 1 and _untouched(routes, rules, i, y, uploaders[starts[y] : starts[y + 1]]):
-                continue
+            if known and before == now - 1 and limits[i, y] > -np.inf:
+                list_ = donors[i, y]
+                limit, best = limits[i, y] - rules.near, dropped[i, y]
+                if _untouched(similarity[y, i], uploaders[starts[y] : starts[y + 1]], list_, limit, (i, best)):
+                    continue
             doubtful = _choose(routes, rules, (i, y), (order, mean), top)
             if accept(routes, counts, i, y, top[0][: rules.slots]) or doubtful:
                 given.client[count], given.label[count] = i, y
@@ -54,17 +59,14 @@ def pull(routes: Routes, rules: Rules, counts: Counts, members: Any, fresh: Any)
 
 
 @exactly
-def _untouched(routes: Routes, rules: Rules, i: int, y: int, uploaders: Any) -> Any:
-    """Say whether new prototypes of others leave a client's list as it is: none is on it, none gets on it."""
-    if not routes.seen[y, i] or routes.limit[i, y] == -np.inf:
-        return False
-    similarity, limit = routes.similarity[y, i], routes.limit[i, y] - rules.near
+def _untouched(similarity: Any, uploaders: Any, donors: Any, limit: float, others: Any) -> Any:
+    """Say whether new prototypes leave a client's list as it is: none is its own, on it, or gets on it."""
     for u in range(len(uploaders)):
         j = uploaders[u]
-        if j == i or similarity[j] >= limit or j == routes.dropped[i, y]:
+        if j == others[0] or similarity[j] >= limit or j == others[1]:
             return False
-        for e in range(rules.slots):
-            if routes.donors[i, y, e] == j:
+        for e in range(len(donors)):
+            if donors[e] == j:
                 return False
     return True
 
