@@ -158,7 +158,7 @@ def _replace(items: Items, memory: Memory, event: Any, products: Any) -> None:
     now, gram, cross, samples = memory.merged[y], memory.gram[y], memory.cross[y], items.samples
     given = np.empty(len(row), np.int64)
     for s in range(len(row)):
-        given[s] = _place_of(memory.external[y], row[s]) if row[s] >= samples else -1
+        given[s] = _place_of(memory.external[y], row[s]) if row[s] >= samples and cross.size else -1
     for s in range(len(row)):
         if row[s] == now[s]:
             continue
