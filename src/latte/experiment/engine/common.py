@@ -11,29 +11,31 @@ from .timeline import Window
 
 
 def fill_queues(sequence: Any, starts: Any, pseudo: Any, entropy: Any, shape: Any) -> Any:
-    """Return the slot (n,) that each sample goes into, -1 for none, as LocalMemory.put does.
+    """Return the slot (n,) that each sample goes into, -1 for none.
 
-    ``sequence`` orders the samples; a new set of queues starts at each of ``starts``.
+    ``sequence`` orders the samples; a new set of queues starts at each of ``starts``. What leaves a full queue is
+    the highest entropy; among equals it is the last slot, as in LocalMemory, or the latest if ``shape`` says so.
     """
-    classes, slots = shape
-    slot = np.full(len(sequence), -1, np.int64)
-    held = np.empty((classes, slots))
+    classes, slots, latest = shape
+    slot = np.full(len(pseudo), -1, np.int64)
+    held, since = np.empty((classes, slots)), np.zeros((classes, slots), np.int64)
     count = np.zeros(classes, np.int64)
     for part in range(len(starts) - 1):
         count[:] = 0
         for place in range(starts[part], starts[part + 1]):
             k = sequence[place]
             y = pseudo[k]
-            if count[y] < slots:
-                s = count[y]
+            s = count[y]
+            if s < slots:
                 count[y] += 1
             else:
                 s = slots - 1
-                for t in range(slots - 2, -1, -1):  # the largest, among equals the last
-                    s = t if held[y, t] > held[y, s] else s
+                for t in range(slots - 2, -1, -1):
+                    tie = latest and held[y, t] == held[y, s] and since[y, t] > since[y, s]
+                    s = t if held[y, t] > held[y, s] or tie else s
                 if entropy[k] >= held[y, s]:
                     continue
-            held[y, s] = entropy[k]
+            held[y, s], since[y, s] = entropy[k], place
             slot[k] = s
     return slot
 
