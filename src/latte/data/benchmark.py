@@ -19,7 +19,9 @@ class Embeddings:
     """Cached view embeddings of labelled images.
 
     ``views`` (n, V, D) in any float type (it may be memory-mapped), ``labels`` (n,), ``domain`` (n,) indices into
-    ``domains``. ``metadata`` says how the file was made.
+    ``domains``. ``metadata`` says how the file was made. ``index`` (n,), where known, is the source image of each
+    row: the same number twice is the same image (under two corruptions, say). ``client`` (n,), where given, fixes
+    who sees which row; a client sees its rows in the order of the file.
     """
 
     name: str
@@ -29,19 +31,25 @@ class Embeddings:
     domain: Integers
     domains: tuple[str, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
+    index: Integers | None = None
+    client: Integers | None = None
 
     def __post_init__(self) -> None:
-        n = len(self.views)
         if self.views.ndim != 3 or self.views.shape[1] < 1 or self.views.shape[2] != self.zero_shot.dim:
             raise refuse("views", f"shape {self.views.shape}", f"(n, V, {self.zero_shot.dim}) with V >= 1")
-        for name, values, limit in (
-            ("labels", self.labels, self.zero_shot.classes),
-            ("domain", self.domain, len(self.domains)),
-        ):
-            if values.shape != (n,):
-                raise refuse(name, f"shape {values.shape}", f"({n},), one per image")
-            if n and not (values.min() >= 0 and values.max() < limit):
-                raise refuse(name, f"values from {values.min()} to {values.max()}", f"0 to {limit - 1}")
+        self._check("labels", self.labels, self.zero_shot.classes)
+        self._check("domain", self.domain, len(self.domains))
+        if self.index is not None:
+            self._check("index", self.index, np.iinfo(np.int64).max)
+        if self.client is not None:
+            self._check("client", self.client, len(self))
+
+    def _check(self, name: str, values: Integers, limit: int) -> None:
+        n = len(self)
+        if values.shape != (n,):
+            raise refuse(name, f"shape {values.shape}", f"({n},), one per image")
+        if n and not (values.min() >= 0 and values.max() < limit):
+            raise refuse(name, f"values from {values.min()} to {values.max()}", f"0 to {limit - 1}")
 
     def __len__(self) -> int:
         return len(self.views)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.types import Collaborative, Exchange, Method
 from ..data.benchmark import Federation
-from ..methods import create
+from ..methods import create_federation
 from ..methods.latte import LatteParams, exchange_for
 from .collaboration import CountingExchange
 from .outcome import Outcome
@@ -24,8 +24,11 @@ def run_readable(
     schedule: Schedule | None = None,
     rng: np.random.Generator | None = None,
     progress: Callable[[int], object] = lambda samples: None,
+    text_encoder: Any = None,
 ) -> Outcome:
     """Walk the federation sample by sample; ``progress(1)`` is called after each.
+
+    ``text_encoder`` is for the methods that tune a prompt.
 
     >>> from latte.data.bundled import bundled
     >>> federation = bundled()
@@ -33,7 +36,7 @@ def run_readable(
     35.57
     """
     zero_shot = federation.embeddings.zero_shot
-    methods = [create(method, zero_shot, params) for _ in federation.clients]
+    methods = create_federation(method, zero_shot, len(federation), params, text_encoder=text_encoder)
     exchange = _exchange(methods[0], federation)
     pairs = zip(federation.clients, methods, strict=True)
     clients = [Client(client.name, one, federation.stream(client)) for client, one in pairs]

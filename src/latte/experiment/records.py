@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-SETTINGS = ("preset", "default", "tuned", "oracle")
+SETTINGS = ("preset", "default", "tuned", "oracle", "custom")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class Result:
     """How one method did on one federation.
 
     ``setting`` says where the hyper-parameters come from: a published preset, the dataset-free defaults, tuned on
-    other data, or an oracle that saw the labels it is scored on. ``seed`` fixed the partition and the orders.
+    other data, an oracle that saw the labels it is scored on, or custom: set by hand. ``seed`` fixed the partition and
+    the orders.
     """
 
     benchmark: str

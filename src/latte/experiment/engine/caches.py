@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...core.maths import softmax
 from ...core.types import Integers, Mask, Reals
 from .streams import Streams
 
@@ -76,7 +77,4 @@ def blocks(order: Order) -> Iterator[tuple[int, int, int]]:
 
 def softmax_rows(streams: Streams, samples: Integers) -> Reals:
     """Return the zero-shot probabilities of samples (n, C)."""
-    logits = streams.zero_shot.scale * streams.dots[samples].astype(np.float64)
-    weights: Reals = np.exp(logits - logits.max(axis=1, keepdims=True))
-    weights /= weights.sum(axis=1, keepdims=True)
-    return weights
+    return softmax(streams.logits[samples])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .state import Counts, Items, Routes
+from .state import FIRST, LATEST, Counts, Items, Routes
 from .timeline import Window
 
 
@@ -14,9 +14,9 @@ def fill_queues(sequence: Any, starts: Any, pseudo: Any, entropy: Any, shape: An
     """Return the slot (n,) that each sample goes into, -1 for none.
 
     ``sequence`` orders the samples; a new set of queues starts at each of ``starts``. What leaves a full queue is
-    the highest entropy; among equals it is the last slot, as in LocalMemory, or the latest if ``shape`` says so.
+    the highest entropy; which of several equal ones is the last part of ``shape``.
     """
-    classes, slots, latest = shape
+    classes, slots, rule = shape
     slot = np.full(len(pseudo), -1, np.int64)
     held, since = np.empty((classes, slots)), np.zeros((classes, slots), np.int64)
     count = np.zeros(classes, np.int64)
@@ -31,7 +31,8 @@ def fill_queues(sequence: Any, starts: Any, pseudo: Any, entropy: Any, shape: An
             else:
                 s = slots - 1
                 for t in range(slots - 2, -1, -1):
-                    tie = latest and held[y, t] == held[y, s] and since[y, t] > since[y, s]
+                    tie = held[y, t] == held[y, s]
+                    tie = tie and (rule == FIRST or (rule == LATEST and since[y, t] > since[y, s]))
                     s = t if held[y, t] > held[y, s] or tie else s
                 if entropy[k] >= held[y, s]:
                     continue

@@ -8,12 +8,11 @@ import numpy as np
 
 from ...core.maths import softmax
 from ...core.types import Integers, Mask, Reals, Vectors
-from ...methods.dmn import DmnParams
+from ...methods.dmn import CANCELLED, DmnParams
 from .backend import Loops
 from .caches import Lives, Order, blocks, lives_of, softmax_rows
+from .state import FIRST
 from .streams import Streams, near_ties, settle
-
-TINY = np.finfo(np.float64).tiny
 
 
 def run_dmn(
@@ -39,10 +38,10 @@ def _lives(streams: Streams, params: DmnParams, order: Order, loops: Loops) -> L
     doubtful = near_ties(order.parts * classes + streams.pseudo, entropy)
     settle(streams, doubtful)
     for k in np.flatnonzero(doubtful):  # one by one, as the readable method: the last bit may decide
-        q = softmax(streams.zero_shot.scale * streams.dots[k].astype(np.float64))
+        q = softmax(streams.logits[k])
         entropy[k] = -float((q * np.log(q + 1e-8)).sum()) / math.log(classes)
     shape = (classes, params.k)
-    slot = loops.fill_queues(order.sequence, order.starts, streams.pseudo, entropy, (*shape, False))
+    slot = loops.fill_queues(order.sequence, order.starts, streams.pseudo, entropy, (*shape, FIRST))
     return lives_of(slot, streams.pseudo, order, shape)
 
 
@@ -55,20 +54,21 @@ def _memory(streams: Streams, lives: Lives, block: tuple[Integers, Integers], be
     """Return the memory's probabilities (betas, B, C)."""
     places, samples = block
     own, alive = streams.vectors(samples), lives.alive(places)
-    vectors, text = streams.vectors(lives.sample), streams.dots[samples].astype(np.float64)
+    scale = streams.zero_shot.scale
+    vectors, text = streams.vectors(lives.sample), streams.logits[samples] / scale
     similarity = (own @ vectors.T).astype(np.float64)
     cosines = np.empty((len(betas), *text.shape))
     for y in range(text.shape[1]):
         mine = np.flatnonzero(lives.label == y)
-        gram = _gram(vectors[mine], streams.dots[lives.sample[mine], y])
+        gram = _gram(vectors[mine], streams.logits[lives.sample[mine], y] / scale)
         near = np.concatenate([similarity[:, mine], text[:, y : y + 1]], axis=1)  # the text last
         there = np.concatenate([alive[:, mine], np.ones((len(places), 1), np.bool_)], axis=1)
         for b, beta in enumerate(betas):
             cosines[b, :, y] = _cosines(near, there, gram, float(beta))
-    return softmax(streams.zero_shot.scale * cosines)
+    return softmax(scale * cosines)
 
 
-def _gram(vectors: Vectors, text: Vectors) -> Reals:
+def _gram(vectors: Vectors, text: Reals) -> Reals:
     """Return the products (U + 1, U + 1) of the images and the text of a class."""
     wide = vectors.astype(np.float64)
     gram = np.ones((len(wide) + 1, len(wide) + 1))
@@ -82,7 +82,7 @@ def _cosines(near: Reals, there: Mask, gram: Reals, beta: float) -> Reals:
     exponent = np.where(there, beta * near, -np.inf)
     weights = np.exp(exponent - exponent.max(axis=1, keepdims=True))
     squares = ((weights @ gram) * weights).sum(axis=1)
-    live = squares > TINY
+    live = squares > CANCELLED
     dots = np.where(live, (weights * near).sum(axis=1), 0.0)
     cosines: Reals = dots / np.sqrt(squares, where=live, out=np.ones_like(squares))
     return cosines

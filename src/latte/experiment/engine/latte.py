@@ -15,7 +15,7 @@ from .backend import Loops
 from .pool import Pool
 from .reader import Reader
 from .server import Server
-from .state import BOTH, EXTERNAL, LOCAL, Arrivals, Given, Items, Readout, Uploads
+from .state import BOTH, EXTERNAL, LAST, LOCAL, Arrivals, Given, Items, Readout, Uploads
 from .streams import Streams, lay_out, near_ties, owners, settle
 from .timeline import Window, windows
 
@@ -50,7 +50,7 @@ class Replay:
         settle(streams, near_ties(group, streams.entropy))
         self.shape = (streams.zero_shot.classes, params.k_l)
         self.slot = loops.fill_queues(
-            np.arange(len(streams)), streams.offsets, streams.pseudo, streams.entropy, (*self.shape, False)
+            np.arange(len(streams)), streams.offsets, streams.pseudo, streams.entropy, (*self.shape, LAST)
         )
         self.pool = Pool(streams, params, loops.copy_units)
         names = tuple(client.name for client in federation.clients)
@@ -62,7 +62,7 @@ class Replay:
     def items(self) -> Items:
         """What the loops need to know of samples and prototypes."""
         s, pool = self.streams, self.pool
-        known = (len(s), s.entropy, self.slot, s.pseudo, s.rows, s.index, s.norms, s.dots)
+        known = (len(s), s.entropy, self.slot, s.pseudo, s.rows, s.index, s.norms, s.logits)
         return Items(*known, pool.entropy, pool.exact, pool.vectors)
 
     def run(self, window: Window) -> Arrivals:

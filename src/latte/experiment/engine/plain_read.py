@@ -137,8 +137,7 @@ def _answers(items: Items, span: tuple[int, int], held: Integers, readout: Reado
         block = ((own @ vectors.T).astype(np.float64), there, _entropies(items, used), wide @ wide.T)
         for b, beta in enumerate(readout.betas):
             cosines[b, :, y] = _cosines(block, float(beta), readout)
-    z = readout.scale * items.dots[span[0] : span[1]].astype(np.float64)
-    logits = z + (readout.alphas * readout.scale)[:, None, None, None] * cosines
+    logits = items.logits[span[0] : span[1]] + (readout.alphas * readout.scale)[:, None, None, None] * cosines
     labels: Integers = logits.argmax(axis=-1)
     return labels
 

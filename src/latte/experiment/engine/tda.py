@@ -10,6 +10,7 @@ from ...core.types import Integers, Mask, Reals
 from ...methods.tda import TdaParams
 from .backend import Loops
 from .caches import Lives, Order, blocks, lives_of, softmax_rows
+from .state import LATEST
 from .streams import Streams, near_ties, settle
 
 NEAR_LIMIT = 1e-4  # an entropy or a probability this close to a limit, relative to it, may be on either side
@@ -30,7 +31,7 @@ def run_tda(
     for first, last, start in blocks(order):
         places, samples = np.arange(first, last), order.sequence[first:last]
         own = streams.vectors(samples)
-        logits = streams.zero_shot.scale * streams.dots[samples].astype(np.float64)
+        logits = streams.logits[samples]
         logits -= _repulsion(streams, params, negative.during(first, last, start), (places, own))
         attracted = _attraction(streams, positive.during(first, last, start), (places, own), betas)
         for a, alpha in enumerate(alphas):
@@ -43,7 +44,7 @@ def _lives(streams: Streams, order: Order, shape: tuple[int, int], eligible: Mas
     offered = eligible[order.sequence]
     starts = np.concatenate([[0], np.cumsum(offered)])[order.starts]
     slot = loops.fill_queues(
-        order.sequence[offered], starts, streams.pseudo, streams.entropy, (*shape, True)
+        order.sequence[offered], starts, streams.pseudo, streams.entropy, (*shape, LATEST)
     )
     return lives_of(slot, streams.pseudo, order, shape)
 
