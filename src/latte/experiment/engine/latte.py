@@ -1,0 +1,117 @@
+"""Latte over a whole federation: replay who holds what, window by window, then read in blocks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...core.types import Integers, Reals
+from ...core.validate import unit_where
+from ...data.benchmark import Federation
+from ...methods.latte import LatteParams
+from ..schedule import Schedule
+from .backend import Loops
+from .pool import Pool
+from .reader import Reader
+from .server import Server
+from .state import BOTH, EXTERNAL, LAST, LOCAL, Arrivals, Given, Items, Readout, Uploads
+from .streams import Streams, lay_out, near_ties, owners, settle
+from .timeline import Window, windows
+
+MODES = {"both": BOTH, "local": LOCAL, "external": EXTERNAL}
+
+
+class Grid(NamedTuple):
+    """Labels (alphas, betas, n) of all samples, client after client, and who downloaded how much from whom."""
+
+    labels: Integers
+    downloads: Integers
+    streams: Streams
+
+
+def window_for(shape: tuple[int, int]) -> int:
+    """Return how many rounds to replay before reading.
+
+    A client's samples of a window are compared with everything that it holds at any time in the window: a short
+    window compares in vain less often, a long one loads what stays less often.
+    """
+    import os
+    return int(os.environ.get("WIN", 0)) or int(np.clip(shape[0] * shape[1] // 8, 8, 64))
+
+
+class Replay:
+    """Everything that happens in a run of Latte, except the reading."""
+
+    def __init__(self, federation: Federation, params: LatteParams, loops: Loops) -> None:
+        self.loops = loops
+        self.streams = streams = lay_out(federation)
+        group = owners(streams) * streams.zero_shot.classes + streams.pseudo
+        settle(streams, near_ties(group, streams.entropy))
+        self.shape = (streams.zero_shot.classes, params.k_l)
+        self.slot = loops.fill_queues(
+            np.arange(len(streams)), streams.offsets, streams.pseudo, streams.entropy, (*self.shape, LAST)
+        )
+        self.pool = Pool(streams, params, loops.copy_units)
+        names = tuple(client.name for client in federation.clients)
+        self.server = Server(names, streams.zero_shot.classes, streams.zero_shot.dim, params, loops)
+        self.pushed = np.zeros(streams.clients, np.int64)
+        self.local = np.full((streams.clients, *self.shape), -1, np.int64)
+
+    @property
+    def items(self) -> Items:
+        """What the loops need to know of samples and prototypes."""
+        s, pool = self.streams, self.pool
+        known = (len(s), s.entropy, self.slot, s.pseudo, s.rows, s.index, s.norms, s.logits)
+        return Items(*known, pool.entropy, pool.exact, pool.vectors)
+
+    def run(self, window: Window) -> Arrivals:
+        """Play the syncs of a window; return what each client was given, ordered by client and time."""
+        none, slots = np.zeros(0, np.int64), self.server.rules.slots
+        crossed = self.server.rules.crossed
+        parts = [Given(none, none, none, none.reshape(0, slots), np.zeros((0, crossed, crossed), np.float32), none > 0)]
+        if len(window.members):
+            parts += self.server.play(window, self._uploads(window), self.streams.offsets)
+        client, label, sample, items, cross, _ = (np.concatenate(one) for one in zip(*parts, strict=True))
+        order = np.argsort(client, kind="stable")
+        bounds = np.searchsorted(client[order], np.arange(self.streams.clients + 1))
+        return Arrivals(sample[order], label[order], items[order], cross[order], bounds)
+
+    def _uploads(self, window: Window) -> Uploads:
+        """Compute the prototypes of all syncs together: what a client holds does not depend on the others."""
+        s, items = self.streams, self.items
+        number, client, label, contents = self.loops.upload(window, self.pushed, s.offsets, items, self.local)
+        order = np.lexsort((client, label, number))
+        places, seen = self.pool.add(contents[order], items)
+        # what the global memory stores: it normalises what it is given
+        vectors = unit_where("prototypes", self.pool.vectors[places], seen, (len(order), s.zero_shot.dim))
+        starts = np.searchsorted(number, np.arange(len(window.starts)))
+        return Uploads(client[order], label[order], vectors, len(s) + places, seen, starts)
+
+    def forget(self) -> None:
+        """Free the prototypes that neither the server nor anybody's external memory refers to."""
+        routes, n = self.server.routes, len(self.streams)
+        used = np.concatenate([routes.current.ravel(), routes.external.ravel()])
+        self.pool.keep(np.unique(used[used >= 0]) - n)
+
+
+def run_latte(
+    federation: Federation,
+    params: LatteParams,
+    grid: tuple[Reals, Reals],
+    schedule: Schedule,
+    rng: np.random.Generator,
+    loops: Loops,
+) -> Grid:
+    """Return the predictions for every alpha and beta of ``grid``."""
+    replay = Replay(federation, params, loops)
+    s = replay.streams
+    gate = -1.0 if params.gate is None else params.gate
+    alphas, betas = grid
+    readout = Readout(MODES[params.memory], alphas, betas, params.gamma, gate, s.zero_shot.scale)
+    reader = Reader(replay, readout)
+    labels = np.full((len(alphas), len(betas), len(s)), -1, np.int64)
+    for window in windows(s.lengths, schedule, rng, window_for(replay.shape)):
+        reader.read(window.handled, replay.run(window), labels)
+        replay.forget()
+    return Grid(labels, replay.server.downloads(), s)

@@ -1,0 +1,189 @@
+"""The loops over what clients hold and read, compiled.
+
+Imported only where numba is installed; ``plain_read`` does the same with numpy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .compiled import exactly
+from .loops_merge import walk
+from .readout import cosines, label
+from .state import Arrivals, Items, Memory, Readout, Span
+from .tiles import pairs, product, similarities
+
+
+@exactly
+def read_clients(who: Any, span: Span, items: Items, memory: Memory, arrivals: Arrivals, readout: Readout, labels: Any) -> Any:
+    """Follow the clients ``who`` through a window and write their ``labels`` (alphas, betas, n).
+
+    Returns (client, class) where a merge hangs on prototypes whose entropies are not exact yet, with that client's
+    memories as they were: the caller makes them exact and continues with this client. (-1, -1) when done.
+    """
+    for i in range(who[0], who[1]):
+        if span.finished[i]:
+            continue
+        mine = Memory(memory.local[i], memory.external[i], memory.merged[i], memory.gram[i], memory.cross[i])
+        part = slice(arrivals.bounds[i], arrivals.bounds[i + 1])
+        given = Arrivals(
+            arrivals.sample[part], arrivals.label[part], arrivals.items[part], arrivals.cross[part], arrivals.bounds
+        )
+        before = Memory(mine.local.copy(), mine.external.copy(), mine.merged.copy(), mine.gram, mine.cross)
+        events = _room(span.last[i] - span.first[i] + len(given.sample), mine.merged.shape[1])
+        count = walk((span.first[i], span.last[i]), items, mine, given, (readout.mode, events))
+        if count < 0:
+            mine.local[:], mine.external[:], mine.merged[:] = before.local, before.external, before.merged
+            return i, -1 - count
+        _read(items, (span.first[i], span.last[i]), before, (given, events, count), readout, labels)
+    return -1, -1
+
+
+@exactly
+def _room(rows: int, width: int) -> Any:
+    return np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty((rows, width), np.int64)
+
+
+@exactly
+def _read(items: Items, span: Any, memory: Memory, history: Any, readout: Readout, labels: Any) -> None:
+    """Predict the samples ``span`` of one client, from its ``memory`` before the first and what happens to it."""
+    given, events, count = history
+    first, last = span
+    columns, later, used, fresh = _number(memory.merged, events, count)
+    near = np.empty((last - first, len(used)), np.float32)
+    if last > first:
+        similarities(items, span, used, near)
+    products = (first, last, near, _older(items, memory.merged, events, (used, fresh), first))
+    uncertainty = _uncertainties(items, used)
+    answer = np.empty(len(columns))
+    room = (np.empty(columns.shape), np.empty(columns.shape))
+    e, at = 0, 0
+    for k in range(first, last + 1):
+        while at < len(given.sample) and given.sample[at] <= k:
+            memory.external[given.label[at]], memory.cross[given.label[at]] = given.items[at], given.cross[at]
+            at += 1
+        while e < count and events[0][e] <= k:
+            y = events[1][e]
+            columns[y] = later[e]
+            _replace(items, memory, (y, events[2][e], columns[y]), products)
+            e += 1
+        if k == last:
+            break
+        for b in range(len(readout.betas)):
+            cosines((near[k - first], uncertainty, columns, memory.gram), readout.betas[b], readout, room, answer)
+            for a in range(len(readout.alphas)):
+                labels[a, b, k] = label(items.logits[k], answer, readout.alphas[a], readout.scale)
+
+
+@exactly
+def _older(items: Items, start: Any, events: Any, numbered: Any, first: int) -> Any:
+    """Return the products of the samples that every class starts with (C · K,) and of what is new in the class.
+
+    ``places`` (U,) says which column of the products an item has, -1 for none.
+    """
+    used, fresh = numbered
+    classes, slots = start.shape
+    begin = len(used) - len(fresh)
+    width = np.zeros(classes, np.int64)
+    places = np.full(len(used), -1, np.int64)
+    for u in range(len(fresh)):
+        places[begin + u] = width[fresh[u]]
+        width[fresh[u]] += 1
+    wide = max(width.max(), 1)
+    products = np.empty((classes * slots, wide), np.float32)
+    members = np.empty((classes, wide), np.int64)
+    for u in range(len(fresh)):
+        members[fresh[u], places[begin + u]] = used[begin + u]
+    rows, samples = np.empty(slots, np.int64), np.empty(slots, np.int64)
+    room = np.empty((slots, wide), np.float32)
+    for y in range(classes):
+        count = 0
+        for s in range(slots):
+            if 0 <= start[y, s] < items.samples and width[y]:
+                rows[count], samples[count] = s, start[y, s]
+                count += 1
+        if count:
+            pairs(items, samples[:count], members[y, : width[y]], room)
+            for c in range(count):
+                products[y * slots + rows[c]] = room[c]
+    return start.copy(), places, products
+
+
+@exactly
+def _uncertainties(items: Items, used: Any) -> Any:
+    values = np.empty(len(used))
+    for u in range(len(used)):
+        item = used[u]
+        values[u] = items.entropy[item] if item < items.samples else items.stored[item - items.samples]
+    return values
+
+
+@exactly
+def _number(start: Any, events: Any, count: int) -> Any:
+    """Give every item that is read a column.
+
+    Returns the columns of ``start`` (C, K), those of the events, the items, and the classes of the new ones.
+    """
+    classes, slots = start.shape
+    now, columns = start.copy(), np.full(start.shape, -1, np.int64)
+    items, later = np.empty(start.size + count * slots, np.int64), np.empty((count, slots), np.int64)
+    fresh = np.empty(count * slots, np.int64)  # the class of every item that is not there at the start
+    used = 0
+    for y in range(classes):
+        for s in range(slots):
+            if start[y, s] >= 0:
+                columns[y, s], items[used] = used, start[y, s]
+                used += 1
+    first, begin = columns.copy(), used
+    for e in range(count):
+        y = events[1][e]
+        for s in range(slots):
+            item = events[2][e, s]
+            if item != now[y, s]:
+                now[y, s], columns[y, s] = item, -1
+                if item >= 0:
+                    columns[y, s], items[used], fresh[used - begin] = used, item, y
+                    used += 1
+            later[e, s] = columns[y, s]
+    return first, later, items[:used], fresh[: used - begin]
+
+
+@exactly
+def _replace(items: Items, memory: Memory, event: Any, products: Any) -> None:
+    """Replace the row of a class, and what of its Gram matrix changes; almost all products are known already."""
+    y, row, columns = event
+    first, last, near, (start, places, older) = products
+    now, gram, cross, samples = memory.merged[y], memory.gram[y], memory.cross[y], items.samples
+    given = np.empty(len(row), np.int64)
+    for s in range(len(row)):
+        given[s] = _place_of(memory.external[y], row[s]) if row[s] >= samples and cross.size else -1
+    for s in range(len(row)):
+        if row[s] == now[s]:
+            continue
+        now[s] = row[s]
+        if row[s] < 0:
+            continue
+        for t in range(len(row)):
+            if row[t] < 0:
+                continue
+            if given[s] >= 0 and given[t] >= 0:
+                value = cross[given[s], given[t]]
+            elif first <= row[t] < last:
+                value = near[row[t] - first, columns[s]]
+            elif first <= row[s] < last:
+                value = near[row[s] - first, columns[t]]
+            elif row[t] < samples and start[y, t] == row[t] and places[columns[s]] >= 0:
+                value = older[y * len(row) + t, places[columns[s]]]
+            else:
+                value = product(items, row[s], row[t])
+            gram[s, t] = gram[t, s] = value
+
+
+@exactly
+def _place_of(row: Any, item: int) -> Any:
+    for e in range(len(row)):
+        if row[e] == item:
+            return e
+    return -1
