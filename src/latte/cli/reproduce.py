@@ -1,0 +1,81 @@
+"""``latte reproduce``: the paper's table for one benchmark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .report import FORMATS, by_name, write
+
+if TYPE_CHECKING:
+    from ..experiment.plan import Plan
+    from ..report.reproduce import Source
+
+
+@click.command()
+@click.argument("benchmark", type=click.Choice(["vlcs", "terra", "cifar10c", "cifar100c"]))
+@click.option("--backbone", type=click.Choice(["ViT-B/16", "RN50"]), default="ViT-B/16", show_default=True)
+@click.option("--data", type=click.Path(path_type=Path), help="Folder of the embedding files [default: $LATTE_DATA].")
+@click.option("--seeds", default="0-4", show_default=True, help="Such as 0-4 or 0,2,7.")
+@click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Run folders.")
+@click.option("--format", "kind", type=click.Choice(FORMATS), help="Default: what --out ends in, else text.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file instead of stdout.")
+def reproduce(
+    benchmark: str, backbone: str, data: Path | None, seeds: str, runs: Path, kind: str | None, out: Path | None
+) -> None:
+    """Run every method of the paper on one of its benchmarks and show the paper's numbers beside.
+
+    It needs two embedding files in the data folder, for example vlcs-vit-b-16.safetensors and, for VTE and Zero,
+    vlcs-vit-b-16-views64.safetensors. What is finished is kept in the run folders and not done again.
+    """
+    from ..data.catalogue import data_folder
+    from ..experiment.config import parse_seeds
+    from ..report.reproduce import plans, sources
+
+    found = _there(sources(benchmark, backbone, data_folder(data)))
+    made = plans(found, parse_seeds(seeds))
+    for plan in made:
+        _run(plan, runs)
+    write(_rendered([runs / plan.name for plan in made], benchmark, backbone, kind or by_name(out)), out)
+
+
+def _there(files: tuple[Source, Source]) -> list[Source]:
+    """Return the files to use: the first must be there; without the second, the table says which rows it lacks."""
+    from ..report.paper import display
+    from ..report.reproduce import needing_text_encoder
+
+    plain, viewed = files
+    if not plain.path.is_file():
+        raise ValueError(plain.missing())
+    if not viewed.path.is_file():
+        click.echo(f"left out: {viewed.missing()}", err=True)
+        return [plain]
+    for name in needing_text_encoder():
+        click.echo(f"left out: {display(name)}, which needs the text encoder itself, not only embeddings", err=True)
+    return [plain, viewed]
+
+
+def _run(plan: Plan, runs: Path) -> None:
+    import sys
+
+    from ..experiment.run import Options, execute
+    from .progress import bar
+
+    with bar(plan.config.benchmark, len(plan.items())) as advance:
+        for event in execute(plan, runs, Options(command=tuple(sys.argv))):
+            advance(1)
+            if event.problem:
+                click.echo(f"{event.item.method.label}, seed {event.item.seed}: {event.problem}", err=True)
+
+
+def _rendered(folders: list[Path], benchmark: str, backbone: str, kind: str) -> str:
+    from ..report.page import rendered
+    from ..report.reproduce import one_name
+    from ..report.runs import encoders, merged, read_run
+    from ..report.tables import build_table
+
+    found = [read_run(folder) for folder in folders]
+    encoder = next(iter(encoders(found).values()), None)
+    return rendered([build_table(one_name(merged(found), benchmark), encoder, backbone)], found, kind)

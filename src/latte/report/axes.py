@@ -1,0 +1,51 @@
+"""Where the ticks of an axis go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A linear axis from ``low`` to ``high`` with round ``ticks``."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    decimals: int
+
+    def place(self, value: float) -> float:
+        """Return where ``value`` lies, 0 to 100 per cent of the axis."""
+        return round(100 * (value - self.low) / (self.high - self.low), 3)
+
+    def text(self, value: float) -> str:
+        """Return ``value`` as its tick says it."""
+        return f"{value:,.{self.decimals}f}".replace("-", "−").replace("−0", "0" if value == 0 else "−0")
+
+
+def nice_axis(values: Iterable[float], count: int = 5, tight: bool = False) -> Axis:
+    """Return an axis that holds ``values`` with about ``count`` round steps; ``tight`` ends at the data.
+
+    >>> nice_axis([61.3, 78.9]).ticks
+    (60.0, 65.0, 70.0, 75.0, 80.0)
+    """
+    finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+    low, high = min(finite), max(finite)
+    if high == low:
+        low, high = low - 0.5, high + 0.5
+    step = _step((high - low) / count)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    ticks = [number * step for number in range(first, last + 1)]
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    if not tight:
+        return Axis(first * step, last * step, tuple(ticks), decimals)
+    inside = tuple(tick for tick in ticks if low - 1e-9 * step <= tick <= high + 1e-9 * step)
+    return Axis(low, high, inside, decimals)
+
+
+def _step(rough: float) -> float:
+    """Return 1, 2 or 5 times a power of ten, the next above ``rough``."""
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(size * power for size in (1, 2, 5, 10) if size * power >= rough * (1 - 1e-9))

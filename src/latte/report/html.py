@@ -1,0 +1,124 @@
+"""One page that a browser shows without a network: style, script, charts and data are all inside it.
+
+A page is a title and a sequence of sections::
+
+    page = render_page("My run", [table_section(table), lines_section("Accuracy over time", series, "samples", "%")])
+    Path("report.html").write_text(page, encoding="utf-8")
+
+Everything shown is escaped; charts carry their numbers as a table too, for those who cannot see or hover.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jinja2
+
+from ..core.validate import refuse
+from .charts import Series, difference_chart, heat_map, line_chart
+from .model import SETTINGS, Table
+from .palette import DARK_PAGE, LIGHT_PAGE, look
+from .stats import Paired
+from .text import number, signed
+
+__all__ = [
+    "Section",
+    "Series",
+    "differences_section",
+    "heatmap_section",
+    "lines_section",
+    "manifest_section",
+    "render_page",
+    "table_section",
+    "text_section",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a page: its heading and its finished HTML."""
+
+    title: str
+    body: str
+
+
+def render_page(title: str, sections: Sequence[Section], subtitle: str = "") -> str:
+    """Return a whole page; ``subtitle`` is a sentence under the title."""
+    named = [(f"s{number}-{_slug(section.title)}", section) for number, section in enumerate(sections, 1)]
+    return _render("page", title=title, subtitle=subtitle, sections=named, light=LIGHT_PAGE, dark=DARK_PAGE)
+
+
+def table_section(table: Table, title: str | None = None) -> Section:
+    """Show a table of results; a click on a heading sorts by it."""
+    best = [table.best(column) for column in range(len(table.columns))]
+    looks = {row.method: look(row.method) for row in table.rows}
+    used = {row.setting for row in table.rows}
+    settings = {name: text for name, text in SETTINGS.items() if name in used}
+    body = _render("table", table=table, best=best, looks=looks, settings=settings)
+    return Section(title or table.title, body)
+
+
+def lines_section(title: str, series: Sequence[Series], x_label: str, y_label: str, caption: str = "") -> Section:
+    """Draw lines, such as the accuracy over time: one :class:`Series` (name, x, y) per method."""
+    if not series:
+        raise refuse("series", "none", "at least one Series(name, x, y)")
+    chart = line_chart(series)
+    return Section(title, _render("lines", chart=chart, x_label=x_label, y_label=y_label, caption=caption, title=title))
+
+
+def heatmap_section(
+    title: str,
+    matrix: Any,
+    labels: Sequence[str],
+    groups: Sequence[str] | None = None,
+    caption: str = "",
+) -> Section:
+    """Draw a square matrix (N, N), such as who downloads whose prototypes.
+
+    ``labels`` names each client and ``groups`` its domain; lines separate neighbouring groups. Values that are NaN
+    (a client and itself) are left empty.
+    """
+    return Section(title, _render("heatmap", chart=heat_map(matrix, labels, groups), caption=caption, title=title))
+
+
+def differences_section(title: str, pairs: Sequence[Paired], caption: str = "") -> Section:
+    """Draw paired differences as dots with their intervals."""
+    if not pairs:
+        raise refuse("pairs", "none", "at least one paired difference")
+    return Section(title, _render("differences", chart=difference_chart(pairs), caption=caption))
+
+
+def text_section(title: str, paragraphs: str | Sequence[str]) -> Section:
+    """Show plain text: one paragraph, or several."""
+    given = [paragraphs] if isinstance(paragraphs, str) else list(paragraphs)
+    return Section(title, _render("text", paragraphs=given))
+
+
+def manifest_section(title: str, facts: Mapping[str, Any]) -> Section:
+    """Show where the numbers come from: names and values, nested values as JSON."""
+    rows = [(name, value if isinstance(value, str) else json.dumps(value, indent=1)) for name, value in facts.items()]
+    return Section(title, _render("manifest", rows=rows))
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    loader = jinja2.PackageLoader("latte.report", "templates")
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals.update(look=look)
+    environment.filters.update(number=number, signed=signed)
+    return environment
+
+
+def _render(template: str, **names: Any) -> str:
+    return _templates().get_template(f"{template}.html.j2").render(names)
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")

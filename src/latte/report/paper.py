@@ -1,0 +1,154 @@
+"""The accuracies that the paper prints, and the rule that says when they may stand beside ours.
+
+``paper_accuracy.csv`` holds all 900 of them: four benchmarks, two backbones, nine methods, every domain and the total.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+
+from ..core.validate import choice, refuse
+
+BENCHMARKS = {
+    "vlcs": "VLCS",
+    "terra": "TerraIncognita",
+    "cifar10c": "CIFAR-10-C",
+    "cifar100c": "CIFAR-100-C",
+}
+BACKBONES = ("ViT-B/16", "RN50")
+METHODS = {
+    "clip": "CLIP",
+    "vte": "VTE",
+    "tpt": "TPT",
+    "zero": "Zero",
+    "tda": "TDA (local)",
+    "tda-global": "TDA (global)",
+    "dmn": "DMN-ZS (local)",
+    "dmn-global": "DMN-ZS (global)",
+    "latte": "Latte",
+}  # in the order of the paper's tables
+TOTAL = "total"
+SAMPLES = {"vlcs": 10_729, "terra": 24_788, "cifar10c": 60_000, "cifar100c": 60_000}
+
+_ALIASES = {"terraincognita": "terra"}
+# how the two backbones are called by their makers, by the model hub and by open_clip, without prefix and punctuation
+_ENCODERS = {
+    "ViT-B/16": {"clipvitb16", "openaiclipvitb16", "openaiclipvitbasepatch16", "clipvitbasepatch16", "vitb16openai"},
+    "RN50": {"cliprn50", "openaicliprn50", "rn50openai"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A mean over five seeds and, where the paper prints it, the standard deviation."""
+
+    mean: float
+    sd: float | None
+
+
+Key = tuple[str, str, str, str]
+
+
+@functools.cache
+def accuracies() -> Mapping[Key, Published]:
+    """Return all accuracies by (benchmark, backbone, method, domain), in the paper's own spelling."""
+    text = files("latte.report").joinpath("paper_accuracy.csv").read_text("utf-8")
+    return {
+        (row["dataset"], row["backbone"], row["method"], row["domain"]): Published(
+            float(row["accuracy_mean"]), float(row["accuracy_sd"]) if row["accuracy_sd"] else None
+        )
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+def published(benchmark: str, backbone: str, method: str, domain: str = TOTAL) -> Published | None:
+    """Return what the paper prints, or None where it prints nothing.
+
+    >>> published("vlcs", "ViT-B/16", "latte")
+    Published(mean=82.57, sd=0.12)
+    >>> published("vlcs", "ViT-B/16", "tda-global", "SUN09").mean
+    76.95
+    """
+    choice("backbone", backbone, BACKBONES)
+    name, row = canonical(benchmark), METHODS.get(family(method))
+    if name is None or row is None:
+        return None
+    wanted = _plain(domain)
+    for (dataset, column, label, place), value in accuracies().items():
+        if (dataset, column, label, _plain(place)) == (BENCHMARKS[name], backbone, row, wanted):
+            return value
+    return None
+
+
+def family(method: str) -> str:
+    """Return the method that a row such as "latte+variant=released" is a form of.
+
+    >>> family("latte+variant=released"), family("tda-global")
+    ('latte', 'tda-global')
+    """
+    return method.partition("+")[0]
+
+
+def display(method: str) -> str:
+    """Return how a method is called in a table.
+
+    >>> display("tda"), display("latte+variant=released"), display("mine")
+    ('TDA (local)', 'Latte [variant=released]', 'mine')
+    """
+    name, *changes = method.split("+")
+    return METHODS.get(name, name) + (f" [{', '.join(changes)}]" if changes else "")
+
+
+def canonical(benchmark: str) -> str | None:
+    """Return the short name of a benchmark of the paper, or None for any other.
+
+    A file name such as "vlcs-vit-b-16" names its encoder too; only the part before it counts.
+
+    >>> canonical("CIFAR-10-C"), canonical("vlcs-vit-b-16"), canonical("pacs")
+    ('cifar10c', 'vlcs', None)
+    """
+    plain = _plain(benchmark)
+    for ending in ("views64", "vitb16", "rn50"):
+        plain = plain.removesuffix(ending)
+    plain = _ALIASES.get(plain, plain)
+    return plain if plain in BENCHMARKS else None
+
+
+def backbone_of(encoder: str) -> str | None:
+    """Return which backbone of the paper ``encoder`` is; None for every other model, and for other weights.
+
+    A bare "ViT-B/16" is not enough: most models of that shape are not CLIP.
+
+    >>> backbone_of("openai/clip-vit-base-patch16"), backbone_of("CLIP RN50"), backbone_of("mini-vlm")
+    ('ViT-B/16', 'RN50', None)
+    """
+    plain = _plain(re.sub(r"^(hf|onnx|openclip|local):", "", encoder))
+    for backbone, names in _ENCODERS.items():
+        if plain in names:
+            return backbone
+    return None
+
+
+def comparable(benchmark: str, encoder: str | None, claimed: str | None = None) -> str | None:
+    """Return the backbone whose published numbers may stand beside a run, or None.
+
+    The rule: the benchmark is one of the paper's four *and* the run was made with one of the paper's two CLIP
+    encoders. What the data file says of its encoder decides. Where it says nothing, ``claimed`` (what the user states
+    with ``--paper-backbone``) does; where it says otherwise, the claim is refused. An accuracy of any other model is
+    never set beside a published one.
+    """
+    if claimed is not None:
+        choice("paper backbone", claimed, BACKBONES)
+    found = backbone_of(encoder) if encoder else claimed
+    if claimed is not None and found != claimed:
+        raise refuse("paper backbone", f"{claimed} for embeddings of {encoder!r}", "the encoder the data was made with")
+    return found if canonical(benchmark) else None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

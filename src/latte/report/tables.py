@@ -1,0 +1,188 @@
+"""From results to tables: one table per benchmark, one row per method, the paper's numbers where they belong."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..core.validate import refuse
+from ..experiment.records import Result
+from . import paper
+from .model import SETTINGS, Cell, Column, Row, Table
+from .stats import Paired, estimate, paired
+
+ORDER = tuple(paper.METHODS)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The results of one method with one set of parameters, one per seed."""
+
+    method: str
+    label: str
+    setting: str
+    results: Mapping[int, Result]
+
+    def micro(self) -> dict[int, float]:
+        """Return the accuracy over samples by seed."""
+        return {seed: result.micro for seed, result in self.results.items()}
+
+
+def build_tables(
+    results: Iterable[Result], encoders: Mapping[str, str] | None = None, claimed: str | None = None
+) -> list[Table]:
+    """Return one table per benchmark, in the order in which the benchmarks appear.
+
+    ``encoders`` (benchmark -> encoder) and ``claimed`` decide about the paper's columns: see
+    :func:`latte.report.paper.comparable`.
+    """
+    by_benchmark: dict[str, list[Result]] = {}
+    for result in results:
+        by_benchmark.setdefault(result.benchmark, []).append(result)
+    if not by_benchmark:
+        raise refuse("results", "none", "at least one finished (method, seed)")
+    return [build_table(found, (encoders or {}).get(name), claimed) for name, found in by_benchmark.items()]
+
+
+def build_table(results: Sequence[Result], encoder: str | None = None, claimed: str | None = None) -> Table:
+    """Return the table of one benchmark."""
+    benchmark = results[0].benchmark
+    groups = group(results)
+    backbone = paper.comparable(benchmark, encoder, claimed)
+    domains = list(dict.fromkeys(domain for result in results for domain in result.by_domain()))
+    base = next((found for found in groups if found.method == "clip"), None)
+    return Table(
+        title=benchmark if encoder is None else f"{benchmark}, {encoder}",
+        benchmark=benchmark,
+        encoder=encoder,
+        backbone=backbone,
+        columns=_columns(domains, base is not None, backbone),
+        rows=tuple(_row(found, domains, base, backbone) for found in groups),
+        differences=_differences(groups),
+        reference=_reference(groups).label,
+        notes=_notes(groups) + (_paper_notes(results, backbone) if backbone else ()),
+    )
+
+
+def group(results: Iterable[Result]) -> list[Group]:
+    """Return the results by method and parameters, methods in the paper's order, then others as they come."""
+    found: dict[tuple[str, str, str], dict[int, Result]] = {}
+    for result in results:
+        key = (result.method, result.setting, json.dumps(dict(result.params), sort_keys=True, default=str))
+        seeds = found.setdefault(key, {})
+        if seeds.setdefault(result.seed, result).clients != result.clients:
+            what = f"{result.method}, seed {result.seed} twice with different scores"
+            raise refuse("results", what, "runs of one configuration in one table (report them one by one)")
+    labels = _labels(list(found))
+    groups = [Group(key[0], labels[key], key[1], dict(sorted(seeds.items()))) for key, seeds in found.items()]
+    return sorted(groups, key=_position)
+
+
+def _position(found: Group) -> int:
+    name = paper.family(found.method)
+    return ORDER.index(name) if name in ORDER else len(ORDER)
+
+
+def _labels(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
+    """Name the rows: the method, and what distinguishes it where the method is there more than once."""
+    labels = {}
+    for key in keys:
+        same = [other for other in keys if other[0] == key[0]]
+        name = paper.display(key[0])
+        labels[key] = f"{name} [{_distinction(key, same)}]" if len(same) > 1 else name
+    return labels
+
+
+def _distinction(key: tuple[str, str, str], same: Sequence[tuple[str, str, str]]) -> str:
+    """Return the setting (where it differs) and the parameters that differ, as ``alpha=0.5``."""
+    mine, others = json.loads(key[2]), [json.loads(other[2]) for other in same]
+    parts = [key[1]] if len({other[1] for other in same}) > 1 else []
+    missing = object()
+    parts += [
+        f"{name}={mine[name]}" for name in mine if any(other.get(name, missing) != mine[name] for other in others)
+    ]
+    return ", ".join(parts) or "no parameters"
+
+
+def _columns(domains: Sequence[str], gain: bool, backbone: str | None) -> tuple[Column, ...]:
+    columns = [
+        Column("micro", "Total", "accuracy", "accuracy over all samples (micro-average), %"),
+        Column("macro", "Macro", "accuracy", "mean of the clients' accuracies, %"),
+    ]
+    if gain:
+        columns.append(Column("gain", "Gain", "gain", "total minus CLIP's on the same seeds, points"))
+    if backbone:
+        columns.append(Column("paper", "Paper", "paper", f"the paper's total with CLIP {backbone}, %"))
+        columns.append(Column("difference", "Δ paper", "difference", "our total minus the paper's, points"))
+    columns += [Column(f"domain:{name}", name, "accuracy", f"accuracy on {name}, %") for name in domains]
+    return tuple(columns)
+
+
+def _row(found: Group, domains: Sequence[str], base: Group | None, backbone: str | None) -> Row:
+    results = list(found.results.values())
+    micro = _cell([result.micro for result in results])
+    cells: list[Cell | None] = [micro, _cell([result.macro for result in results])]
+    if base is not None:
+        cells.append(None if found is base else _gain(found, base))
+    if backbone:
+        cells += _beside_paper(found, micro, backbone)
+    by_domain = [result.by_domain() for result in results]
+    for domain in domains:
+        cells.append(_cell([scores[domain] for scores in by_domain if domain in scores]))
+    return Row(found.method, found.label, found.setting, tuple(found.results), tuple(cells))
+
+
+def _cell(values: Sequence[float]) -> Cell | None:
+    if not values:
+        return None
+    found = estimate(values)
+    return Cell(found.mean, found.sd)
+
+
+def _gain(found: Group, base: Group) -> Cell | None:
+    """Return the mean and sd of the per-seed gains over the seeds that both have."""
+    own, clip = found.micro(), base.micro()
+    return _cell([own[seed] - clip[seed] for seed in own if seed in clip])
+
+
+def _beside_paper(found: Group, micro: Cell | None, backbone: str) -> list[Cell | None]:
+    benchmark = next(iter(found.results.values())).benchmark
+    printed = paper.published(benchmark, backbone, found.method)
+    if printed is None or micro is None:
+        return [None, None]
+    return [Cell(printed.mean, printed.sd), Cell(micro.mean - printed.mean)]
+
+
+def _differences(groups: Sequence[Group]) -> tuple[Paired, ...]:
+    pairs = (
+        paired((one.label, two.label), one.micro(), two.micro()) for one, two in itertools.permutations(groups, 2)
+    )
+    return tuple(pair for pair in pairs if pair is not None)
+
+
+def _reference(groups: Sequence[Group]) -> Group:
+    """Return the row that the others are compared with: Latte, or the last."""
+    return next((found for found in groups if found.method == "latte"), groups[-1])
+
+
+def _notes(groups: Sequence[Group]) -> tuple[str, ...]:
+    notes = []
+    counts = {len(found.results) for found in groups}
+    if counts == {1}:
+        notes.append("One seed: no standard deviation and no interval can be given.")
+    elif len({tuple(found.results) for found in groups}) > 1:
+        notes.append("The rows do not all have the same seeds; differences use the seeds that two rows share.")
+    for setting in dict.fromkeys(found.setting for found in groups):
+        notes.append(f"{setting}: {SETTINGS.get(setting, 'of unknown origin')}.")
+    return tuple(notes)
+
+
+def _paper_notes(results: Sequence[Result], backbone: str) -> tuple[str, ...]:
+    """Say what the paper's column is, and where a run is not of the paper's size."""
+    name = paper.canonical(results[0].benchmark) or ""
+    notes = [f"Paper: the published total on {paper.BENCHMARKS[name]} with CLIP {backbone}."]
+    for size in sorted({result.samples for result in results} - {paper.SAMPLES[name]}):
+        notes.append(f"The paper has {paper.SAMPLES[name]:,} samples; these results have {size:,}.")
+    return tuple(notes)

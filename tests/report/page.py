@@ -1,0 +1,56 @@
+"""A page with every kind of section, as a large report has it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from latte.report.html import (
+    Series,
+    differences_section,
+    heatmap_section,
+    lines_section,
+    manifest_section,
+    render_page,
+    table_section,
+    text_section,
+)
+from latte.report.stats import Paired
+from latte.report.tables import build_table
+from report.fake import DOMAINS, GAINS, fake_results
+
+NASTY = "</script><script>alert(1)</script><b>&'\""
+
+
+def full_page(title: str = "Latte on CIFAR-10-C") -> str:
+    """Return the page."""
+    table = build_table(fake_results(), "CLIP ViT-B/16")
+    unclear = Paired("Latte", "a near tie", 0.1, -0.4, 0.6, 5)
+    single = Paired("Latte", "a single seed", 0.7, None, None, 1)
+    facts = {"version": "0.1", "note": NASTY, "data": {"sha256": "ab" * 32}}
+    sections = [
+        table_section(table, "Results"),
+        differences_section("Latte against the others", [*table.against_reference(), unclear, single]),
+        lines_section("Accuracy over time", lines(), "samples per client", "accuracy, %", "All samples so far."),
+        heatmap_section("Who learns from whom", *collaboration(), "Row: who downloads. Column: from whom."),
+        text_section("About", ["One paragraph.", f"Another, with {NASTY}."]),
+        manifest_section("Where the numbers come from", facts),
+    ]
+    return render_page(title, sections, "Nine methods, 38 clients, five seeds.")
+
+
+def lines() -> list[Series]:
+    """Return running accuracies of all methods over 1,500 samples."""
+    rng = np.random.default_rng(0)
+    x = np.arange(1, 1501)
+    noise = {name: np.cumsum(rng.normal(size=len(x))) / (x + 20) * 3 for name in GAINS}
+    return [Series(name, x, 50 + gain * (1 - np.exp(-x / 200)) + noise[name]) for name, gain in GAINS.items()]
+
+
+def collaboration() -> tuple[np.ndarray, list[str], list[str]]:
+    """Return who downloads from whom among two clients per domain, and their names."""
+    rng = np.random.default_rng(0)
+    groups = [domain for domain in DOMAINS for _ in range(2)]
+    n = len(groups)
+    matrix = rng.poisson(3, (n, n)) + 40.0 * (np.arange(n)[:, None] // 2 == np.arange(n) // 2)
+    np.fill_diagonal(matrix, np.nan)
+    return matrix, [f"{domain}-{i % 2}" for i, domain in enumerate(groups)], groups

@@ -1,0 +1,144 @@
+"""Tables against numbers computed by hand and by numpy."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from latte.experiment.records import ClientScore, Result
+from latte.report.tables import build_table, build_tables, group
+from report.fake import DOMAINS, GAINS, fake_results
+
+
+def result(method, seed, correct, setting="preset", params=None, benchmark="vlcs"):
+    """Two clients of 10 and 30 samples in domains A and B."""
+    clients = (ClientScore("a", "A", 10, correct[0]), ClientScore("b", "B", 30, correct[1]))
+    return Result(benchmark, method, params or {}, setting, seed, clients)
+
+
+SMALL = [
+    result("latte", 0, (8, 24)),
+    result("latte", 1, (9, 21)),
+    result("clip", 0, (5, 15)),
+    result("clip", 1, (5, 18)),
+]
+
+
+def cells(table, label):
+    row = next(row for row in table.rows if row.label == label)
+    return {column.key: cell for column, cell in zip(table.columns, row.cells, strict=True)}
+
+
+def test_by_hand():
+    table = build_table(SMALL)
+    latte = cells(table, "Latte")
+    # totals 32/40 = 80 and 30/40 = 75; macro (80 + 80)/2 and (90 + 70)/2; CLIP 20/40 = 50 and 23/40 = 57.5
+    assert (latte["micro"].mean, latte["micro"].sd) == (77.5, pytest.approx(np.sqrt(12.5)))
+    assert (latte["macro"].mean, latte["macro"].sd) == (80.0, 0.0)
+    assert (latte["gain"].mean, latte["gain"].sd) == (23.75, pytest.approx(np.std([30, 17.5], ddof=1)))
+    assert latte["domain:A"].mean == 85.0
+    assert latte["domain:B"].mean == pytest.approx(75.0)
+    assert cells(table, "CLIP")["gain"] is None
+    assert [row.label for row in table.rows] == ["CLIP", "Latte"]
+    assert "paper" not in latte
+
+
+def test_paired_difference_by_hand():
+    (pair,) = build_table(SMALL).against_reference()
+    assert (pair.first, pair.second, pair.mean, pair.seeds) == ("Latte", "CLIP", 23.75, 2)
+    half = 12.706204736174694 * np.std([30, 17.5], ddof=1) / np.sqrt(2)
+    assert pair.high == pytest.approx(23.75 + half)
+
+
+def test_paper_columns_where_the_encoder_is_the_papers():
+    table = build_table(SMALL, "CLIP ViT-B/16")
+    latte = cells(table, "Latte")
+    assert (latte["paper"].mean, latte["paper"].sd) == (82.57, 0.12)
+    assert latte["difference"].mean == pytest.approx(77.5 - 82.57)
+    assert "The paper has 10,729 samples; these results have 40." in table.notes
+    assert build_table(SMALL, "mini-VLM").backbone is None
+
+
+def test_a_large_table_against_numpy():
+    results = fake_results()
+    table = build_table(results, "CLIP ViT-B/16")
+    assert [row.method for row in table.rows] == list(GAINS)
+    assert [column.label for column in table.columns[5:]] == list(DOMAINS)
+    for row in table.rows:
+        mine = [one for one in results if one.method == row.method]
+        correct = np.array([[client.correct for client in one.clients] for one in mine])
+        samples = np.array([[client.samples for client in one.clients] for one in mine])
+        micro = 100 * correct.sum(1) / samples.sum(1)
+        assert row.cells[0].mean == pytest.approx(micro.mean())
+        assert row.cells[0].sd == pytest.approx(micro.std(ddof=1))
+        assert row.cells[1].mean == pytest.approx((100 * correct / samples).mean())
+        domain = 100 * correct.reshape(5, 19, 2).sum(2) / samples.reshape(5, 19, 2).sum(2)
+        assert [cell.mean for cell in row.cells[5:]] == pytest.approx(domain.mean(0))
+        assert [cell.sd for cell in row.cells[5:]] == pytest.approx(domain.std(0, ddof=1))
+    assert len(table.differences) == 9 * 8
+
+
+def test_methods_come_in_the_papers_order_whatever_order_they_ran_in():
+    results = fake_results(seeds=2)
+    rng = np.random.default_rng(0)
+    shuffled = [results[i] for i in rng.permutation(len(results))]
+    assert build_table(shuffled).rows == build_table(results).rows
+
+
+def test_rows_of_one_method_say_what_distinguishes_them():
+    results = [
+        result("latte", 0, (8, 20), params={"alpha": 1.0, "k_l": 5}),
+        result("latte", 0, (8, 21), setting="tuned", params={"alpha": 0.5, "k_l": 5}),
+        result("latte+variant=released", 0, (8, 22), params={"alpha": 1.0, "k_l": 5}),
+        result("mine", 0, (1, 1)),
+    ]
+    labels = [row.label for row in build_table(results).rows]
+    assert labels == ["Latte [preset, alpha=1.0]", "Latte [tuned, alpha=0.5]", "Latte [variant=released]", "mine"]
+
+
+def test_the_same_result_from_two_runs_counts_once():
+    assert len(group(SMALL + SMALL)) == 2
+    assert build_table(SMALL + SMALL) == build_table(SMALL)
+
+
+def test_two_scores_for_one_seed_are_refused():
+    with pytest.raises(ValueError, match="latte, seed 0 twice with different scores"):
+        build_table([*SMALL, result("latte", 0, (1, 1))])
+
+
+def test_one_seed_says_so():
+    table = build_table([one for one in SMALL if one.seed == 0])
+    assert table.notes[0].startswith("One seed")
+    assert cells(table, "Latte")["micro"].sd is None
+    (pair,) = table.against_reference()
+    assert pair.low is None
+
+
+def test_different_seeds_say_so():
+    table = build_table(SMALL[:3])
+    assert "do not all have the same seeds" in table.notes[0]
+    assert cells(table, "Latte")["gain"].mean == 30.0  # seed 0 only
+
+
+def test_no_clip_no_gain():
+    assert "gain" not in cells(build_table(SMALL[:2]), "Latte")
+
+
+def test_a_domain_that_a_row_does_not_have_is_empty():
+    other = dataclasses.replace(SMALL[2], clients=(ClientScore("c", "C", 4, 2),))
+    table = build_table([SMALL[0], other])
+    assert cells(table, "CLIP")["domain:A"] is None
+    assert cells(table, "Latte")["domain:C"] is None
+    assert cells(table, "CLIP")["domain:C"].mean == 50.0
+
+
+def test_an_oracle_is_never_the_best():
+    table = build_table([*SMALL, result("tda", 0, (10, 30), setting="oracle")])
+    assert table.best(0) == 77.5
+
+
+def test_one_table_per_benchmark():
+    tables = build_tables([*SMALL, result("clip", 0, (5, 5), benchmark="pacs")], {"pacs": "mini-VLM"})
+    assert [table.title for table in tables] == ["vlcs", "pacs, mini-VLM"]
+    with pytest.raises(ValueError, match="results: got none"):
+        build_tables([])
