@@ -1,0 +1,123 @@
+"""Configuration: what is meant is found, what is mistyped is refused with its path and the near names."""
+
+from __future__ import annotations
+
+import pytest
+
+from latte.experiment.config import apply_settings, parameters, parse_method, parse_seeds, read_config, setting_of
+from latte.experiment.schedule import Schedule
+from latte.experiment.structure import configure, structured, unstructured
+
+RAW = {
+    "benchmark": "cifar10c-mini",
+    "seeds": "0-2",
+    "schedule": {"period": 5},
+    "methods": [{"name": "clip"}, {"name": "tda"}, {"name": "latte", "preset": "cifar10c", "params": {"alpha": 0.5}}],
+}
+TOML = """
+benchmark = "cifar10c-mini"
+seeds = [0, 1, 2]
+schedule = { period = 5 }
+methods = [{ name = "clip" }, { name = "tda" }, { name = "latte", preset = "cifar10c", params = { alpha = 0.5 } }]
+"""
+
+
+def with_(**changes):
+    return {**RAW, **changes}
+
+
+def test_a_file_and_a_dictionary_say_the_same(tmp_path):
+    (tmp_path / "c.toml").write_text(TOML)
+    config = configure(read_config(tmp_path / "c.toml"))
+    assert config == configure(RAW)
+    assert config.seeds == (0, 1, 2) and config.schedule == Schedule(period=5)
+    assert [m.label for m in config.methods] == ["clip", "tda", "latte"]
+    assert structured(unstructured(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (with_(sedes=[0]), ["'sedes'", "seeds", "at config"]),
+        (with_(schedule={"perod": 5}), ["'perod'", "period", "config.schedule"]),
+        (with_(methods=[{"name": "clip", "parms": {}}]), ["'parms'", "params", "config.methods[0]"]),
+        (with_(methods=[{"name": "late"}]), ["'late'", "latte"]),
+        (with_(methods=[{"name": "latte", "params": {"aplha": 1}}]), ["'aplha'", "alpha"]),
+        (with_(methods=[{"name": "latte", "preset": "vlsc"}]), ["'vlsc'", "vlcs"]),
+        (with_(methods=[{"name": "latte", "params": {"alpha": -1}}]), ["alpha", "-1"]),
+        (with_(methods=[{"name": "clip"}, {"name": "clip"}]), ["'clip' twice"]),
+        (with_(methods=[]), ["methods", "none"]),
+        (with_(methods=[{}]), ["missing key 'name'"]),
+        (with_(schedule={"period": "5"}), ["'5'", "a whole number", "schedule.period"]),
+        (with_(schedule={"period": 5.5}), ["5.5", "a whole number"]),
+        (with_(schedule={"period": True}), ["True", "a whole number"]),
+        (with_(schedule={"barrier": 1}), ["1", "true or false"]),
+        (with_(schedule={"participation": 0}), ["participation"]),
+        (with_(schedule=5), ["config.schedule"]),
+        (with_(clients_per_domain=0), ["clients_per_domain"]),
+        (with_(order="sorted"), ["'sorted'", "'shuffled'"]),
+        (with_(seeds=[0, 0]), ["0 twice"]),
+        (with_(seeds=[-1]), ["-1"]),
+        (with_(seeds="a-b"), ["'a-b'", "0-4"]),
+        ({"methods": [{"name": "clip"}]}, ["missing key 'benchmark'"]),
+    ],
+)
+def test_what_is_wrong_is_refused_in_one_line(raw, words):
+    with pytest.raises(ValueError) as caught:
+        configure(raw)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_toml_or_not_there(tmp_path):
+    (tmp_path / "c.toml").write_text("benchmark = ")
+    with pytest.raises(ValueError, match="not TOML"):
+        read_config(tmp_path / "c.toml")
+    with pytest.raises(ValueError, match="config file"):
+        read_config(tmp_path / "d.toml")
+
+
+def test_settings_reach_every_method_that_has_the_parameter():
+    config = apply_settings(configure(RAW), ["method.beta=3", "method.latte.alpha=0.7", "schedule.period=2"])
+    tda, latte = config.methods[1:]
+    assert (tda.params, latte.params) == ({"beta": 3}, {"alpha": 0.7, "beta": 3})
+    assert config.methods[0].params == {} and config.schedule.period == 2
+    assert parameters(tda)["beta"] == 3.0 and isinstance(parameters(tda)["beta"], float)
+    config = apply_settings(config, ["seeds=7-8", "order=correlated", "clients_per_domain=4", "method.variant=released"])
+    assert (config.seeds, config.order, config.clients_per_domain) == ((7, 8), "correlated", 4)
+    assert config.methods[2].params["variant"] == "released"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("method.aplha=1", ["'aplha'", "alpha"]),
+        ("method.lattte.alpha=1", ["'lattte'", "latte"]),
+        ("method.clip.alpha=1", ["'alpha'", "none"]),
+        ("schedule.perid=1", ["'schedule.perid'", "schedule.period"]),
+        ("alpha", ["KEY=VALUE"]),
+        ("schedule.period=x", ["'x'", "whole number"]),
+        ("method=3", ["'method'"]),
+    ],
+)
+def test_a_setting_that_fits_nothing_is_refused(text, words):
+    with pytest.raises(ValueError) as caught:
+        apply_settings(configure(RAW), [text])
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_the_setting_says_where_the_numbers_come_from():
+    specs = ["latte", "latte:vlcs", "latte:vlcs+variant=released", "latte:vlcs+alpha=0.3", "latte:vlcs+alpha=0.31"]
+    methods = [configure(with_(methods=[parse_method(spec)])).methods[0] for spec in specs]
+    assert [setting_of(m) for m in methods] == ["default", "preset", "preset", "preset", "custom"]
+
+
+def test_method_specs_and_seeds():
+    assert parse_method("mine=tda:dtd+k=4") == {"name": "tda", "preset": "dtd", "label": "mine", "params": {"k": 4}}
+    assert parse_method("tda-global")["label"] == "tda-global"
+    for bad in ("", "a:b:c", "tda+k", ":x"):
+        with pytest.raises(ValueError, match="method"):
+            parse_method(bad)
+    assert parse_seeds("3") == (3,)
+    with pytest.raises(ValueError):
+        parse_seeds("1,,2")

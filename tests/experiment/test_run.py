@@ -1,0 +1,215 @@
+"""Runs: identical bits, only what is missing, and nothing damaged is trusted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_benchmark import small_file
+
+from latte.data.partition import federate
+from latte.experiment.compare import comparable, load_runs, same_classifier
+from latte.experiment.config import MethodConfig, RunConfig
+from latte.experiment.folder import RunFolder
+from latte.experiment.item import run_item
+from latte.experiment.plan import make_plan, open_benchmark
+from latte.experiment.readable import run_readable
+from latte.experiment.records import Result
+from latte.experiment.run import Options, execute, results, run
+
+METHODS = (MethodConfig("clip"), MethodConfig("tda"), MethodConfig("latte", params={"k_l": 2}))
+ONE = Options(jobs=1)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A plan, the folder it ran in, and its results."""
+    out = tmp_path_factory.mktemp("made")
+    path = small_file(out)
+    plan = make_plan(RunConfig(str(path), METHODS, seeds=(0, 1), clients_per_domain=2))
+    run(plan, out / "runs", Options(jobs=2))
+    return plan, out / "runs" / plan.name
+
+
+def copy(folder, target):
+    for path in folder.iterdir():
+        target.mkdir(parents=True, exist_ok=True)
+        (target / path.name).write_bytes(path.read_bytes())
+    return target
+
+
+def kinds(plan, out):
+    return [event.kind for event in execute(plan, out, ONE)]
+
+
+def test_what_a_finished_folder_holds(made):
+    plan, folder = made
+    lines = (folder / "results.jsonl").read_text().splitlines()
+    found = [Result.from_json(line) for line in lines]
+    assert [(r.method, r.seed) for r in found] == [(m, s) for m in ("clip", "tda", "latte") for s in (0, 1)]
+    assert all(r.benchmark == "small" and r.samples == 48 and len(r.clients) == 4 for r in found)
+    assert found[4].params["k_l"] == 2 and found[4].setting == "custom" and found[0].setting == "default"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (session,) = manifest["sessions"]
+    assert manifest["data"]["sha256"] == plan.data.sha256 and manifest["seeds"] == [0, 1]
+    assert session["started"] <= session["ended"] and session["versions"]["numpy"] == np.__version__
+    assert session["machine"]["cores"] and session["threads_per_job"] == 1
+    config = json.loads((folder / "config.json").read_text())
+    assert config["config"]["methods"][2]["params"]["beta"] == 60.0, "the configuration is resolved"
+
+
+def test_results_are_those_of_the_simulator(made):
+    plan, folder = made
+    embeddings = open_benchmark(str(plan.entry.path)).embeddings
+    federation = federate(embeddings, 2, 1)
+    want = run_readable(federation, "tda").result(federation, "tda", {}, "default", 1)
+    assert results(plan, folder.parent)[3].clients == want.clients
+
+
+def test_two_runs_give_the_same_bytes_whatever_the_number_of_processes(made, tmp_path):
+    plan, folder = made
+    assert kinds(plan, tmp_path) == ["done"] * 6
+    assert (tmp_path / plan.name / "results.jsonl").read_bytes() == (folder / "results.jsonl").read_bytes()
+    assert (tmp_path / plan.name / "done").read_bytes() == (folder / "done").read_bytes()
+
+
+def test_a_finished_run_is_only_read(made):
+    plan, folder = made
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert kinds(plan, folder.parent) == ["kept"] * 6
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def damage_half_line(folder):
+    content = (folder / "results.jsonl").read_bytes()
+    (folder / "results.jsonl").write_bytes(content[: -len(content) // 8])
+    return 1
+
+
+def damage_number(folder):
+    lines = (folder / "results.jsonl").read_text().splitlines(keepends=True)
+    fields = json.loads(lines[2])
+    fields["clients"][0]["correct"] += 1
+    lines[2] = json.dumps(fields, sort_keys=True) + "\n"
+    (folder / "results.jsonl").write_text("".join(lines))
+    return 1
+
+
+def damage_rubbish(folder):
+    with (folder / "results.jsonl").open("ab") as file:
+        file.write(b"\xff\x00 not json\n[]\n{}\nnull\n")
+    return 0
+
+
+def damage_items(folder):
+    lines = (folder / "items.jsonl").read_text().splitlines(keepends=True)
+    (folder / "items.jsonl").write_text("".join(lines[:-1]) + lines[-1][:20])
+    (folder / "done").unlink()
+    return 1
+
+
+def damage_manifest_and_config(folder):
+    (folder / "manifest.json").write_text("{")
+    (folder / "config.json").write_text("")
+    (folder / "done").unlink()
+    return 0
+
+
+def damage_version(folder):
+    text = (folder / "manifest.json").read_text()
+    version = json.loads(text)["sessions"][0]["versions"]["latte-tta"]
+    (folder / "manifest.json").write_text(text.replace(f'"latte-tta": "{version}"', '"latte-tta": "0.0.0"'))
+    return 6
+
+
+DAMAGE = [damage_half_line, damage_number, damage_rubbish, damage_items, damage_manifest_and_config, damage_version]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda f: f.__name__[7:])
+def test_a_damaged_folder_is_repaired_to_the_same_bytes(made, tmp_path, damage):
+    plan, folder = made
+    broken = copy(folder, tmp_path / plan.name)
+    redone = damage(broken)
+    assert kinds(plan, tmp_path).count("done") == redone
+    for name in ("results.jsonl", "done", "config.json"):
+        assert (broken / name).read_bytes() == (folder / name).read_bytes()
+    assert json.loads((broken / "manifest.json").read_text())["sessions"][-1]["ended"]
+    assert RunFolder(broken).complete()
+
+
+def test_a_stopped_run_keeps_what_is_done(made, tmp_path):
+    plan, folder = made
+    events = execute(plan, tmp_path, ONE)
+    next(events)
+    next(events)
+    events.close()
+    assert len(RunFolder(tmp_path / plan.name).trusted(plan)) == 2
+    with pytest.raises(ValueError, match="not done"):
+        results(plan, tmp_path)
+    assert sorted(kinds(plan, tmp_path)) == ["done"] * 4 + ["kept"] * 2
+    assert (tmp_path / plan.name / "results.jsonl").read_bytes() == (folder / "results.jsonl").read_bytes()
+    assert len(json.loads((tmp_path / plan.name / "manifest.json").read_text())["sessions"]) == 2
+
+
+def test_two_processes_do_not_share_a_folder(made, tmp_path):
+    pytest.importorskip("fcntl")
+    plan, _ = made
+    with RunFolder(tmp_path / plan.name).lock(), pytest.raises(ValueError, match="another process"):
+        next(execute(plan, tmp_path, ONE))
+
+
+def test_the_name_follows_everything_that_decides_the_numbers(made, tmp_path):
+    plan, folder = made
+    config = RunConfig(str(plan.entry.path), METHODS, seeds=(0, 1), clients_per_domain=2)
+    assert make_plan(config).name == plan.name
+    others = [
+        replace(config, seeds=(0, 2)),
+        replace(config, clients_per_domain=3),
+        replace(config, order="correlated"),
+        replace(config, schedule=replace(config.schedule, period=2)),
+        replace(config, methods=METHODS[:2]),
+        replace(config, benchmark=str(small_file(tmp_path, seed=1))),
+    ]
+    names = {make_plan(other).name for other in others}
+    assert len(names | {plan.name}) == 1 + len(others)
+    same = replace(config, methods=(*METHODS[:2], MethodConfig("latte", params={"k_l": 2, "alpha": 1})))
+    assert make_plan(same).name == plan.name, "1 is 1.0, and a default that is spelt out is the default"
+
+
+def test_a_run_that_cannot_start_is_refused_before_anything_is_written(made):
+    plan, _ = made
+    config = RunConfig(str(plan.entry.path), METHODS, clients_per_domain=2)
+    with pytest.raises(ValueError, match="25 for 24 images of x"):
+        make_plan(replace(config, clients_per_domain=25))
+    with pytest.raises(ValueError, match="text_encoder"):
+        make_plan(replace(config, methods=(MethodConfig("tpt"),)))
+
+
+def test_encoders_are_not_mixed(made, tmp_path):
+    plan, folder = made
+    other = make_plan(replace(plan.config, benchmark=str(small_file(tmp_path, seed=9)), seeds=(0,)))
+    comparable([plan, plan])
+    with pytest.raises(ValueError, match="one encoder per comparison"):
+        comparable([plan, other])
+    run(other, tmp_path, ONE)
+    assert len(load_runs([folder])[0].results) == 6
+    with pytest.raises(ValueError, match=r"benchmark small: got another encoder"):
+        load_runs([folder.parent, tmp_path])
+    (tmp_path / other.name / "results.jsonl").write_text("")
+    with pytest.raises(ValueError, match="unfinished or was changed"):
+        load_runs([tmp_path])
+    with pytest.raises(ValueError, match="not there"):
+        load_runs([tmp_path / "nowhere"])
+    same_classifier([("a", "1", "x"), ("b", "2", "y")])
+
+
+def test_partial_participation_is_drawn_from_its_own_generator(made):
+    plan, _ = made
+    embeddings = open_benchmark(str(plan.entry.path)).embeddings
+    config = replace(plan.config, methods=plan.config.methods[2:], schedule=replace(plan.config.schedule, participation=0.5))
+    federation = federate(embeddings, 2, 0)
+    first, again = run_item(federation, config, 0), run_item(federation, config, 0)
+    assert all((a == b).all() for a, b in zip(first.labels, again.labels, strict=True))
+    assert all((labels >= 0).all() for labels in first.labels)

@@ -1,0 +1,139 @@
+"""Sweeps and tuning: every point is a run, the choice is the best point, and the label says what it saw."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from small_benchmark import small_file
+
+from latte.experiment.config import MethodConfig, RunConfig
+from latte.experiment.plan import open_benchmark, plan_on
+from latte.experiment.run import Options, results
+from latte.experiment.sweep import Axis, execute_sweep, make_sweep, parse_axis
+from latte.experiment.tune import (
+    DMN_WEIGHTS,
+    GRIDS,
+    execute_tunings,
+    make_tunings,
+    read_tuned,
+    save_tuned,
+    select,
+    use_tuned,
+)
+from latte.methods import METHODS
+
+ONE = Options(jobs=2)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    return open_benchmark(str(small_file(tmp_path_factory.mktemp("data"))))
+
+
+@pytest.fixture(scope="module")
+def config(opened):
+    return RunConfig("small", (MethodConfig("dmn"),), seeds=(100,), clients_per_domain=2)
+
+
+def test_every_point_is_the_run_it_says(opened, config, tmp_path):
+    both = replace(config, methods=(MethodConfig("clip"), MethodConfig("dmn")))
+    sweep = make_sweep(both, [parse_axis("weight=0.1,10")], opened)
+    events = list(execute_sweep(sweep, tmp_path, ONE))
+    assert [event.kind for _, event in events] == ["done"] * 4
+    told = json.loads((tmp_path / sweep.name / "sweep.json").read_text())
+    assert [point["values"] for point in told["points"]] == [{"method.weight": 0.1}, {"method.weight": 10}]
+    for point, entry in zip(sweep.points, told["points"], strict=True):
+        clip, dmn = results(point.plan, tmp_path / sweep.name)
+        assert dmn.params["weight"] == point.values["method.weight"] and entry["run"] == point.plan.name
+        assert clip.setting == "default" and dmn.setting == "custom"
+    assert [event.kind for _, event in execute_sweep(sweep, tmp_path, ONE)] == ["kept"] * 4
+
+
+def test_every_kind_of_axis(opened, config):
+    latte = replace(config, methods=(MethodConfig("latte"),))
+    for text in ("alpha=1,2", "beta=1", "gamma=1", "k_l=1,2", "k_e=1", "clients_per_domain=1,2", "T=1,5", "participation=0.5"):
+        sweep = make_sweep(latte, [parse_axis(text)], opened)
+        assert len(sweep.points) == len(text.split(","))
+    grid = make_sweep(latte, [parse_axis("alpha=1,2"), parse_axis("T=1,5,9")], opened)
+    assert len({point.plan.name for point in grid.points}) == 6
+    assert grid.points[0].plan.config.schedule.period == 1 and grid.points[2].plan.config.schedule.period == 9
+
+
+@pytest.mark.parametrize("text", ["alpha", "alpha=", "alpha=1,,2"])
+def test_an_axis_that_cannot_be_read(text):
+    with pytest.raises(ValueError, match="--over"):
+        parse_axis(text)
+
+
+def test_a_value_that_cannot_be_is_refused_before_anything_runs(opened, config):
+    with pytest.raises(ValueError, match="weight"):
+        make_sweep(config, [Axis("method.weight", (1.0, -1.0))], opened)
+    with pytest.raises(ValueError, match="wieght"):
+        make_sweep(config, [Axis("method.wieght", (1.0,))], opened)
+
+
+def test_the_grids_are_grids_of_parameters_that_exist(opened, config):
+    assert len(DMN_WEIGHTS) == 13 and DMN_WEIGHTS[0] == 0.001 and DMN_WEIGHTS[-1] == 1000
+    assert set(GRIDS) <= set(METHODS)
+    for name in GRIDS:
+        (tuning,) = make_tunings(replace(config, methods=(MethodConfig(name),)), opened)
+        assert len({point.plan.name for point in tuning.sweep.points}) == len(tuning.sweep.points)
+
+
+def test_tuning_chooses_the_best_point_and_labels_its_use(opened, config, tmp_path):
+    both = replace(config, methods=(MethodConfig("dmn"), MethodConfig("latte")))
+    axes = {"dmn": [parse_axis("weight=0.001,1,1000")], "latte": [parse_axis("alpha=0.1,2")]}
+    tunings = [
+        make_tunings(replace(both, methods=(method,)), opened, axes[method.name])[0] for method in both.methods
+    ]
+    list(execute_tunings(tunings, tmp_path, ONE))
+    tuned = select(tunings, tmp_path)
+    for tuning in tunings:
+        scores = [results(p.plan, tmp_path / tuning.sweep.name)[0].micro for p in tuning.sweep.points]
+        entry = tuned["methods"][tuning.method.label]
+        best = tuning.sweep.points[scores.index(max(scores))]  # the first of the best
+        assert entry["accuracy"] == max(scores)
+        assert entry["params"] == dict(best.plan.config.methods[0].params)
+        assert [point["accuracy"] for point in entry["grid"]] == scores
+    assert tuned["saw"]["seeds"] == [100] and tuned["saw"]["data"]["sha256"] == opened.info.sha256
+    save_tuned(tmp_path / "t" / "tuned.json", tuned)
+    check_use(read_tuned(tmp_path / "t" / "tuned.json"), both, opened, tmp_path)
+
+
+def check_use(tuned, config, opened, tmp_path):
+    report = replace(config, methods=(MethodConfig("clip"), *config.methods), seeds=(0, 1))
+    used = plan_on(use_tuned(report, tuned, opened), opened).config.methods
+    assert [m.setting for m in used] == ["default", "tuned", "tuned"]
+    assert dict(used[1].params) == tuned["methods"]["dmn"]["params"]
+    same = use_tuned(replace(report, seeds=(1, 100)), tuned, opened)
+    assert [m.setting for m in same.methods] == ["", "oracle", "oracle"]
+    with pytest.raises(ValueError, match="tuned none"):
+        use_tuned(replace(report, methods=(MethodConfig("clip"),)), tuned, opened)
+    sibling = open_benchmark(str(small_file(tmp_path, "sibling", seed=3)))
+    elsewhere = use_tuned(replace(report, seeds=(100,)), tuned, sibling)
+    assert elsewhere.methods[1].setting == "tuned", "other data of the same encoder"
+    stranger = open_benchmark(str(small_file(tmp_path, "stranger", seed=3, encoder="another")))
+    with pytest.raises(ValueError, match="'another'"):
+        use_tuned(report, tuned, stranger)
+
+
+def test_fixed_clients_make_every_seed_an_oracle():
+    bundled = open_benchmark("cifar10c-mini")
+    config = RunConfig("cifar10c-mini", (MethodConfig("dmn"),), seeds=(0,))
+    entry = {"name": "dmn", "params": {"weight": 3.0}}
+    saw = {"data": {"fingerprint": bundled.info.fingerprint, "encoder": "x"}, "seeds": [100], "clients_per_domain": None}
+    tuned = {"saw": saw, "methods": {"dmn": entry}}
+    assert use_tuned(config, tuned, bundled).methods[0].setting == "oracle"
+    assert use_tuned(replace(config, clients_per_domain=2), tuned, bundled).methods[0].setting == "tuned"
+
+
+def test_no_grid_and_no_tuned_file(opened, config, tmp_path):
+    with pytest.raises(ValueError, match="no grid"):
+        make_tunings(replace(config, methods=(MethodConfig("clip"),)), opened)
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(ValueError, match="latte tune"):
+        read_tuned(tmp_path / "x.json")
+    with pytest.raises(ValueError, match="latte tune"):
+        read_tuned(tmp_path / "y.json")
