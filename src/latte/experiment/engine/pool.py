@@ -1,0 +1,83 @@
+"""Prototypes of all clients: each version that somebody may still read is stored once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...core.maths import entropy, normalised
+from ...core.types import Integers, Mask, Reals, Vectors
+from ...methods.latte import LatteParams
+from .streams import Streams
+
+BUDGET = 1 << 20  # bytes of vectors that are gathered at a time: about a processor's nearest large cache
+
+
+class Pool:
+    """``vectors`` (P, D), ``entropy`` and ``exact`` (P,): places are reused once nobody refers to them."""
+
+    def __init__(self, streams: Streams, params: LatteParams) -> None:
+        self.streams, self.params = streams, params
+        self.vectors: Vectors = np.zeros((0, streams.zero_shot.dim), np.float32)
+        self.entropy: Reals = np.ones(0)
+        self.exact: Mask = np.zeros(0, np.bool_)
+        self._free: Integers = np.zeros(0, np.int64)
+
+    def add(self, contents: Integers) -> tuple[Integers, Mask]:
+        """Store the prototypes of local memories (n, S), given as samples; return places (n,) and who has one."""
+        places = self._take(len(contents))
+        seen = np.zeros(len(contents), np.bool_)
+        step = max(1, BUDGET // (4 * max(1, contents.shape[1]) * self.vectors.shape[1]))
+        for start in range(0, len(contents), step):
+            part = slice(start, start + step)
+            vectors, seen[part] = self._prototypes(contents[part])
+            self.vectors[places[part]] = vectors
+            # One row's entropy from a product of another shape may differ in the last bits: see make_exact.
+            self.entropy[places[part]] = np.where(
+                seen[part], entropy(self.streams.zero_shot.logits(vectors)), 1.0
+            )
+        self.exact[places] = ~seen
+        return places, seen
+
+    def _prototypes(self, contents: Integers) -> tuple[Vectors, Mask]:
+        """Return eq. 1 with the very operations of LocalMemory.prototypes, for rows of samples, -1 for none."""
+        valid = contents >= 0
+        weights = self._weights(np.where(valid, self.streams.entropy[contents], np.inf), valid)
+        vectors = self.streams.vectors(contents)  # what -1 picks has weight 0
+        sums = (weights[:, None, :].astype(np.float32) @ vectors)[:, 0]
+        return normalised(sums), np.logical_and(valid.any(axis=1), sums.any(axis=1))
+
+    def _weights(self, certain: Reals, valid: Mask) -> Reals:
+        if self.params.prototype == "min_entropy":
+            return np.where(np.arange(certain.shape[1]) == certain.argmin(axis=1)[:, None], valid, 0.0)
+        rate = 0.0 if self.params.prototype == "mean" else self.params.prototype_rate
+        lowest = certain.min(axis=1, keepdims=True, initial=2.0)
+        return np.where(valid, np.exp(rate * (lowest - np.where(valid, certain, 1.0))), 0.0)
+
+    def make_exact(self, places: Integers, label: int) -> None:
+        """Compute the entropies of prototypes of a class again, with the product that the readable method forms."""
+        zero_shot = self.streams.zero_shot
+        upload = np.zeros((zero_shot.classes, zero_shot.dim), np.float32)
+        for place in places[~self.exact[places]]:
+            upload[label] = self.vectors[place]
+            self.entropy[place] = entropy(zero_shot.logits(upload))[label]
+            self.exact[place] = True
+
+    def keep(self, places: Integers) -> None:
+        """Let all places but these be reused."""
+        free = np.ones(len(self.vectors), np.bool_)
+        free[places] = False
+        self._free = np.flatnonzero(free)
+
+    def _take(self, count: int) -> Integers:
+        if count > len(self._free):
+            self._grow(len(self.vectors) + count - len(self._free))
+        places, self._free = self._free[:count], self._free[count:]
+        return places
+
+    def _grow(self, size: int) -> None:
+        old = len(self.vectors)
+        size = max(size, old + old // 4)
+        self.vectors = np.concatenate([self.vectors, np.zeros((size - old, self.vectors.shape[1]), np.float32)])
+        self.entropy = np.concatenate([self.entropy, np.ones(size - old)])
+        self.exact = np.concatenate([self.exact, np.zeros(size - old, np.bool_)])
+        self._free = np.concatenate([self._free, np.arange(old, size)])

@@ -1,0 +1,116 @@
+"""The streams of a federation laid end to end, with everything that the zero-shot classifier says about them.
+
+Samples are numbered client by client in stream order: sample k of the federation belongs to client i with
+``offsets[i] <= k < offsets[i + 1]``. Vectors stay where the federation has them; :meth:`Streams.vectors` normalises
+the few that are asked for.
+
+One matrix product replaces a matrix-vector product per sample. The two may differ in the last bit, which matters
+where a decision compares two nearly equal numbers. Those samples are found and computed again as the readable
+method computes them, so that every decision of the memories is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.maths import entropy, entropy_of_one
+from ...core.types import Integers, Mask, Reals, Vectors
+from ...core.validate import unit_rows
+from ...core.zero_shot import ZeroShot
+from ...data.benchmark import Federation
+from .state import NEAR_DOT, NEAR_ENTROPY, NOISE
+
+CHUNK = 2048  # rows that are copied at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Streams:
+    """All samples (n,) of all clients, in stream order, client after client."""
+
+    zero_shot: ZeroShot
+    views: NDArray[Any]  # (m, V, D) as the federation holds them
+    index: Integers  # (n,) rows of views
+    offsets: Integers  # (N + 1,)
+    norms: Vectors  # (n,) lengths before normalisation
+    dots: Vectors  # (n, C) text · f
+    pseudo: Integers  # (n,) argmax of the dots
+    entropy: Reals  # (n,) of the zero-shot prediction, divided by ln C
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def clients(self) -> int:
+        """N."""
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> list[int]:
+        """How many samples each client has."""
+        lengths: list[int] = np.diff(self.offsets).tolist()
+        return lengths
+
+    def vectors(self, samples: Integers) -> Vectors:
+        """Return the plain views of ``samples`` (...,) as unit rows (..., D)."""
+        rows = np.asarray(self.views[self.index[samples], 0], np.float32)
+        rows /= self.norms[samples][..., None]  # fancy indexing gave a copy
+        return rows
+
+
+def lay_out(federation: Federation) -> Streams:
+    """Return the streams of ``federation`` with their zero-shot answers."""
+    views, zero_shot = federation.embeddings.views, federation.embeddings.zero_shot
+    index = np.concatenate([client.samples for client in federation.clients]).astype(np.int64)
+    offsets = np.cumsum([0, *map(len, federation.clients)])
+    n = len(index)
+    norms, dots = np.empty(n, np.float32), np.empty((n, zero_shot.classes), np.float32)
+    uncertainty = np.empty(n)
+    for start in range(0, n, CHUNK):
+        part = slice(start, start + CHUNK)
+        rows = np.asarray(views[index[part], 0], np.float32)
+        norms[part] = np.sqrt(np.einsum("nd,nd->n", rows, rows))
+        dots[part] = unit_rows("views", rows, zero_shot.dim) @ zero_shot.text.T
+        uncertainty[part] = entropy(zero_shot.scale * dots[part].astype(np.float64))
+    streams = Streams(zero_shot, views, index, offsets, norms, dots, dots.argmax(axis=1), uncertainty)
+    settle(streams, _close_calls(dots))
+    return streams
+
+
+def owners(streams: Streams) -> Integers:
+    """Return the client of every sample (n,)."""
+    return np.repeat(np.arange(streams.clients), streams.lengths)
+
+
+def settle(streams: Streams, doubtful: Mask) -> None:
+    """Compute the ``doubtful`` samples (n,) again, one by one, as the readable method does."""
+    zero_shot = streams.zero_shot
+    for k in np.flatnonzero(doubtful):
+        logits = zero_shot.logits(streams.vectors(np.array([k]))[0])
+        streams.dots[k] = logits / zero_shot.scale
+        streams.pseudo[k], streams.entropy[k] = logits.argmax(), entropy_of_one(logits)
+
+
+def _close_calls(dots: Vectors) -> Mask:
+    """Return where the two largest dot products are too close to call."""
+    two = np.partition(dots, dots.shape[1] - 2, axis=1)[:, -2:]
+    mask: Mask = two[:, 1] - two[:, 0] < NEAR_DOT
+    return mask
+
+
+def near_ties(groups: Integers, values: Reals) -> Mask:
+    """Return the samples whose value is too close to that of another sample of the same group.
+
+    >>> near_ties(np.array([0, 0, 1, 1]), np.array([0.5, 0.500001, 0.5, 0.7]))
+    array([ True,  True, False, False])
+    """
+    order = np.lexsort((values, groups))
+    group, value = groups[order], values[order]
+    close = (group[1:] == group[:-1]) & (value[1:] - value[:-1] <= NEAR_ENTROPY * np.abs(value[1:]) + NOISE)
+    tied = np.zeros(len(values), np.bool_)
+    tied[order[1:]] |= close
+    tied[order[:-1]] |= close
+    return tied
