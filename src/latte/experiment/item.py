@@ -86,5 +86,5 @@ def _fast(
     if importlib.util.find_spec("latte.experiment.engine") is None:
         return None
     engine = importlib.import_module("latte.experiment.engine")
-    labels = engine.run_fast(federation, name, params, config.schedule, rng)
-    return None if labels is None else Outcome(tuple(labels), engine="fast")
+    outcome: Outcome | None = engine.run_fast(federation, name, params, config.schedule, rng)
+    return outcome
