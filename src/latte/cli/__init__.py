@@ -16,6 +16,9 @@ COMMANDS = {
     "sweep": ("latte.cli.sweep:sweep", "Run methods at every value of a parameter."),
     "tune": ("latte.cli.tune:tune", "Choose parameters on other partitions than those that are reported."),
     "data": ("latte.cli.data:data", "List, show, check and convert embedding files."),
+    "figure": ("latte.cli.figure:figure", "Draw the figures of the paper for a benchmark."),
+    "cost": ("latte.cli.cost:cost", "What each method costs: computation, time, memory, bytes per round."),
+    "diagnose": ("latte.cli.diagnose:diagnose", "Look into the memories of a run, class by class."),
 }
 
 
