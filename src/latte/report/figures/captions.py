@@ -92,8 +92,8 @@ def of_collaboration(setup: Setup, found: Collaboration) -> str:
         f"Pixel (i, j) counts the prototypes of client j that client i was given over the whole run (seed "
         f"{setup.seeds[0]}, {len(found.clients)} clients, an exchange after every image). {found.inside:.1f} % of "
         f"{int(found.downloads.sum()):,} downloads stay inside the domain; donors drawn evenly among the other clients "
-        f"would give {found.chance:.1f} %, and taking all of the own domain first {found.most:.1f} %, which is the most "
-        f"that k_e = {setup.latte.k_e} allows here."
+        f"would give {found.chance:.1f} %, and taking all of the own domain first {found.most:.1f} %, the most that "
+        f"k_e = {setup.latte.k_e} allows here."
     )
 
 
