@@ -36,6 +36,7 @@ __all__ = [
     "manifest_section",
     "picture_section",
     "render_page",
+    "rows_section",
     "table_section",
     "text_section",
 ]
@@ -104,6 +105,20 @@ def differences_section(title: str, pairs: Sequence[Paired], caption: str = "") 
     if not pairs:
         raise refuse("pairs", "none", "at least one paired difference")
     return Section(title, _render("differences", chart=difference_chart(pairs), caption=caption))
+
+
+def rows_section(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str | float | None]],
+    caption: str = "",
+    notes: Sequence[str] = (),
+) -> Section:
+    """Show any table: the first cell of a row names it, the others are numbers (None where there is none)."""
+    for row in rows:
+        if len(row) != len(columns):
+            raise refuse("row", f"{len(row)} cells", f"{len(columns)}, one per column")
+    return Section(title, _render("rows", title=title, columns=columns, rows=rows, caption=caption, notes=notes))
 
 
 def text_section(title: str, paragraphs: str | Sequence[str]) -> Section:
