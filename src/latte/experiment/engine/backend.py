@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from types import ModuleType
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from ...core.validate import choice
 
 BACKENDS = ("auto", "numba", "numpy")
+NUMBA = ("loops_share", "loops_route", "loops_read")
+NUMPY = ("plain_share", "plain_route", "plain_read")
 
 
 class Loops(NamedTuple):
-    """The two families of loops."""
+    """The loops that differ; each module documents its own."""
 
-    share: ModuleType
-    read: ModuleType
+    fill_queues: Callable[..., Any]
+    upload: Callable[..., Any]
+    push: Callable[..., Any]
+    copy_units: Callable[..., Any]
+    near: float
+    pull: Callable[..., Any]
+    accept: Callable[..., Any]
+    cross: Callable[..., Any]
+    read_clients: Callable[..., Any]
 
 
 def loops(backend: str = "auto") -> Loops:
     """Return the loops of ``backend``; ``auto`` takes numba where it is installed."""
     choice("backend", backend, BACKENDS)
-    if backend == "auto":
-        backend = "numba" if importlib.util.find_spec("numba") else "numpy"
-    elif backend == "numba" and importlib.util.find_spec("numba") is None:
+    there = importlib.util.find_spec("numba") is not None
+    if backend == "numba" and not there:
         raise ModuleNotFoundError('the numba backend needs numba: pip install "latte-tta[fast]"')
-    family = "loops" if backend == "numba" else "plain"
-    return Loops(*(importlib.import_module(f"{__package__}.{family}_{part}") for part in Loops._fields))
+    compiled = backend == "numba" or (backend == "auto" and there)
+    share, route, read = (importlib.import_module(f"{__package__}.{name}") for name in (NUMBA if compiled else NUMPY))
+    return Loops(
+        share.fill_queues,
+        share.upload,
+        share.push,
+        share.copy_units,
+        share.NEAR_DOT,
+        route.pull,
+        route.accept,
+        route.cross,
+        read.read_clients,
+    )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from ...core.maths import entropy, normalised
 from ...core.types import Integers, Mask, Reals, Vectors
 from ...methods.latte import LatteParams
+from .state import Items
 from .streams import Streams
 
 BUDGET = 1 << 20  # bytes of vectors that are gathered at a time: about a processor's nearest large cache
@@ -15,21 +19,22 @@ BUDGET = 1 << 20  # bytes of vectors that are gathered at a time: about a proces
 class Pool:
     """``vectors`` (P, D), ``entropy`` and ``exact`` (P,): places are reused once nobody refers to them."""
 
-    def __init__(self, streams: Streams, params: LatteParams) -> None:
-        self.streams, self.params = streams, params
+    def __init__(self, streams: Streams, params: LatteParams, copy_units: Callable[..., Any]) -> None:
+        self.streams, self.params, self.copy_units = streams, params, copy_units
         self.vectors: Vectors = np.zeros((0, streams.zero_shot.dim), np.float32)
         self.entropy: Reals = np.ones(0)
         self.exact: Mask = np.zeros(0, np.bool_)
         self._free: Integers = np.zeros(0, np.int64)
 
-    def add(self, contents: Integers) -> tuple[Integers, Mask]:
+    def add(self, contents: Integers, items: Items) -> tuple[Integers, Mask]:
         """Store the prototypes of local memories (n, S), given as samples; return places (n,) and who has one."""
         places = self._take(len(contents))
         seen = np.zeros(len(contents), np.bool_)
         step = max(1, BUDGET // (4 * max(1, contents.shape[1]) * self.vectors.shape[1]))
+        self._room = np.zeros((min(step, len(contents)), *contents.shape[1:], self.vectors.shape[1]), np.float32)
         for start in range(0, len(contents), step):
             part = slice(start, start + step)
-            vectors, seen[part] = self._prototypes(contents[part])
+            vectors, seen[part] = self._prototypes(contents[part], items)
             self.vectors[places[part]] = vectors
             # One row's entropy from a product of another shape may differ in the last bits: see make_exact.
             self.entropy[places[part]] = np.where(
@@ -38,11 +43,12 @@ class Pool:
         self.exact[places] = ~seen
         return places, seen
 
-    def _prototypes(self, contents: Integers) -> tuple[Vectors, Mask]:
+    def _prototypes(self, contents: Integers, items: Items) -> tuple[Vectors, Mask]:
         """Return eq. 1 with the very operations of LocalMemory.prototypes, for rows of samples, -1 for none."""
         valid = contents >= 0
         weights = self._weights(np.where(valid, self.streams.entropy[contents], np.inf), valid)
-        vectors = self.streams.vectors(contents)  # what -1 picks has weight 0
+        vectors = self._room[: len(contents)]
+        self.copy_units(items, contents, vectors)  # what is left over in a free slot has weight 0
         sums = (weights[:, None, :].astype(np.float32) @ vectors)[:, 0]
         return normalised(sums), np.logical_and(valid.any(axis=1), sums.any(axis=1))
 

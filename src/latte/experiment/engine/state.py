@@ -1,10 +1,8 @@
-"""The arrays that the kernels share, as named tuples: compiled code takes these, not classes."""
+"""The arrays that the loops share, as named tuples: compiled code takes these, not classes."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
-
-import numpy as np
 
 from ...core.types import Integers, Mask, Reals, Vectors
 
@@ -27,6 +25,7 @@ class Rules(NamedTuple):
 class Routes(NamedTuple):
     """Everyone's latest prototypes as the server sees them, and what everyone was given last."""
 
+    vectors: Vectors  # (C, N, D) as the global memory stores them
     similarity: Vectors  # (C, N, N) g_i,y · g_j,y, 0 where one of them has not seen y
     seen: Mask  # (C, N)
     common: Integers  # (N, N) how many classes both have seen
@@ -35,7 +34,9 @@ class Routes(NamedTuple):
     changed: Integers  # (C,) the last sync at which a prototype of the class changed
     pulled: Integers  # (N,) the last sync at which a client pulled
     external: Integers  # (N, C, E) item numbers, -1 for none
-    donors: Integers  # (N, C, E)
+    donors: Integers  # (N, C, E) whose they are
+    limit: Reals  # (N, C) similarity of the last on the list; below it, less a margin, nobody gets on it
+    dropped: Integers  # (N, C) who was left out as the best match (B4), -1 for nobody
 
 
 class Counts(NamedTuple):
@@ -44,6 +45,16 @@ class Counts(NamedTuple):
     downloads: Integers  # (N, N)
     since: Integers  # (N, C)
     pulls: Integers  # (N,)
+
+
+class Uploads(NamedTuple):
+    """What changed in one sync, ordered by class: whose prototype of which class, and what it is now."""
+
+    client: Integers  # (U,)
+    label: Integers  # (U,)
+    vectors: Vectors  # (U, D) as the global memory stores them
+    items: Integers  # (U,)
+    seen: Mask  # (U,)
 
 
 class Given(NamedTuple):
@@ -56,60 +67,55 @@ class Given(NamedTuple):
 
 
 class Items(NamedTuple):
-    """Entropies of everything that can be in a memory: samples first, then stored prototypes."""
+    """Everything that can be in a memory: samples first (n of them), then stored prototypes (P)."""
 
     samples: int
-    entropy: Reals  # of the samples (n,)
+    entropy: Reals  # (n,)
     slot: Integers  # (n,) where the local memory put the sample, -1 for nowhere
     pseudo: Integers  # (n,)
-    stored: Reals  # entropies of the prototypes (P,)
+    rows: Vectors  # (m, D) embeddings, not quite of unit length
+    index: Integers  # (n,) the row of a sample
+    norms: Vectors  # (n,) its length
+    dots: Vectors  # (n, C) with the text
+    stored: Reals  # (P,) entropies of the prototypes
     exact: Mask  # (P,) whether that is the very number that the readable method computes
+    prototypes: Vectors  # (P, D)
 
 
 class Memory(NamedTuple):
-    """What one client holds, as item numbers, -1 for none."""
+    """What clients hold, as item numbers, -1 for none; of one client without the first axis."""
 
-    local: Integers  # (C, S)
-    external: Integers  # (C, E)
-    merged: Integers  # (C, K) K = S, or E where only the external memory is read
+    local: Integers  # (N, C, S)
+    external: Integers  # (N, C, E)
+    merged: Integers  # (N, C, K) K = S, or E where only the external memory is read
+    gram: Vectors  # (N, C, K, K) products of what is merged
+    cross: Vectors  # (N, C, E, E) products of what is external
 
 
 class Arrivals(NamedTuple):
-    """What one client was given in a window, in order: before which of its samples, which class, which items."""
+    """What clients were given in a window, in order: before which sample, which class, which items."""
 
     sample: Integers  # (R,)
     label: Integers  # (R,)
     items: Integers  # (R, E)
+    cross: Vectors  # (R, E, E) products of the items with each other
+    bounds: Integers  # (N + 1,) the rows of client i are bounds[i] to bounds[i + 1]
 
 
-class Events(NamedTuple):
-    """How the memory that one client reads changed: before which sample, which class, its new row."""
+class Span(NamedTuple):
+    """Which samples of every client a window covers: ``first`` to ``last`` (N,), and whether that is all it has."""
 
-    sample: Integers  # (X,)
-    label: Integers  # (X,)
-    items: Integers  # (X, K)
-
-
-class Block(NamedTuple):
-    """Consecutive samples of one client, and everything that it reads while it handles them."""
-
-    first: int  # number of the first sample
-    dots: Vectors  # (B, C) with the text
-    similarity: Vectors  # (B, U) with the items
-    vectors: Vectors  # (U, D)
-    entropy: Reals  # (U,)
+    first: Integers
+    last: Integers
+    finished: Mask  # (N,) finished before the window: nothing that arrives will be read
 
 
 class Readout(NamedTuple):
     """The parameters of the readout; ``alphas`` and ``betas`` make a grid."""
 
+    mode: int
     alphas: Reals
     betas: Reals
     gamma: float
     gate: float  # negative: none
     scale: float
-
-
-def empty_events(rows: int, width: int) -> Events:
-    """Return room for ``rows`` events."""
-    return Events(np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty((rows, width), np.int64))

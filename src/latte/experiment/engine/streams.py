@@ -12,10 +12,7 @@ method computes them, so that every decision of the memories is the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.maths import entropy, entropy_of_one
 from ...core.types import Integers, Mask, Reals, Vectors
@@ -32,8 +29,8 @@ class Streams:
     """All samples (n,) of all clients, in stream order, client after client."""
 
     zero_shot: ZeroShot
-    views: NDArray[Any]  # (m, V, D) as the federation holds them
-    index: Integers  # (n,) rows of views
+    rows: Vectors  # (m, D) plain views; the federation's own array where that is one view of float32
+    index: Integers  # (n,) which row a sample is
     offsets: Integers  # (N + 1,)
     norms: Vectors  # (n,) lengths before normalisation
     dots: Vectors  # (n, C) text · f
@@ -56,28 +53,37 @@ class Streams:
 
     def vectors(self, samples: Integers) -> Vectors:
         """Return the plain views of ``samples`` (...,) as unit rows (..., D)."""
-        rows = np.asarray(self.views[self.index[samples], 0], np.float32)
-        rows /= self.norms[samples][..., None]  # fancy indexing gave a copy
+        rows = self.rows[self.index[samples]]
+        rows /= self.norms[samples][..., None]  # indexing gave a copy
         return rows
 
 
 def lay_out(federation: Federation) -> Streams:
     """Return the streams of ``federation`` with their zero-shot answers."""
-    views, zero_shot = federation.embeddings.views, federation.embeddings.zero_shot
-    index = np.concatenate([client.samples for client in federation.clients]).astype(np.int64)
+    zero_shot = federation.embeddings.zero_shot
+    plain, index = _plain_rows(federation)
     offsets = np.cumsum([0, *map(len, federation.clients)])
     n = len(index)
     norms, dots = np.empty(n, np.float32), np.empty((n, zero_shot.classes), np.float32)
     uncertainty = np.empty(n)
     for start in range(0, n, CHUNK):
         part = slice(start, start + CHUNK)
-        rows = np.asarray(views[index[part], 0], np.float32)
+        rows = plain[index[part]]
         norms[part] = np.sqrt(np.einsum("nd,nd->n", rows, rows))
         dots[part] = unit_rows("views", rows, zero_shot.dim) @ zero_shot.text.T
         uncertainty[part] = entropy(zero_shot.scale * dots[part].astype(np.float64))
-    streams = Streams(zero_shot, views, index, offsets, norms, dots, dots.argmax(axis=1), uncertainty)
+    streams = Streams(zero_shot, plain, index, offsets, norms, dots, dots.argmax(axis=1), uncertainty)
     settle(streams, _close_calls(dots))
     return streams
+
+
+def _plain_rows(federation: Federation) -> tuple[Vectors, Integers]:
+    """Return rows (m, D) and which of them each sample is; copies only what is not there as float32."""
+    views = federation.embeddings.views
+    index = np.concatenate([client.samples for client in federation.clients]).astype(np.int64)
+    if views.dtype == np.float32 and views.shape[1] == 1 and views.flags.c_contiguous:
+        return np.asarray(views).reshape(len(views), -1), index
+    return np.ascontiguousarray(views[index, 0], np.float32), np.arange(len(index))
 
 
 def owners(streams: Streams) -> Integers:

@@ -1,0 +1,132 @@
+"""How the memory that a client reads changes from sample to sample, compiled. Imported only where numba is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .compiled import exactly
+from .state import BOTH, EXTERNAL, NEAR_ENTROPY, NOISE, Arrivals, Items, Memory
+
+
+@exactly
+def walk(span: Any, items: Items, memory: Memory, arrivals: Arrivals, out: Any) -> Any:
+    """Follow one client through its samples ``span``; write how the memory that it reads changes.
+
+    Returns the number of events, or -1 - y where a merge of class y hangs on prototypes whose entropies are not
+    exact yet.
+    """
+    first, last = span
+    mode, events = out
+    slots = memory.merged.shape[1] + 1
+    room = (np.empty(slots, np.int64), np.empty(slots), np.empty(slots, np.int64), np.empty(slots, np.bool_))
+    count, at = 0, 0
+    for k in range(first, last + 1):
+        while at < len(arrivals.sample) and arrivals.sample[at] <= k:
+            y = arrivals.label[at]
+            memory.external[y] = arrivals.items[at]
+            at += 1
+            verdict = _renew(memory, items, y, mode, room) if mode != 1 else 0
+            if verdict < 0:
+                return -1 - y
+            if verdict:
+                _note(events, count, k, y, memory.merged[y])
+                count += 1
+        if k == last or items.slot[k] < 0:
+            continue
+        y = items.pseudo[k]
+        memory.local[y, items.slot[k]] = k
+        verdict = _renew(memory, items, y, mode, room) if mode != EXTERNAL else 0
+        if verdict < 0:
+            return -1 - y
+        if verdict:
+            _note(events, count, k, y, memory.merged[y])
+            count += 1
+    return count
+
+
+@exactly
+def _note(events: Any, count: int, k: int, y: int, row: Any) -> None:
+    events[0][count], events[1][count] = k, y
+    events[2][count] = row
+
+
+@exactly
+def _renew(memory: Memory, items: Items, y: int, mode: int, room: Any) -> Any:
+    """Merge one class anew; return 1 if its row changed, 0 if not, -1 if that cannot be told yet."""
+    if mode == BOTH:
+        return _merge(memory, items, y, room)
+    source = memory.external[y] if mode == EXTERNAL else memory.local[y]
+    row, changed = memory.merged[y], 0
+    for s in range(len(row)):
+        if row[s] != source[s]:
+            row[s], changed = source[s], 1
+    return changed
+
+
+@exactly
+def _merge(memory: Memory, items: Items, y: int, room: Any) -> Any:
+    """Keep the most certain of a class (eq. 3), each where it was if it was there."""
+    kept, value = room[0], room[1]
+    slots = memory.merged.shape[1]
+    found = 0
+    for s in range(slots):
+        item = memory.local[y, s]
+        if item < 0:
+            break  # slots fill in order
+        found = _place(kept, value, found, item, items.entropy[item])
+    for e in range(memory.external.shape[1]):
+        item = memory.external[y, e]
+        if item >= 0:
+            h = items.stored[item - items.samples]
+            if found <= slots or h < value[slots]:
+                found = _place(kept, value, found, item, h)
+    if found > slots:
+        close = value[slots] - value[slots - 1] <= NEAR_ENTROPY * value[slots] + NOISE
+        if close and (_guessed(items, kept[slots]) or _guessed(items, kept[slots - 1])):
+            return -1
+        found = slots
+    return _arrange(memory.merged[y], kept[:found], room[2], room[3])
+
+
+@exactly
+def _place(kept: Any, value: Any, found: int, item: int, h: float) -> Any:
+    """Insert an item behind those that are as certain; the last falls out when there is no room."""
+    at = min(found, len(kept) - 1)
+    while at > 0 and value[at - 1] > h:
+        kept[at], value[at] = kept[at - 1], value[at - 1]
+        at -= 1
+    kept[at], value[at] = item, h
+    return min(found + 1, len(kept))
+
+
+@exactly
+def _guessed(items: Items, item: int) -> Any:
+    return item >= items.samples and not items.exact[item - items.samples]
+
+
+@exactly
+def _arrange(row: Any, kept: Any, fresh: Any, stays: Any) -> Any:
+    """Make ``row`` hold what is ``kept``, each where it was if it was there; return 1 if anything changed."""
+    slots = len(row)
+    stays[:slots] = False
+    new = 0
+    for s in range(len(kept)):
+        place = -1
+        for t in range(slots):
+            if row[t] == kept[s]:
+                place = t
+                break
+        if place >= 0:
+            stays[place] = True
+        else:
+            fresh[new] = kept[s]
+            new += 1
+    changed, used = 0, 0
+    for t in range(slots):
+        if not stays[t] and (row[t] >= 0 or used < new):
+            changed = 1
+            row[t] = fresh[used] if used < new else -1
+            used += 1
+    return changed

@@ -1,0 +1,221 @@
+"""Who gets whose prototypes: the loops of a pull, compiled.
+
+Imported only where numba is installed; ``plain_share`` does the same with numpy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .compiled import exactly, loosely
+from .state import CLIENT, NONE, Counts, Given, Routes, Rules
+
+
+@exactly
+def pull(routes: Routes, rules: Rules, counts: Counts, members: Any, fresh: Any) -> Any:
+    """Choose the donors of every member anew where that is needed; return what is different now.
+
+    ``fresh`` is the number of the sync, and who has a new prototype of which class: clients, and where those of
+    class y start (C + 1,).
+    """
+    classes, n = routes.seen.shape
+    now, uploaders, starts = fresh
+    room = len(members) * classes
+    given = Given(
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+        np.empty((room, rules.slots), np.int64),
+        np.zeros(room, np.bool_),
+    )
+    top, mean = (np.empty(rules.slots + 3, np.int64), np.empty(rules.slots + 3)), np.empty(n)
+    newest = routes.changed.max()
+    count = 0
+    for m in range(len(members)):
+        i = members[m]
+        before = routes.pulled[i]
+        counts.pulls[i] += 1
+        routes.pulled[i] = now
+        order = _by_mean(routes, i, mean) if rules.empty == CLIENT and newest > before else np.empty(0, np.int64)
+        for y in range(classes):
+            by_client = rules.empty == CLIENT and not routes.seen[y, i]
+            if (newest if by_client else routes.changed[y]) <= before:
+                continue
+            if before == now - 1 and _untouched(routes, rules, i, y, uploaders[starts[y] : starts[y + 1]]):
+                continue
+            doubtful = _choose(routes, rules, (i, y), (order, mean), top)
+            if accept(routes, counts, i, y, top[0][: rules.slots]) or doubtful:
+                given.client[count], given.label[count] = i, y
+                given.items[count] = routes.external[i, y]
+                given.doubtful[count] = doubtful
+                count += 1
+    return Given(given.client[:count], given.label[:count], given.items[:count], given.doubtful[:count])
+
+
+@exactly
+def _untouched(routes: Routes, rules: Rules, i: int, y: int, uploaders: Any) -> Any:
+    """Say whether new prototypes of others leave a client's list as it is: none is on it, none gets on it."""
+    if not routes.seen[y, i] or routes.limit[i, y] == -np.inf:
+        return False
+    similarity, limit = routes.similarity[y, i], routes.limit[i, y] - rules.near
+    for u in range(len(uploaders)):
+        j = uploaders[u]
+        if j == i or similarity[j] >= limit or j == routes.dropped[i, y]:
+            return False
+        for e in range(rules.slots):
+            if routes.donors[i, y, e] == j:
+                return False
+    return True
+
+
+@loosely
+def _by_mean(routes: Routes, i: int, mean: Any) -> Any:
+    """Write the mean similarity over the classes both have seen (N,), -2 where there is none (B3); rank it."""
+    mean[:] = 0.0
+    missing = 0
+    for y in range(len(routes.seen)):
+        if routes.seen[y, i]:
+            row = routes.similarity[y, i]
+            for j in range(len(mean)):
+                mean[j] += row[j]
+        else:
+            missing += 1
+    if missing == 0:
+        return np.empty(0, np.int64)
+    for j in range(len(mean)):
+        mean[j] = mean[j] / routes.common[i, j] if routes.common[i, j] else -2.0
+    return np.argsort(-mean)
+
+
+@exactly
+def _choose(routes: Routes, rules: Rules, query: Any, by_client: Any, top: Any) -> Any:
+    """Write the chosen rows (slots,), -1 for none, into ``top``; return whether the choice is in doubt."""
+    i, y = query
+    rows, scores = top
+    seen = routes.seen[y]
+    routes.limit[i, y] = -np.inf
+    if not seen[i]:
+        if rules.empty == CLIENT:
+            return _first_seen(by_client, seen, i, rules, rows)
+        for e in range(rules.slots):  # joining order, without the first, or nothing
+            j = routes.ranking[e + 1]
+            rows[e] = j if rules.empty != NONE and seen[j] else -1
+        return False
+    if rules.drop_first:
+        return _without_best(routes, rules, i, y, top)
+    found = _largest(routes.similarity[y, i], seen, (i, routes.donors[i, y]), rules.slots + 1, top)
+    for e in range(found, rules.slots):
+        rows[e] = -1
+    if found > rules.slots:
+        routes.limit[i, y] = scores[rules.slots - 1]
+        return scores[rules.slots - 1] - scores[rules.slots] < rules.near
+    return False
+
+
+@exactly
+def _without_best(routes: Routes, rules: Rules, i: int, y: int, top: Any) -> Any:
+    """Choose as the released code does: all but the best match, whoever that is (B4)."""
+    rows, scores = top
+    seen = routes.seen[y]
+    found = _largest(routes.similarity[y, i], seen, (-1, routes.donors[i, y]), rules.slots + 2, top)
+    doubtful = False
+    for last in (0, rules.slots):
+        if last + 1 < found and scores[last] - scores[last + 1] < rules.near:
+            doubtful = doubtful or seen[rows[last]] or seen[rows[last + 1]]
+    routes.limit[i, y], routes.dropped[i, y] = scores[rules.slots], rows[0]
+    for e in range(rules.slots):
+        rows[e] = rows[e + 1]
+        if not seen[rows[e]]:
+            rows[e] = -1
+            routes.limit[i, y] = -np.inf
+    return doubtful
+
+
+@exactly
+def _first_seen(by_client: Any, seen: Any, own: int, rules: Rules, rows: Any) -> Any:
+    """Take the first of an order who have seen the class; in doubt where the next is as good."""
+    order, mean = by_client
+    found, last = 0, 0.0
+    for place in range(len(order)):
+        j = order[place]
+        if j == own or not seen[j]:
+            continue
+        if found == rules.slots:
+            return last - mean[j] < rules.near
+        rows[found], last = j, mean[j]
+        found += 1
+    for e in range(found, rules.slots):
+        rows[e] = -1
+    return False
+
+
+@exactly
+def _largest(values: Any, seen: Any, who: Any, size: int, top: Any) -> Any:
+    """Find the largest values, best first; return how many there are.
+
+    ``who`` is the client itself, who is left out as are those that have not seen the class (with -1 nobody is),
+    and the list of before: to start from it makes almost everyone else fail the first comparison.
+    """
+    own, before = who
+    rows, scores = top
+    found = 0
+    for e in range(len(before)):
+        if before[e] >= 0 and (own < 0 or seen[before[e]]):
+            found = _place(rows, scores, found, size, before[e], values[before[e]])
+    started = found
+    for j in range(len(values)):
+        if found == size and values[j] <= scores[size - 1]:
+            continue
+        if own >= 0 and (j == own or not seen[j]):
+            continue
+        known = False
+        for e in range(len(before) if started else 0):
+            known = known or before[e] == j
+        if not known:
+            found = _place(rows, scores, found, size, j, values[j])
+    return found
+
+
+@exactly
+def _place(rows: Any, scores: Any, found: int, size: int, row: int, score: float) -> Any:
+    at = min(found, size - 1)
+    while at > 0 and scores[at - 1] < score:
+        scores[at], rows[at] = scores[at - 1], rows[at - 1]
+        at -= 1
+    scores[at], rows[at] = score, row
+    return min(found + 1, size)
+
+
+@exactly
+def accept(routes: Routes, counts: Counts, i: int, y: int, rows: Any) -> Any:
+    """Replace a client's list of a class; return whether it holds other prototypes than before."""
+    same = True
+    for e in range(len(rows)):
+        item = routes.current[y, rows[e]] if rows[e] >= 0 else -1
+        same = same and item == routes.external[i, y, e]
+    if same:
+        return False
+    times = counts.pulls[i] - 1 - counts.since[i, y]
+    for e in range(len(rows)):
+        if routes.donors[i, y, e] >= 0:
+            counts.downloads[i, routes.donors[i, y, e]] += times
+        routes.external[i, y, e] = routes.current[y, rows[e]] if rows[e] >= 0 else -1
+        routes.donors[i, y, e] = rows[e]
+    counts.since[i, y] = counts.pulls[i] - 1
+    return True
+
+
+@exactly
+def cross(routes: Routes, given: Given) -> Any:
+    """Return the products (R, E, E) of what was given with each other: the server has compared them already."""
+    slots = given.items.shape[1]
+    products = np.zeros((len(given.client), slots, slots), np.float32)
+    for r in range(len(given.client)):
+        row = routes.donors[given.client[r], given.label[r]]
+        similarity = routes.similarity[given.label[r]]
+        for e in range(slots):
+            for f in range(slots):
+                if row[e] >= 0 and row[f] >= 0:
+                    products[r, e, f] = similarity[row[e], row[f]]
+    return products
