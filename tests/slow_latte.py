@@ -1,4 +1,4 @@
-"""Latte as the paper writes it, in loops and float64: the ground truth of the ground truth. Shares no code with latte."""
+"""Latte as the paper writes it, in loops and float64: the ground truth. It shares no code with latte."""
 
 from __future__ import annotations
 

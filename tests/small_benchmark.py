@@ -23,11 +23,7 @@ def small_file(folder: Path, name: str = "small", seed: int = 0, encoder: str = 
     views = text[labels] + 0.8 * unit(rng, 48, dim)
     views /= np.linalg.norm(views, axis=-1, keepdims=True)
     path = folder / f"{name}.safetensors"
-    zero_shot = ZeroShot(text, ("a", "b", "c"), 10.0)
-    save(
-        path,
-        Embeddings(
-            name, zero_shot, views[:, None], labels, np.repeat([0, 1], 24), ("x", "y"), {"encoder": encoder}, np.arange(48)
-        ),
-    )
+    zero_shot, domain = ZeroShot(text, ("a", "b", "c"), 10.0), np.repeat([0, 1], 24)
+    metadata = {"encoder": encoder}
+    save(path, Embeddings(name, zero_shot, views[:, None], labels, domain, ("x", "y"), metadata, np.arange(48)))
     return path

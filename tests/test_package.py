@@ -3,7 +3,19 @@
 import subprocess
 import sys
 
-HEAVY = ("torch", "onnxruntime", "matplotlib", "sklearn", "scipy", "flwr", "starlette", "pandas", "PIL", "jinja2", "rich")
+HEAVY = (
+    "torch",
+    "onnxruntime",
+    "matplotlib",
+    "sklearn",
+    "scipy",
+    "flwr",
+    "starlette",
+    "pandas",
+    "PIL",
+    "jinja2",
+    "rich",
+)
 
 
 def loaded_by(statement: str) -> set[str]:

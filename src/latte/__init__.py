@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         Routing,
         ZeroShot,
     )
-    from .methods import create
+    from .methods import create, create_federation
     from .methods.clip import Clip
     from .methods.latte import Latte, LatteParams, exchange_for
 
@@ -42,7 +42,7 @@ _HOMES = {
         "Routing",
         "ZeroShot",
     ),
-    "latte.methods": ("create",),
+    "latte.methods": ("create", "create_federation"),
     "latte.methods.clip": ("Clip",),
     "latte.methods.latte": ("Latte", "LatteParams", "exchange_for"),
 }
@@ -66,6 +66,7 @@ __all__ = [
     "check_exchange",
     "check_method",
     "create",
+    "create_federation",
     "exchange_for",
 ]
 

@@ -26,7 +26,10 @@ def an_upload(rng, classes=3, dim=6, share=0.7):
     return Prototypes(np.where(seen[:, None], unit(rng, classes, dim), 0).astype(np.float32), rng.random(classes), seen)
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(np.linspace(0, 1, 9).tolist())), max_size=60), st.integers(1, 5))
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from(np.linspace(0, 1, 9).tolist())), max_size=60),
+    st.integers(1, 5),
+)
 def test_a_class_holds_the_lowest_entropies(offers, slots):
     memory, rng = LocalMemory(3, slots, 4), np.random.default_rng(0)
     for label, entropy in offers:
@@ -40,23 +43,23 @@ def test_a_class_holds_the_lowest_entropies(offers, slots):
 def test_readout_ignores_a_common_factor(seed, beta, gamma, shift):
     """A factor exp(-gamma * shift) on all weights: every entropy raised by the same amount."""
     rng = np.random.default_rng(seed)
-    memory, vectors, f = MergedMemory(3, 5, 8), unit(rng, 3, 5, 8), unit(rng, 8)
+    memory, vectors, f = MergedMemory(3, 5, 8, gamma), unit(rng, 3, 5, 8), unit(rng, 8)
     entropy, valid = rng.random((3, 5)), rng.random((3, 5)) < 0.8
     memory.replace_all(vectors, entropy, valid)
-    plain = memory.cosines(f, beta, gamma)
+    plain = memory.cosines(f, beta)
     memory.replace_all(vectors, entropy + shift, valid)
-    np.testing.assert_allclose(memory.cosines(f, beta, gamma), plain, atol=1e-9)
+    np.testing.assert_allclose(memory.cosines(f, beta), plain, atol=1e-9)
 
 
 @given(seeds, st.floats(0, 60), st.sampled_from([None, 1e-3]))
 def test_readout_ignores_the_order_of_slots(seed, beta, gate):
     rng = np.random.default_rng(seed)
-    memory, vectors, f = MergedMemory(3, 5, 8), unit(rng, 3, 5, 8), unit(rng, 8)
+    memory, vectors, f = MergedMemory(3, 5, 8, 2.0), unit(rng, 3, 5, 8), unit(rng, 8)
     entropy, valid, order = rng.random((3, 5)), rng.random((3, 5)) < 0.8, rng.permutation(5)
     memory.replace_all(vectors, entropy, valid)
-    plain = memory.cosines(f, beta, 2.0, gate)
+    plain = memory.cosines(f, beta, gate)
     memory.replace_all(vectors[:, order], entropy[:, order], valid[:, order])
-    np.testing.assert_allclose(memory.cosines(f, beta, 2.0, gate), plain, atol=1e-7)
+    np.testing.assert_allclose(memory.cosines(f, beta, gate), plain, atol=1e-7)
 
 
 @given(seeds, st.integers(0, 5), st.sampled_from(["client", "none"]), st.randoms(use_true_random=False))
@@ -134,7 +137,9 @@ def test_state_round_trips_bit_for_bit(seed, variant):
     for image in unit(rng, int(rng.integers(0, 30)), 1, 8):
         client.predict(image)
     valid = rng.random((4, 2)) < 0.6
-    client.receive(External(np.where(valid[..., None], unit(rng, 4, 2, 8), 0).astype(np.float32), rng.random((4, 2)), valid))
+    client.receive(
+        External(np.where(valid[..., None], unit(rng, 4, 2, 8), 0).astype(np.float32), rng.random((4, 2)), valid)
+    )
     other.load(client.state())
     for name, array in client.state().items():
         assert array.dtype == other.state()[name].dtype and array.tobytes() == other.state()[name].tobytes()

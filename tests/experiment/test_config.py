@@ -83,7 +83,8 @@ def test_settings_reach_every_method_that_has_the_parameter():
     assert (tda.params, latte.params) == ({"beta": 3}, {"alpha": 0.7, "beta": 3})
     assert config.methods[0].params == {} and config.schedule.period == 2
     assert parameters(tda)["beta"] == 3.0 and isinstance(parameters(tda)["beta"], float)
-    config = apply_settings(config, ["seeds=7-8", "order=correlated", "clients_per_domain=4", "method.variant=released"])
+    more = ["seeds=7-8", "order=correlated", "clients_per_domain=4", "method.variant=released"]
+    config = apply_settings(config, more)
     assert (config.seeds, config.order, config.clients_per_domain) == ((7, 8), "correlated", 4)
     assert config.methods[2].params["variant"] == "released"
 

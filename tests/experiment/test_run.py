@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_benchmark import small_file
 
 from latte.data.partition import federate
 from latte.experiment.compare import comparable, load_runs, same_classifier
@@ -18,6 +17,7 @@ from latte.experiment.plan import make_plan, open_benchmark
 from latte.experiment.readable import run_readable
 from latte.experiment.records import Result
 from latte.experiment.run import Options, execute, results, run
+from small_benchmark import small_file
 
 METHODS = (MethodConfig("clip"), MethodConfig("tda"), MethodConfig("latte", params={"k_l": 2}))
 ONE = Options(jobs=1)
@@ -161,7 +161,7 @@ def test_two_processes_do_not_share_a_folder(made, tmp_path):
 
 
 def test_the_name_follows_everything_that_decides_the_numbers(made, tmp_path):
-    plan, folder = made
+    plan, _ = made
     config = RunConfig(str(plan.entry.path), METHODS, seeds=(0, 1), clients_per_domain=2)
     assert make_plan(config).name == plan.name
     others = [
@@ -208,7 +208,8 @@ def test_encoders_are_not_mixed(made, tmp_path):
 def test_partial_participation_is_drawn_from_its_own_generator(made):
     plan, _ = made
     embeddings = open_benchmark(str(plan.entry.path)).embeddings
-    config = replace(plan.config, methods=plan.config.methods[2:], schedule=replace(plan.config.schedule, participation=0.5))
+    half = replace(plan.config.schedule, participation=0.5)
+    config = replace(plan.config, methods=plan.config.methods[2:], schedule=half)
     federation = federate(embeddings, 2, 0)
     first, again = run_item(federation, config, 0), run_item(federation, config, 0)
     assert all((a == b).all() for a, b in zip(first.labels, again.labels, strict=True))

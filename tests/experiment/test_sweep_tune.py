@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from small_benchmark import small_file
 
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.plan import open_benchmark, plan_on
@@ -23,6 +22,7 @@ from latte.experiment.tune import (
     use_tuned,
 )
 from latte.methods import METHODS
+from small_benchmark import small_file
 
 ONE = Options(jobs=2)
 
@@ -53,7 +53,8 @@ def test_every_point_is_the_run_it_says(opened, config, tmp_path):
 
 def test_every_kind_of_axis(opened, config):
     latte = replace(config, methods=(MethodConfig("latte"),))
-    for text in ("alpha=1,2", "beta=1", "gamma=1", "k_l=1,2", "k_e=1", "clients_per_domain=1,2", "T=1,5", "participation=0.5"):
+    of_latte = ("alpha=1,2", "beta=1", "gamma=1", "k_l=1,2", "k_e=1")
+    for text in (*of_latte, "clients_per_domain=1,2", "T=1,5", "participation=0.5"):
         sweep = make_sweep(latte, [parse_axis(text)], opened)
         assert len(sweep.points) == len(text.split(","))
     grid = make_sweep(latte, [parse_axis("alpha=1,2"), parse_axis("T=1,5,9")], opened)
@@ -94,7 +95,7 @@ def test_tuning_chooses_the_best_point_and_labels_its_use(opened, config, tmp_pa
         scores = [results(p.plan, tmp_path / tuning.sweep.name)[0].micro for p in tuning.sweep.points]
         entry = tuned["methods"][tuning.method.label]
         best = tuning.sweep.points[scores.index(max(scores))]  # the first of the best
-        assert entry["accuracy"] == max(scores)
+        assert entry["accuracy"] == max(scores) and entry["tied"] == scores.count(max(scores))
         assert entry["params"] == dict(best.plan.config.methods[0].params)
         assert [point["accuracy"] for point in entry["grid"]] == scores
     assert tuned["saw"]["seeds"] == [100] and tuned["saw"]["data"]["sha256"] == opened.info.sha256
@@ -123,7 +124,8 @@ def test_fixed_clients_make_every_seed_an_oracle():
     bundled = open_benchmark("cifar10c-mini")
     config = RunConfig("cifar10c-mini", (MethodConfig("dmn"),), seeds=(0,))
     entry = {"name": "dmn", "params": {"weight": 3.0}}
-    saw = {"data": {"fingerprint": bundled.info.fingerprint, "encoder": "x"}, "seeds": [100], "clients_per_domain": None}
+    data = {"fingerprint": bundled.info.fingerprint, "encoder": "x"}
+    saw = {"data": data, "seeds": [100], "clients_per_domain": None}
     tuned = {"saw": saw, "methods": {"dmn": entry}}
     assert use_tuned(config, tuned, bundled).methods[0].setting == "oracle"
     assert use_tuned(replace(config, clients_per_domain=2), tuned, bundled).methods[0].setting == "tuned"

@@ -3,11 +3,11 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_latte import slow_federation
 
 from latte import Latte, LatteParams, ZeroShot, exchange_for
 from latte.experiment.schedule import Schedule
 from latte.experiment.simulate import Client, simulate
+from slow_latte import slow_federation
 
 
 def unit(x):

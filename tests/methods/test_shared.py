@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from latte import Method, create
-from latte.methods import METHODS, create_federation, is_global
+from latte import Method, create, create_federation
+from latte.methods import METHODS, is_global
 from latte.methods.shared import share
 
 GLOBAL = sorted(name for name in METHODS if is_global(name))

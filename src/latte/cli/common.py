@@ -45,10 +45,14 @@ class Asked:
             raw["methods"] = [parse_method(text) for text in self.methods.split(",")]
         if self.seeds:
             raw["seeds"] = self.seeds
-        names = self.benchmark.split(",") if self.benchmark else [raw.get("benchmark")]
-        if names == [None]:
+        if self.benchmark is None and self.config is None:
             raise click.UsageError("name a benchmark (--benchmark NAME) or give a CONFIG.toml")
-        return [apply_settings(configure({**raw, "benchmark": name}), self.settings) for name in names]
+        named = self.benchmark.split(",") if self.benchmark else []
+        choices = [{**raw, "benchmark": name} for name in named] or [raw]
+        try:
+            return [apply_settings(configure(choice), self.settings) for choice in choices]
+        except ValueError as error:
+            raise (ValueError(f"{self.config}: {error}") if self.config else error) from None
 
 
 def experiment_options(command: Command) -> Command:

@@ -25,6 +25,8 @@ def demo(out: Path, as_json: bool) -> None:
     """
     from ..data.bundled import bundled
 
+    if not out.absolute().parent.is_dir():
+        raise click.BadParameter(f"the folder {out.parent} is not there", param_hint="--out")
     federation = bundled()
     outcomes = {name: _run(federation, name) for name in ("clip", "latte")}
     out.write_text(_page(federation, outcomes), encoding="utf-8")
@@ -38,7 +40,9 @@ def _run(federation: Federation, name: str) -> Outcome:
     from .progress import bar
 
     with bar(name, federation.samples) as advance:
-        return run_readable(federation, name, resolve(name, preset=PRESET if name == "latte" else None), progress=advance)
+        return run_readable(
+            federation, name, resolve(name, preset=PRESET if name == "latte" else None), progress=advance
+        )
 
 
 def _print(federation: Federation, outcomes: dict[str, Outcome], as_json: bool) -> None:

@@ -72,7 +72,8 @@ def _events(tunings: list[Tuning], out: Path, options: Options) -> Iterator[Even
 def _row(tuning: Tuning, chosen: dict[str, Any]) -> dict[str, Any]:
     names = [axis.key.rpartition(".")[2] for axis in tuning.sweep.axes]
     words = " ".join(f"{name}={chosen['params'].get(name, '?')}" for name in names)
-    return {"method": tuning.method.label, "chosen": words, "accuracy": chosen["accuracy"]}
+    tied = f"{chosen['tied']} of {len(chosen['grid'])}"
+    return {"method": tuning.method.label, "chosen": words, "tied": tied, "accuracy": chosen["accuracy"]}
 
 
 def _described(tuning: Tuning) -> dict[str, Any]:

@@ -136,8 +136,8 @@ class GlobalMemory:
     def forget(self, client: str) -> None:
         """Remove ``client`` and what it uploaded. Those who already hold its prototypes keep them until they pull."""
         row, last = self._row(client), len(self._rows) - 1
-        for array in (self._vectors, self._entropy, self._seen, self._order):
-            array[row] = array[last]
+        self._vectors[row], self._entropy[row] = self._vectors[last], self._entropy[last]
+        self._seen[row], self._order[row] = self._seen[last], self._order[last]
         self._vectors[last], self._entropy[last], self._seen[last] = 0, 1, False
         self._names[row] = self._names[last]
         self._rows[self._names[row]] = row
@@ -145,11 +145,10 @@ class GlobalMemory:
         self._sorted = None
 
     def _grow(self) -> None:
-        old = (self._vectors, self._entropy, self._seen, self._order)
-        n = len(self._vectors)
+        vectors, entropy, seen, order = self._vectors, self._entropy, self._seen, self._order
+        n = len(vectors)
         self._allocate(2 * n)
-        for new, array in zip((self._vectors, self._entropy, self._seen, self._order), old, strict=True):
-            new[:n] = array
+        self._vectors[:n], self._entropy[:n], self._seen[:n], self._order[:n] = vectors, entropy, seen, order
 
     def _row(self, client: str) -> int:
         row = self._rows.get(client)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,13 @@ def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = F
     rows = float32(name, value, want)
     if rows.ndim != 2 or not rows.size or (dim is not None and rows.shape[1] != dim):
         raise refuse(name, f"shape {rows.shape}", want)
+    if len(rows) == 1:  # the everyday case, one plain view
+        square = float(np.einsum("nd,nd->", rows, rows))  # unlike dot, it does not warn when it overflows
+        if _LOW < square < _HIGH:  # NaN and infinity fail here too
+            return rows / np.float32(math.sqrt(square))
+        return _odd_rows(name, rows, normalise)
     squares = np.einsum("nd,nd->n", rows, rows)
-    if squares.min() > _LOW and squares.max() < _HIGH:  # NaN and infinity fail here too
+    if squares.min() > _LOW and squares.max() < _HIGH:
         unit: Vectors = rows / np.sqrt(squares)[:, None]
         return unit
     return _odd_rows(name, rows, normalise)

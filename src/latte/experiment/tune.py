@@ -126,6 +126,7 @@ def _choice(tuning: Tuning, out: Path) -> dict[str, Any]:
         "name": method.name,
         "params": dict(method.params),
         "accuracy": scores[best],
+        "tied": scores.count(scores[best]),  # all of them: the parameter made no difference, nothing was chosen
         "grid": [{**p.values, "accuracy": s} for p, s in zip(tuning.sweep.points, scores, strict=True)],
         "runs": tuning.sweep.name,
     }

@@ -21,7 +21,7 @@ def require(arrays: Arrays, names: Any) -> None:
 
 
 class Cache(LocalMemory):
-    """Restores entropies bit for bit, also those that rounding put just outside [0, 1].
+    """Replaces the first of the highest entropies; restores entropies bit for bit, even just outside [0, 1].
 
     With ``unit=False`` the vectors are means of unit vectors that were not normalised: of any length up to 1.
     """
@@ -29,6 +29,15 @@ class Cache(LocalMemory):
     def __init__(self, classes: int, slots: int, dim: int, unit: bool = True) -> None:
         super().__init__(classes, slots, dim)
         self.unit = unit
+
+    def put(self, label: int, vector: Vectors, entropy: float) -> int:
+        """Offer one item; return its slot, -1 if the class is full of entropies that are not higher."""
+        valid, stored = self.valid[label], self.entropy[label]
+        slot = int(stored.argmax()) if valid[-1] else int(valid.argmin())
+        if valid[-1] and entropy >= stored[slot]:
+            return -1
+        self.vectors[label, slot], stored[slot], valid[slot] = vector, entropy, True
+        return slot
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""

@@ -28,6 +28,9 @@ from .views import check_views, mean_probabilities, most_confident
 # The official code runs once and keeps the weight of this list with the best accuracy on the test set.
 WEIGHT_GRID = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 
+# The largest weight of a class is 1: a sum shorter than this, squared, is rounding and has no direction.
+CANCELLED = 1e-12
+
 
 @dataclass(frozen=True, slots=True)
 class DmnParams:
@@ -131,25 +134,26 @@ class Dmn(BaseMethod):
         The length of the sum comes from the Gram matrix of the class: |Σ w a|² = wᵀ G w. A common factor of
         the weights cancels, so the largest exponent of the class is subtracted first.
         """
-        memory = self.memory
-        similarity = np.empty(self._gram.shape[:2])  # (C, K + 1), the text last
-        similarity[:, :-1] = (memory.vectors.reshape(-1, len(vector)) @ vector).reshape(memory.valid.shape)
-        similarity[:, -1] = text
+        depth = int(self.memory.valid.any(axis=0).sum())  # slots fill in order: behind this all are free
+        similarity = np.empty((len(text), 1 + depth))  # the text first
+        similarity[:, 0] = text
+        similarity[:, 1:] = self.memory.vectors[:, :depth] @ vector
         exponent = self.params.beta * similarity
-        exponent[:, :-1][~memory.valid] = -np.inf
+        exponent[:, 1:][~self.memory.valid[:, :depth]] = -np.inf
         weights = np.exp(exponent - exponent.max(axis=1, keepdims=True))
+        gram = self._gram[:, : 1 + depth, : 1 + depth]
         dots = (weights * similarity).sum(axis=1)
-        squares = (weights * (self._gram @ weights[:, :, None])[:, :, 0]).sum(axis=1)
-        live = squares > np.finfo(np.float64).tiny  # a sum that cancels has no direction
+        squares = (weights * (gram @ weights[:, :, None])[:, :, 0]).sum(axis=1)
+        live = squares > CANCELLED
         cosines: Reals = np.zeros_like(dots)
         cosines[live] = dots[live] / np.sqrt(squares[live])
         return cosines
 
     def _build(self) -> None:
-        """Compute the Gram matrices (C, K + 1, K + 1) of the images and the text of each class."""
+        """Compute the Gram matrices (C, 1 + K, 1 + K) of the text and the images of each class."""
         classes, slots = self.memory.valid.shape
-        self._gram = np.zeros((classes, slots + 1, slots + 1))
-        self._gram[:, -1, -1] = 1.0
+        self._gram = np.zeros((classes, 1 + slots, 1 + slots))
+        self._gram[:, 0, 0] = 1.0
         for label, slot in np.argwhere(self.memory.valid):
             self._relate(int(label), int(slot))
 
@@ -161,10 +165,9 @@ class Dmn(BaseMethod):
         """
         images = self.memory.vectors[label].astype(np.float64)
         image = images[slot]
-        products = (images * image).sum(axis=1)
         gram = self._gram[label]
-        gram[slot, :-1] = gram[:-1, slot] = products
-        gram[slot, -1] = gram[-1, slot] = (self.zero_shot.text[label] * image).sum()
+        gram[1 + slot, 1:] = gram[1:, 1 + slot] = (images * image).sum(axis=1)
+        gram[1 + slot, 0] = gram[0, 1 + slot] = (self.zero_shot.text[label] * image).sum()
 
     # --- state --------------------------------------------------------------------------------------------
 

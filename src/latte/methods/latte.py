@@ -123,7 +123,7 @@ class Latte(BaseMethod):
         if self.local.put(pseudo, vector, uncertainty) >= 0 and self.params.memory != "external":
             self._merge_class(pseudo)
         p = self.params
-        cosines = self.merged.cosines(vector, p.beta, p.gamma, p.gate)
+        cosines = self.merged.cosines(vector, p.beta, p.gate)
         logits += (p.alpha * self.zero_shot.scale) * cosines  # eq. 7
         return Prediction(int(logits.argmax()), logits, uncertainty)
 
@@ -152,7 +152,7 @@ class Latte(BaseMethod):
     def _build(self) -> None:
         """Merge every class anew (eq. 3)."""
         slots = self.external.valid.shape[1] if self.params.memory == "external" else self.params.k_l
-        self.merged = MergedMemory(self.zero_shot.classes, slots, self.zero_shot.dim)
+        self.merged = MergedMemory(self.zero_shot.classes, slots, self.zero_shot.dim, self.params.gamma)
         if self.params.memory == "external":  # the ablation reads all of it, with no cut
             self.merged.replace_all(self.external.vectors, self.external.entropy, self.external.valid)
         elif self.params.memory == "local":

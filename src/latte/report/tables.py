@@ -156,9 +156,7 @@ def _beside_paper(found: Group, micro: Cell | None, backbone: str) -> list[Cell 
 
 
 def _differences(groups: Sequence[Group]) -> tuple[Paired, ...]:
-    pairs = (
-        paired((one.label, two.label), one.micro(), two.micro()) for one, two in itertools.permutations(groups, 2)
-    )
+    pairs = (paired((one.label, two.label), one.micro(), two.micro()) for one, two in itertools.permutations(groups, 2))
     return tuple(pair for pair in pairs if pair is not None)
 
 

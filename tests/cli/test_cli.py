@@ -1,0 +1,77 @@
+"""The command line as a user meets it: real processes."""
+
+import json
+import re
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+
+import pytest
+
+from conftest import ROOT
+
+LATTE = [sys.executable, "-m", "latte"]
+
+
+def run(*arguments, cwd=None, check=True):
+    return subprocess.run([*LATTE, *arguments], cwd=cwd, capture_output=True, text=True, check=check)
+
+
+def test_help_names_every_command_and_loads_nothing_heavy():
+    from latte.cli import COMMANDS
+
+    text = run("--help").stdout
+    assert all(name in text for name in COMMANDS)
+    code = "import sys\nfrom latte.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numpy", "rich", "jinja2", "torch"} & set(modules)
+
+
+def test_every_command_has_help():
+    from latte.cli import COMMANDS
+
+    for name in COMMANDS:
+        assert "Usage: latte" in run(name, "--help").stdout
+
+
+def test_an_unknown_command_offers_near_ones():
+    answer = run("demmo", check=False)
+    assert answer.returncode == 2 and "demo" in answer.stderr and not answer.stdout
+
+
+def test_cli_page_is_up_to_date():
+    spec = spec_from_file_location("make_cli_docs", ROOT / "scripts" / "make_cli_docs.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = module.TARGET.read_text(encoding="utf-8")
+    assert page == module.page(), "run: python scripts/make_cli_docs.py"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    return folder, run("demo", cwd=folder)
+
+
+def test_demo_prints_what_the_readme_shows(demo):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.search(r"<!-- demo -->\n```text\n(.*?)```", readme, re.DOTALL).group(1)
+    assert demo[1].stdout == shown
+
+
+def test_demo_writes_a_self_contained_page(demo):
+    page = (demo[0] / "report.html").read_text(encoding="utf-8")
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
+    for words in ("Accuracy per domain", "Accuracy over time", "Who helps whom", "gaussian_noise"):
+        assert words in page
+
+
+def test_demo_as_json(tmp_path):
+    rows = json.loads(run("demo", "--json", cwd=tmp_path).stdout)
+    assert len(rows) == 20 and rows[-1]["domain"] == "all"
+    assert rows[-1]["gain"] == pytest.approx(rows[-1]["latte"] - rows[-1]["clip"])
+
+
+def test_demo_in_a_folder_that_is_not_there(tmp_path):
+    answer = run("demo", "--out", "no/such/folder/page.html", cwd=tmp_path, check=False)
+    assert answer.returncode == 2 and "no/such/folder" in answer.stderr and "Traceback" not in answer.stderr

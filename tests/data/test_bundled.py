@@ -1,0 +1,45 @@
+"""The bundled benchmark is what its metadata says."""
+
+import json
+
+import numpy as np
+import pytest
+
+from latte.data.bundled import FILE, bundled
+from latte.data.embeddings import load_federation
+
+
+def test_size_and_shape():
+    federation = bundled()
+    assert FILE.stat().st_size < 3_000_000
+    assert len(federation) == 38 and {len(client) for client in federation.clients} == {60}
+    assert federation.embeddings.views.dtype == np.float16 and federation.embeddings.views.shape == (2280, 1, 256)
+
+
+def test_two_clients_per_corruption_and_balanced_classes():
+    federation = bundled()
+    assert [client.domain for client in federation.clients] == [d for d in range(19) for _ in range(2)]
+    for client in federation.clients:
+        assert (np.bincount(federation.labels(client)) == 6).all()
+        assert (federation.embeddings.domain[client.samples] == client.domain).all()
+
+
+def test_it_says_how_it_was_made():
+    metadata = bundled().embeddings.metadata
+    assert "seed 0" in metadata["made"] and "it is not CLIP" in metadata["made"]
+    assert len(json.loads(metadata["templates"])) == 7
+
+
+def test_it_is_the_cut_that_the_script_makes(shared):
+    source = np.load(shared / "data" / "embeddings" / "cifar10c.npz", allow_pickle=False)
+    recorded = {row.tobytes() for row in source["emb"]}
+    assert all(row.tobytes() in recorded for row in bundled().embeddings.views[:, 0])
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(FILE.read_bytes()[:100_000])
+    with pytest.raises(ValueError, match=r"broken\.safetensors"):
+        load_federation(broken)
+    with pytest.raises(ValueError, match="not there"):
+        load_federation(tmp_path / "missing.safetensors")

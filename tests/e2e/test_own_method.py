@@ -1,0 +1,53 @@
+"""A method of the user's own, in one file, run by the suite in both ways."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLE = ROOT / "examples" / "own_method.py"
+
+
+def python(*arguments, cwd):
+    variables = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_python_way_and_the_plugin_give_the_same_numbers(tmp_path):
+    done = python(EXAMPLE, "runs", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    printed = {tuple(line.split("seed")[0].split()): line for line in done.stdout.splitlines()}
+    assert set(printed) == {("clip",), ("mine",), ("mine,", "strong")}
+    methods = "clip,mine,strong=mine:strong"
+    plugin = python(
+        "-m", "latte", "run", "--plugin", EXAMPLE, "--benchmark", "cifar10c-mini", "--methods", methods,
+        "--seeds", "0-1", "--out", "runs", "--json", cwd=tmp_path,
+    )  # fmt: skip
+    assert plugin.returncode == 0, plugin.stderr
+    rows = {row["method"]: row for row in json.loads(plugin.stdout)}
+    ours = [float(line.split()[-2]) for line in done.stdout.splitlines() if line.startswith("mine ")]
+    assert abs(rows["mine"]["accuracy"] - sum(ours) / 2) < 0.01
+    assert (rows["mine"]["setting"], rows["strong"]["setting"]) == ("default", "preset")
+    assert rows["mine"]["accuracy"] != rows["clip"]["accuracy"]
+
+
+def test_a_changed_method_is_another_run_and_a_failing_one_is_told(tmp_path):
+    copy = tmp_path / "mine.py"
+    what = ("--benchmark", "cifar10c-mini", "--methods", "clip,mine", "--out", "runs")
+    run = ("-m", "latte", "run", "--plugin", copy, *what)
+    copy.write_text(EXAMPLE.read_text())
+    assert python(*run, "--dry-run", cwd=tmp_path).returncode == 0
+    before = python(*run, "--dry-run", "--json", cwd=tmp_path).stdout
+    copy.write_text(EXAMPLE.read_text().replace("logits = self.zero_shot", "logits = self.zero_shoot"))
+    assert python(*run, "--dry-run", "--json", cwd=tmp_path).stdout != before
+    failed = python(*run, cwd=tmp_path)
+    assert failed.returncode == 1 and failed.stdout == ""
+    assert "mine, seed 0: AttributeError" in failed.stderr and "1 of 2 items failed" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert len((folder / "results.jsonl").read_text().splitlines()) == 1 and not (folder / "done").exists()
