@@ -26,10 +26,11 @@ def full_page(title: str = "Latte on CIFAR-10-C") -> str:
     table = build_table(fake_results(), "CLIP ViT-B/16")
     unclear = Paired("Latte", "a near tie", 0.1, -0.4, 0.6, 5)
     single = Paired("Latte", "a single seed", 0.7, None, None, 1)
+    same = Paired("Latte", "itself", 0.0, 0.0, 0.0, 5)
     facts = {"version": "0.1", "note": NASTY, "data": {"sha256": "ab" * 32}}
     sections = [
         table_section(table, "Results"),
-        differences_section("Latte against the others", [*table.against_reference(), unclear, single]),
+        differences_section("Latte against the others", [*table.against_reference(), unclear, single, same]),
         lines_section("Accuracy over time", lines(), "samples per client", "accuracy, %", "All samples so far."),
         heatmap_section("Who learns from whom", *collaboration(), "Row: who downloads. Column: from whom."),
         text_section("About", ["One paragraph.", f"Another, with {NASTY}."]),

@@ -68,8 +68,8 @@ def test_special_characters_are_escaped(kind):
 def test_json_holds_every_digit():
     (table,) = json.loads(render([TINY], "json"))
     latte = table["rows"][1]
-    assert latte["cells"]["micro"] == {"mean": 77.5, "sd": pytest.approx(3.5355339059327378)}
-    assert latte["cells"]["paper"] == {"mean": 82.57, "sd": 0.12}
+    assert latte["cells"]["micro"] == {"mean": 77.5, "sd": pytest.approx(3.5355339059327378), "paper": None}
+    assert latte["cells"]["paper"] == {"mean": 82.57, "sd": 0.12, "paper": None}
     assert table["rows"][0]["cells"]["gain"] is None
     assert latte["seeds"] == [0, 1]
     pair = Paired(**next(pair for pair in table["differences"] if pair["first"] == "Latte"))
@@ -91,6 +91,11 @@ def test_one_method_alone():
     for kind in ("text", "markdown", "latex", "json"):
         assert "77.5" in render([table], kind)
     assert table.against_reference() == ()
+
+
+def test_a_difference_that_no_seed_changes():
+    twice = [result(method, seed, right) for method, right in (("vte", (5, 5)), ("zero", (6, 6))) for seed in (0, 1)]
+    assert "Zero − VTE  +5.00 (the same on every seed: no interval)" in render([build_table(twice)], "text")
 
 
 def test_an_unknown_format_is_refused():

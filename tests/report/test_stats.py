@@ -71,6 +71,7 @@ def test_paired_interval_is_scipys(pairs):
     low, high = scipy_stats.t.interval(0.95, len(gaps) - 1, gaps.mean(), scipy_stats.sem(gaps))
     assert (found.low, found.high) == (pytest.approx(low, abs=1e-7), pytest.approx(high, abs=1e-7))
     assert found.clear == (found.low > 0 or found.high < 0)
+    assert found.unclear == (found.low <= 0 <= found.high)
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():
@@ -92,6 +93,13 @@ def test_only_shared_seeds_count():
 def test_one_seed_has_no_interval():
     found = paired(("a", "b"), {3: 5.0}, {3: 4.0})
     assert (found.mean, found.low, found.high, found.seeds, found.clear) == (1.0, None, None, 1, False)
+
+
+def test_a_difference_that_no_seed_changes_is_not_called_clear():
+    found = paired(("a", "b"), {0: 50.1, 1: 60.1, 2: 70.1}, {0: 49.3, 1: 59.3, 2: 69.3})
+    assert found.constant
+    assert not found.clear
+    assert not found.unclear
 
 
 @given(st.lists(st.tuples(values, values), min_size=2, max_size=6))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .common import drawn, or_exit
 from .report import FORMATS, by_name, write
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ def reproduce(
 
     found = _there(sources(benchmark, backbone, data_folder(data)))
     made = plans(found, parse_seeds(seeds))
-    for plan in made:
-        _run(plan, runs)
+    or_exit(lambda: _run(made, runs))
     write(_rendered([runs / plan.name for plan in made], benchmark, backbone, kind or by_name(out)), out)
 
 
@@ -57,17 +57,14 @@ def _there(files: tuple[Source, Source]) -> list[Source]:
     return [plain, viewed]
 
 
-def _run(plan: Plan, runs: Path) -> None:
+def _run(made: list[Plan], runs: Path) -> None:
     import sys
 
     from ..experiment.run import Options, execute
-    from .progress import bar
 
-    with bar(plan.config.benchmark, len(plan.items())) as advance:
-        for event in execute(plan, runs, Options(command=tuple(sys.argv))):
-            advance(1)
-            if event.problem:
-                click.echo(f"{event.item.method.label}, seed {event.item.seed}: {event.problem}", err=True)
+    for plan in made:
+        for _ in drawn(execute(plan, runs, Options(command=tuple(sys.argv))), len(plan.items()), plan.config.benchmark):
+            pass
 
 
 def _rendered(folders: list[Path], benchmark: str, backbone: str, kind: str) -> str:

@@ -34,6 +34,8 @@ def pair_text(pair: Paired) -> str:
     """Return a paired difference as text, such as ``+1.20 [+0.90, +1.50]``."""
     if pair.low is None or pair.high is None:
         return f"{signed(pair.mean)} (one seed: no interval)"
+    if pair.constant:
+        return f"{signed(pair.mean)} (the same on every seed: no interval)"
     return f"{signed(pair.mean)} [{signed(pair.low)}, {signed(pair.high)}]"
 
 
@@ -90,7 +92,7 @@ def _text_differences(table: Table) -> list[str]:
         return []
     names = _aligned([f"{table.reference} − {pair.second}" for pair in pairs], left=True)
     lines = [
-        f"{name}  {pair_text(pair)}{'' if pair.clear or pair.low is None else '  may be noise'}"
+        f"{name}  {pair_text(pair)}{'  may be noise' if pair.unclear else ''}"
         for name, pair in zip(names, pairs, strict=True)
     ]
     heading = f"{table.reference} against the others, total in points, paired over seeds, 95 % interval"

@@ -129,8 +129,15 @@ def text_section(title: str, paragraphs: str | Sequence[str]) -> Section:
 
 def manifest_section(title: str, facts: Mapping[str, Any]) -> Section:
     """Show where the numbers come from: names and values, nested values as JSON."""
-    rows = [(name, value if isinstance(value, str) else json.dumps(value, indent=1)) for name, value in facts.items()]
-    return Section(title, _render("manifest", rows=rows))
+    return Section(title, _render("manifest", rows=[(name, _fact(value)) for name, value in facts.items()]))
+
+
+def _fact(value: Any) -> str:
+    """Return a value as text: on one line where it is short."""
+    if isinstance(value, str):
+        return value
+    line = json.dumps(value)
+    return line if len(line) <= 100 else json.dumps(value, indent=1)
 
 
 @functools.cache

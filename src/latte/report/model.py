@@ -28,10 +28,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A mean in per cent (or points), and its standard deviation over seeds where there is one."""
+    """A mean in per cent (or points), and its standard deviation over seeds where there is one.
+
+    ``paper`` is what the paper prints for the same method and domain, where it may be compared.
+    """
 
     mean: float
     sd: float | None = None
+    paper: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,10 +56,10 @@ Key = tuple[str, str, str, str]
 
 @functools.cache
 def accuracies() -> Mapping[Key, Published]:
-    """Return all accuracies by (benchmark, backbone, method, domain), in the paper's own spelling."""
+    """Return all accuracies by (benchmark, backbone, method, domain), the domain in small letters and digits only."""
     text = files("latte.report").joinpath("paper_accuracy.csv").read_text("utf-8")
     return {
-        (row["dataset"], row["backbone"], row["method"], row["domain"]): Published(
+        (row["dataset"], row["backbone"], row["method"], _plain(row["domain"])): Published(
             float(row["accuracy_mean"]), float(row["accuracy_sd"]) if row["accuracy_sd"] else None
         )
         for row in csv.DictReader(text.splitlines())
@@ -78,11 +78,7 @@ def published(benchmark: str, backbone: str, method: str, domain: str = TOTAL) -
     name, row = canonical(benchmark), METHODS.get(family(method))
     if name is None or row is None:
         return None
-    wanted = _plain(domain)
-    for (dataset, column, label, place), value in accuracies().items():
-        if (dataset, column, label, _plain(place)) == (BENCHMARKS[name], backbone, row, wanted):
-            return value
-    return None
+    return accuracies().get((BENCHMARKS[name], backbone, row, _plain(domain)))
 
 
 def family(method: str) -> str:

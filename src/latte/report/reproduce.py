@@ -32,9 +32,9 @@ class Source:
     methods: tuple[str, ...]
 
     def command(self) -> str:
-        """Return the command that makes the file."""
-        views = f" --views {self.views}" if self.views > 1 else ""
-        return f"latte embed {self.benchmark} --encoder {ENCODERS[self.backbone]}{views} --out {self.path}"
+        """Return the command that makes the file; IMAGES is where the pictures of the benchmark are."""
+        views = f" --views {self.views - 1}" if self.views > 1 else ""  # besides the plain image
+        return f"latte embed {self.benchmark}:IMAGES --encoder {ENCODERS[self.backbone]}{views} --out {self.path}"
 
     def missing(self) -> str:
         """Return the sentence that says that the file is not there, and what to do."""

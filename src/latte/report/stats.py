@@ -39,9 +39,21 @@ class Paired:
     seeds: int
 
     @property
+    def constant(self) -> bool:
+        """Whether every seed gives the same difference: then the seeds measure no noise, and there is no interval."""
+        return self.low is not None and self.high is not None and self.high - self.low < 1e-9
+
+    @property
     def clear(self) -> bool:
-        """Whether the interval leaves zero out."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        """Whether there is an interval and it leaves zero out."""
+        if self.low is None or self.high is None or self.constant:
+            return False
+        return self.low > 0 or self.high < 0
+
+    @property
+    def unclear(self) -> bool:
+        """Whether there is an interval and it holds zero."""
+        return self.low is not None and not self.constant and not self.clear
 
 
 def estimate(values: Sequence[float]) -> Estimate:

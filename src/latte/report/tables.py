@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..core.validate import refuse
 from ..experiment.records import Result
@@ -130,7 +130,9 @@ def _row(found: Group, domains: Sequence[str], base: Group | None, backbone: str
         cells += _beside_paper(found, micro, backbone)
     by_domain = [result.by_domain() for result in results]
     for domain in domains:
-        cells.append(_cell([scores[domain] for scores in by_domain if domain in scores]))
+        cell = _cell([scores[domain] for scores in by_domain if domain in scores])
+        printed = paper.published(results[0].benchmark, backbone, found.method, domain) if backbone else None
+        cells.append(replace(cell, paper=printed.mean) if cell and printed else cell)
     return Row(found.method, found.label, found.setting, tuple(found.results), tuple(cells))
 
 
@@ -166,15 +168,18 @@ def _reference(groups: Sequence[Group]) -> Group:
 
 
 def _notes(groups: Sequence[Group]) -> tuple[str, ...]:
-    notes = []
-    counts = {len(found.results) for found in groups}
-    if counts == {1}:
-        notes.append("One seed: no standard deviation and no interval can be given.")
-    elif len({tuple(found.results) for found in groups}) > 1:
-        notes.append("The rows do not all have the same seeds; differences use the seeds that two rows share.")
-    for setting in dict.fromkeys(found.setting for found in groups):
-        notes.append(f"{setting}: {SETTINGS.get(setting, 'of unknown origin')}.")
-    return tuple(notes)
+    settings = dict.fromkeys(found.setting for found in groups)
+    origins = (f"{setting}: {SETTINGS.get(setting, 'of unknown origin')}." for setting in settings)
+    return (_seed_note(groups), *origins)
+
+
+def _seed_note(groups: Sequence[Group]) -> str:
+    seeds = list(dict.fromkeys(tuple(found.results) for found in groups))
+    if all(len(one) == 1 for one in seeds):
+        return "One seed: no standard deviation and no interval can be given."
+    if len(seeds) > 1:
+        return "The rows do not all have the same seeds; differences use the seeds that two rows share."
+    return f"Every row has the same {len(seeds[0])} seeds: {', '.join(map(str, seeds[0]))}."
 
 
 def _paper_notes(results: Sequence[Result], backbone: str) -> tuple[str, ...]:

@@ -1,0 +1,140 @@
+"""Run folders and the report command, on folders that a real run wrote and on broken ones."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from latte.cli.report import report
+from latte.experiment.plan import make_plan
+from latte.experiment.run import Options, run
+from latte.experiment.structure import configure
+from latte.report.runs import encoders, find_runs, read_run
+from report.fake import fake_results
+
+
+@pytest.fixture(scope="module")
+def real_run(tmp_path_factory):
+    """A finished run of two methods and two seeds on the bundled benchmark."""
+    methods = [{"name": "clip"}, {"name": "tda"}]
+    plan = make_plan(configure({"benchmark": "cifar10c-mini", "methods": methods, "seeds": "0-1"}))
+    out = tmp_path_factory.mktemp("runs")
+    run(plan, out, Options(jobs=1))
+    return out / plan.name
+
+
+def write_run(folder, results, encoder=None, fingerprint="f", **more):
+    folder.mkdir(parents=True)
+    lines = [json.dumps({**json.loads(one.to_json()), **more}) for one in results]
+    (folder / "results.jsonl").write_text("\n".join(lines) + "\n")
+    if encoder:
+        data = {"encoder": encoder, "fingerprint": fingerprint}
+        (folder / "manifest.json").write_text(json.dumps({"run": folder.name, "data": data}))
+    return folder
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(report, list(map(str, arguments)))
+
+
+def test_a_real_run(real_run):
+    found = read_run(real_run)
+    assert found.done
+    assert len(found.results) == 4
+    assert found.manifest["run"] == real_run.name
+    assert found.config["config"]["benchmark"] == "cifar10c-mini"
+    shown = invoke(real_run)
+    assert shown.exit_code == 0
+    assert "TDA (local)" in shown.stdout
+    assert "Paper" not in shown.stdout  # the bundled embeddings are not CLIP's
+    assert shown.stderr == ""
+
+
+def test_every_format_of_a_real_run(real_run, tmp_path):
+    starts = {"a.md": "###", "a.tex": "%", "a.json": "[", "a.html": "<!doctype", "a.txt": "cifar10c-mini"}
+    for name, start in starts.items():
+        shown = invoke(real_run, "--out", tmp_path / "deep" / name)
+        assert shown.exit_code == 0
+        assert shown.stdout == ""
+        assert (tmp_path / "deep" / name).read_text(encoding="utf-8").startswith(start)
+    page = (tmp_path / "deep" / "a.html").read_text(encoding="utf-8")
+    assert f"Where the numbers come from: {real_run.name}" in page
+    assert "sessions" in page
+
+
+def test_a_folder_of_runs(real_run):
+    assert find_runs([real_run.parent, real_run]) == [real_run]
+
+
+def test_extra_keys_are_left_out(tmp_path):
+    results = fake_results(seeds=2)
+    folder = write_run(tmp_path / "r", results, checksum="abc", later={"x": 1})
+    assert read_run(folder).results == tuple(results)
+
+
+def test_a_run_that_goes_on(tmp_path):
+    results = fake_results(seeds=1)
+    folder = write_run(tmp_path / "r", results)
+    with (folder / "results.jsonl").open("a") as file:
+        file.write(results[0].to_json()[:50])
+    found = read_run(folder)
+    assert (len(found.results), found.done) == (9, False)
+    assert "not finished, 9 results so far" in invoke(folder).stderr
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "3", '{"method": "clip"}', '{"clients": 3}'])
+def test_a_broken_line_is_refused(tmp_path, line):
+    folder = write_run(tmp_path / "r", fake_results(seeds=1))
+    path = folder / "results.jsonl"
+    path.write_text(line + "\n" + path.read_text())
+    with pytest.raises(ValueError, match="line 1: got a broken line"):
+        read_run(folder)
+
+
+def test_results_that_were_changed_after_the_end_are_refused(real_run, tmp_path):
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for name in ("results.jsonl", "done"):
+        (folder / name).write_bytes((real_run / name).read_bytes())
+    assert read_run(folder).done
+    text = (folder / "results.jsonl").read_text()
+    (folder / "results.jsonl").write_text(text.replace('"correct": ', '"correct": 1', 1))
+    with pytest.raises(ValueError, match="other results than the run ended with"):
+        read_run(folder)
+
+
+def test_folders_without_results_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"no results\.jsonl"):
+        find_runs([tmp_path])
+    (tmp_path / "results.jsonl").write_text("")
+    with pytest.raises(ValueError, match="is empty"):
+        read_run(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    (tmp_path / "results.jsonl").write_text(fake_results(seeds=1)[0].to_json() + "\n")
+    with pytest.raises(ValueError, match="not JSON"):
+        read_run(tmp_path)
+
+
+def test_two_encoders_in_one_table_are_refused(tmp_path):
+    results = fake_results(seeds=1)
+    one = write_run(tmp_path / "a", results, "CLIP RN50", "same")
+    two = write_run(tmp_path / "b", results, "mini-VLM", "same")
+    three = write_run(tmp_path / "c", results, "CLIP RN50", "another")
+    with pytest.raises(ValueError, match="do not compare"):
+        encoders([read_run(one), read_run(two)])
+    with pytest.raises(ValueError, match="one encoder per comparison"):
+        encoders([read_run(one), read_run(three)])
+
+
+def test_the_papers_numbers_on_the_command_line(tmp_path):
+    results = fake_results(seeds=2)
+    silent = write_run(tmp_path / "silent", results, "unknown")
+    mini = write_run(tmp_path / "mini", results, "mini-VLM")
+    clip = write_run(tmp_path / "clip", results, "hf:openai/clip-vit-base-patch16")
+    assert "Paper" not in invoke(silent).stdout
+    assert "40.06 ±0.13" in invoke(silent, "--paper-backbone", "RN50").stdout
+    assert "68.27 ±0.13" in invoke(clip).stdout
+    assert "Paper" not in invoke(mini).stdout
+    refused = invoke(mini, "--paper-backbone", "RN50")
+    assert isinstance(refused.exception, ValueError)
+    assert "mini-VLM" in str(refused.exception)
