@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from small_benchmark import small_file
 
 from latte.cli import cli
 from latte.data.partition import federate
@@ -42,6 +41,7 @@ from latte.report.figures.make import NAMES, make_figures
 from latte.report.figures.maps import tsne
 from latte.report.figures.style import need
 from latte.report.html import picture_section
+from small_benchmark import small_file
 
 
 @pytest.fixture(scope="module")
