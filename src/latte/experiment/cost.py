@@ -46,7 +46,7 @@ class Traffic:
     """Bytes of one round of one client. ``vectors`` only (as the paper counts), or ``whole``, with what else is needed.
 
     ``whole`` adds an entropy per vector (2 bytes; 4 with fp32), a validity bit per vector, and with int8 a float32
-    scale per vector (B18).
+    scale per vector.
     """
 
     up: int

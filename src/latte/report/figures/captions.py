@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...data.partition import federate
 from ...experiment.studies import Score, Setup, summary
 from ..paper import display
 from ..text import signed
@@ -34,7 +35,7 @@ def seeds_of(setup: Setup) -> str:
 def clients_of(setup: Setup) -> str:
     """Return how many clients there are, in words."""
     if setup.clients is None:
-        return "the benchmark's own clients"
+        return f"the {len(federate(setup.opened.embeddings, None, 0))} clients that the file fixes"
     return f"{setup.clients} client{'s' if setup.clients > 1 else ''} per domain"
 
 
@@ -112,7 +113,5 @@ def of_memory(setup: Setup, placed: Sequence[Placed]) -> str:
 
 def longest_stream(setup: Setup) -> int:
     """Return the length of the longest stream."""
-    from ...data.partition import federate
-
     federation = federate(setup.opened.embeddings, setup.clients, setup.seeds[0])
     return max(len(client) for client in federation.clients)
