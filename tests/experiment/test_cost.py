@@ -61,12 +61,12 @@ def slow_readout(count, memory, entropy, f, beta, gamma):
     return answers
 
 
-def slow_gram_readout(count, memory, entropy, gram, f, beta, gamma):
+def slow_gram_readout(count, memory, offset, gram, f, beta):
     """What the package computes: no weighted sum, its product and norm come from similarities and the Gram matrix."""
     answers = []
-    for items, known, g in zip(memory, entropy, gram, strict=True):
+    for items, known, g in zip(memory, offset, gram, strict=True):
         s = [count.dot(f, item) for item in items]
-        exponents = [count.times(beta, x) - count.times(gamma, h) for x, h in zip(s, known, strict=True)]
+        exponents = [count.times(beta, x) + h for x, h in zip(s, known, strict=True)]
         weights = [math.exp(e - max(exponents)) for e in exponents]
         product = count.dot(weights, s)
         square = count.dot(weights, [count.dot(row, weights) for row in g])
@@ -83,9 +83,9 @@ def test_latte_as_printed(sizes):
     count = Counter()
     slow = slow_readout(count, memory, entropy, f, 5.0, 1.5)
     assert count.count == sum(direct_macs("latte", LatteParams(k_l=k), Shape(c, d)).values())
-    real = MergedMemory(c, k, d)
+    real = MergedMemory(c, k, d, gamma=1.5)
     real.replace_all(memory, entropy, np.ones((c, k), bool))
-    np.testing.assert_allclose(real.cosines(f, 5.0, 1.5), slow, atol=1e-5)
+    np.testing.assert_allclose(real.cosines(f, 5.0), slow, atol=1e-5)
 
 
 @given(SIZES)
@@ -97,12 +97,13 @@ def test_latte_as_computed_here(sizes):
     count = Counter()
     grams = [[[float(a @ b) for b in items] for a in items] for items in memory.astype(float)]
     [[count.dot(a, b) for b in memory[0]] for a in memory[0]]  # one class changed
-    slow = slow_gram_readout(count, memory, entropy, grams, f, 5.0, 1.5)
+    [count.times(-1.5, h) for h in entropy[0]]
+    slow = slow_gram_readout(count, memory, -1.5 * entropy, grams, f, 5.0)
     mixed = [count.times(100.0, value) for value in slow]
     assert count.count == sum(own_macs("latte", LatteParams(k_l=k), Shape(c, d)).values())
-    real = MergedMemory(c, k, d)
+    real = MergedMemory(c, k, d, gamma=1.5)
     real.replace_all(memory, entropy, np.ones((c, k), bool))
-    np.testing.assert_allclose(100 * real.cosines(f, 5.0, 1.5), mixed, atol=1e-3)
+    np.testing.assert_allclose(100 * real.cosines(f, 5.0), mixed, atol=1e-3)
 
 
 @given(SIZES)
@@ -285,3 +286,14 @@ def test_command_prints_the_table_and_json():
     assert row["macs"] == sum(direct_macs("latte", PRESETS["cifar100c"], Shape(10, 32)).values())
     assert row["traffic"]["int8"]["down"] == 10 * 5 * 32
     assert row["relative"] > 1
+
+
+def test_numbers_are_short():
+    assert [short(n) for n in (0, 7, 999, 999_600, 1_000, 12_345_678)] == ["0", "7", "999", "1 M", "1 K", "12.3 M"]
+
+
+def test_the_papers_numbers_stand_beside_its_own_sizes_only():
+    arguments = ["cost", "--methods", "latte:cifar100c", "--encoder-macs", "1e8"]
+    assert "614 K" in CliRunner().invoke(cli, arguments).output.split("paper (fp16)")[1]
+    other = CliRunner().invoke(cli, [*arguments, "--classes", "10"]).output
+    assert "614 K" not in other

@@ -77,8 +77,7 @@ def _encoder(spec: str | None, macs: int | None) -> _Encoder:
         words = "given" if macs is not None else "CLIP ViT-B/16, closed form"
         macs = VIT_B_16.macs if macs is None else macs
         return _Encoder(macs, matmul_reference(macs), words)
-    encoder = _load(spec)
-    reference = encoder_reference(encoder)
+    encoder, reference = encoder_reference(lambda: _load(spec))
     if macs is not None:
         return _Encoder(macs, reference, "given")
     counted = _counted(encoder)
@@ -96,13 +95,12 @@ def _load(spec: str) -> Any:
 
 def _counted(encoder: Any) -> int | None:
     """Return what torch counts for one picture; None for an encoder that does not run on torch."""
-    import numpy as np
-
     from ..experiment.cost_encoder import counted_macs
+    from ..experiment.cost_measure import one_picture
 
     if not hasattr(encoder, "torch"):
         return None
-    pixels = np.asarray(encoder.preprocess(np.zeros((224, 224, 3), np.uint8)), np.float32)
+    pixels = one_picture(encoder)
     return counted_macs(lambda: encoder.images([pixels]))
 
 
@@ -114,7 +112,7 @@ def _print_json(rows: list[CostRow], shape: Shape, against: _Encoder) -> None:
 
 
 def _print_text(rows: list[CostRow], shape: Shape, against: _Encoder) -> None:
-    from ..experiment.cost import short
+    from ..experiment.cost import PAPER_SIZES, short
 
     macs = f"{short(against.macs) or '?'} ({against.words})"
     click.echo(f"{shape.classes} classes, {shape.dim} dimensions; MACs of the encoder: {macs}")
@@ -122,9 +120,10 @@ def _print_text(rows: list[CostRow], shape: Shape, against: _Encoder) -> None:
         held = f", {short(against.reference.bytes)}B" if against.reference.bytes else ""
         click.echo(f"times are set against {against.reference.what}: {1e3 * against.reference.seconds:.1f} ms{held}")
     click.echo("\nper image")
-    print_rows([_computation(row) for row in rows], False)
+    beside = (shape.classes, shape.dim) == PAPER_SIZES  # the paper's numbers are for its own sizes only
+    print_rows([{**_computation(row), **(_papers(row) if beside else {})} for row in rows], False)
     click.echo("\nbytes per round of one client, up + down (in brackets with entropies, validity and scales)")
-    print_rows([_bytes(row) for row in rows if row.traffic], False)
+    print_rows([_bytes(row, beside) for row in rows if row.traffic], False)
     click.echo(_NOTES)
 
 
@@ -132,7 +131,7 @@ def _computation(row: CostRow) -> dict[str, Any]:
     from ..experiment.cost import short
 
     total = None if row.encoder_macs is None else row.encoder_macs + sum(row.direct.values())
-    measured, paper = row.measured, row.paper
+    measured = row.measured
     return {
         "method": row.label,
         "augments": "yes" if row.augments else "no",
@@ -143,13 +142,19 @@ def _computation(row: CostRow) -> dict[str, Any]:
         "ms": f"{1e3 * measured.seconds:.3f}" if measured else "-",
         "extra time": f"{100 * (row.relative - 1):.3g} %" if row.relative is not None else "-",
         "peak memory": f"{short(measured.peak)}B" if measured else "-",
+    }
+
+
+def _papers(row: CostRow) -> dict[str, Any]:
+    paper = row.paper
+    return {
         "paper: MACs": paper.macs if paper else "-",
         "paper: ms": paper.runtime_ms if paper else "-",
         "paper: memory": f"{paper.memory_gb} G" if paper else "-",
     }
 
 
-def _bytes(row: CostRow) -> dict[str, Any]:
+def _bytes(row: CostRow, beside: bool) -> dict[str, Any]:
     from ..experiment.cost import short
 
     assert row.traffic is not None
@@ -158,7 +163,7 @@ def _bytes(row: CostRow) -> dict[str, Any]:
         for name, t in row.traffic.items()
     }
     paper = row.paper.bytes_per_round if row.paper else ""
-    return {"method": row.label, **cells, "paper (fp16)": paper or "-"}
+    return {"method": row.label, **cells, **({"paper (fp16)": paper or "-"} if beside else {})}
 
 
 _NOTES = """

@@ -22,6 +22,7 @@ from ..methods.dmn import DmnParams
 from ..methods.latte import LatteParams
 from ..methods.tda import TdaParams
 
+PAPER_SIZES = (100, 512)  # classes and dimensions of the paper's cost table
 PRECISIONS = {"fp32": 4, "fp16": 2, "int8": 1}  # bytes per number of a vector
 VIEWED = ("vte", "zero", "tpt")
 Terms = dict[str, int]
@@ -97,10 +98,10 @@ def _latte(p: LatteParams, s: Shape) -> Terms:
 
 
 def _latte_own(p: LatteParams, s: Shape) -> Terms:
-    """Similarities, weights (beta · s and gamma · h), Σ w s, wᵀ G w, alpha; G of the class that changed."""
+    """Similarities, weights, Σ w s, wᵀ G w, alpha; gamma · h and G of the class that changed."""
     c, k, d = s.classes, p.k_l, s.dim
-    read = {"similarity": c * k * d, "weights": 2 * c * k, "sum": c * k, "norm": c * k * k + c * k, "mix": c}
-    return {**read, "gram update": k * k * d}
+    read = {"similarity": c * k * d, "weights": c * k, "sum": c * k, "norm": c * k * k + c * k, "mix": c}
+    return {**read, "class update": k * k * d + k}
 
 
 def _tda(p: TdaParams, s: Shape) -> Terms:
@@ -223,5 +224,7 @@ def short(number: float | None) -> str:
     if number < 0:
         raise refuse("number", number, "a count")
     letters = ("", " K", " M", " G", " T")
-    power = min(int(math.log10(number) // 3), 4) if number >= 1 else 0
-    return f"{number / 1000**power:.3g}{letters[power]}"
+    power = 0
+    while power < 4 and float(f"{number / 1000**power:.3g}") >= 1000:  # 999,600 is 1 M, not 1000 K
+        power += 1
+    return f"{float(f'{number / 1000**power:.3g}'):g}{letters[power]}"

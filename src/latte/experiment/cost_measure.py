@@ -49,13 +49,22 @@ def matmul_reference(macs: int, repeats: int = 5) -> Reference:
     return Reference(f"one float32 matrix product of {SIDE**2 * columns:,} MACs", seconds)
 
 
-def encoder_reference(encoder: Any, repeats: int = 10) -> Reference:
-    """Time an encoder on one preprocessed picture at a time."""
-    picture = np.random.default_rng(0).integers(0, 256, (224, 224, 3), np.uint8)
+def encoder_reference(load: Callable[[], Any], repeats: int = 10) -> tuple[Any, Reference]:
+    """Load an encoder and time it on one preprocessed picture at a time; return both.
+
+    Its memory is by how much it raised the peak of the process.
+    """
     before = peak_resident()
-    pixels = np.asarray(encoder.preprocess(picture), np.float32)
+    encoder = load()
+    pixels = one_picture(encoder)
     seconds = _median(lambda: encoder.images([pixels]), repeats)
-    return Reference(f"the encoder {encoder.name}", seconds, peak_resident() - before)
+    return encoder, Reference(f"the encoder {encoder.name}", seconds, peak_resident() - before)
+
+
+def one_picture(encoder: Any) -> Vectors:
+    """Return a noisy picture, preprocessed for ``encoder``: (3, H, W)."""
+    picture = np.random.default_rng(0).integers(0, 256, (224, 224, 3), np.uint8)
+    return np.asarray(encoder.preprocess(picture), np.float32)
 
 
 def measure_method(name: str, params: Any, shape: Shape, images: int = 200) -> Measured:

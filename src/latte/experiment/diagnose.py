@@ -150,18 +150,24 @@ class Watch:
     def see(self, client: Client, sample: int, entropy: float) -> None:
         """Look at a client right after it predicted: its memory is still the one that was read."""
         method, vector = latte_of(client), np.asarray(client.stream[sample][0], np.float32)
-        stored = method.merged.valid.any(axis=1)
+        read = held(method)
+        stored = read.any(axis=1)
         self.images[int(method.zero_shot.logits(vector).argmax())] += 1
         self.entropies.append(entropy)
         self.readable += stored
         self.silenced += stored & silenced(method, vector)
-        self.items += method.merged.valid.sum(axis=1)
+        self.items += read.sum(axis=1)
         self.external += external_items(method)
 
     def asked(self, prototypes: Prototypes) -> None:
         """Look at what a client asks with."""
         self.queries += 1
         self.empty += ~prototypes.seen
+
+
+def held(method: Latte) -> Mask:
+    """Return which slots of what is read hold something (C, K)."""
+    return np.isfinite(method.merged.offset)
 
 
 def silenced(method: Latte, vector: Vectors) -> Mask:
@@ -171,7 +177,7 @@ def silenced(method: Latte, vector: Vectors) -> Mask:
     """
     memory, p = method.merged, method.params
     similarity = (memory.vectors @ vector).astype(np.float64)  # (C, K)
-    weights = np.where(memory.valid, np.exp(p.beta * (similarity - 1) - p.gamma * memory.entropy), 0.0)
+    weights = np.exp(p.beta * (similarity - 1) + memory.offset)  # 0 in free slots
     squares = np.einsum("ck,ckl,cl->c", weights, memory.gram, weights)
     quiet: Mask = squares <= GATE * GATE
     return quiet
@@ -181,9 +187,9 @@ def external_items(method: Latte) -> Integers:
     """Return per class (C,) how many of the items that are read came from others."""
     count: Integers
     if method.params.memory == "local":
-        return np.zeros(len(method.merged.valid), np.int64)
+        return np.zeros(method.zero_shot.classes, np.int64)
     if method.params.memory == "external":
-        count = method.merged.valid.sum(axis=1)
+        count = held(method).sum(axis=1)
         return count
     own = (method.local.vectors[:, :, :1], method.local.entropy, method.local.valid)  # the vectors are not needed
     others = replace(method.external, vectors=method.external.vectors[:, :, :1])
