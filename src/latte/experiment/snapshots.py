@@ -6,18 +6,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..core.maths import entropy_of_one
 from ..core.readout import concatenated, most_certain
 from ..core.types import Integers, Mask, Reals, Vectors
 from ..data.benchmark import Federation
-from ..data.partition import federate, generators
+from ..data.partition import federate
 from ..methods.latte import Latte
 from .collaboration import share_inside
 from .config import MethodConfig, RunConfig
 from .item import run_item
 from .readable import set_up
-from .schedule import Schedule
-from .simulate import simulate
+from .simulate import Client
 from .studies import Setup
+from .watch import latte_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,16 +104,33 @@ class Items:
 def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[Memory]:
     """Return the memories of the first client of some domains after ``samples`` images (or its whole stream).
 
-    The whole federation runs along, on the first seed: what the chosen clients got from the others is in their
-    merged memories. At most ``domains`` of them are chosen, evenly over the benchmark's.
+    On the first seed, with an exchange after every round. At most ``domains`` clients are chosen, evenly over the
+    benchmark's domains. What a client stores of its own does not depend on what it gets from others, so the whole
+    federation need not predict: everyone stores, and of all exchanges only the last one has to take place.
     """
-    seed = setup.seeds[0]
-    whole = federate(setup.opened.embeddings, setup.clients, seed)
+    whole = federate(setup.opened.embeddings, setup.clients, setup.seeds[0])
     federation = replace(whole, clients=tuple(replace(c, samples=c.samples[:samples]) for c in whole.clients))
     clients, exchange = set_up(federation, "latte", setup.latte)
-    for _ in simulate(clients, exchange, Schedule(), generators(seed).cohort):
-        pass
-    return [_memory(federation, i, clients[i].method) for i in _chosen(federation, domains)]
+    assert exchange is not None, "Latte collaborates"
+    chosen = _chosen(federation, domains)
+    last = max(map(len, federation.clients)) - 1  # there is no exchange after the last round (B13)
+    for client in clients:
+        _store(client, 0, last)
+        exchange.push(client.name, latte_of(client).prototypes())
+    for client in (clients[i] for i in chosen):
+        if last:
+            latte_of(client).receive(exchange.pull(client.name))
+        _store(client, last, last + 1)
+    return [_memory(federation, i, latte_of(clients[i])) for i in chosen]
+
+
+def _store(client: Client, start: int, end: int) -> None:
+    """Let a client store some samples of its stream, as it does when it predicts."""
+    method = latte_of(client)
+    for views in client.stream[start:end]:
+        vector = method.check(views)[0]
+        logits = method.zero_shot.logits(vector)
+        method.local.put(int(logits.argmax()), vector, entropy_of_one(logits))
 
 
 def _chosen(federation: Federation, domains: int) -> list[int]:
@@ -124,8 +142,7 @@ def _chosen(federation: Federation, domains: int) -> list[int]:
     return [there[round(place)] for place in places]
 
 
-def _memory(federation: Federation, i: int, method: object) -> Memory:
-    assert isinstance(method, Latte)
+def _memory(federation: Federation, i: int, method: Latte) -> Memory:
     client = federation.clients[i]
     domain = federation.embeddings.domains[client.domain]
     return Memory(client.name, domain, len(client), *memory_items(method))
