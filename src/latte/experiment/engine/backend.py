@@ -19,10 +19,9 @@ class Loops(NamedTuple):
 
     fill_queues: Callable[..., Any]
     upload: Callable[..., Any]
-    push: Callable[..., Any]
     copy_units: Callable[..., Any]
     near: float
-    pull: Callable[..., Any]
+    play: Callable[..., Any]
     accept: Callable[..., Any]
     cross: Callable[..., Any]
     read_clients: Callable[..., Any]
@@ -39,10 +38,9 @@ def loops(backend: str = "auto") -> Loops:
     return Loops(
         share.fill_queues,
         share.upload,
-        share.push,
         share.copy_units,
         share.NEAR_DOT,
-        route.pull,
+        route.play,
         route.accept,
         route.cross,
         read.read_clients,

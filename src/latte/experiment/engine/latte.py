@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers, Vectors
+from ...core.types import Integers
 from ...core.validate import unit_where
 from ...data.benchmark import Federation
 from ...methods.latte import LatteParams
@@ -18,7 +17,7 @@ from .reader import Reader
 from .server import Server
 from .state import BOTH, EXTERNAL, LOCAL, Arrivals, Given, Items, Readout, Uploads
 from .streams import Streams, lay_out, near_ties, owners, settle
-from .timeline import Sync, Window, windows
+from .timeline import Window, windows
 
 MODES = {"both": BOTH, "local": LOCAL, "external": EXTERNAL}
 
@@ -55,7 +54,7 @@ class Replay:
         )
         self.pool = Pool(streams, params, loops.copy_units)
         names = tuple(client.name for client in federation.clients)
-        self.server = Server(names, streams.zero_shot.classes, streams.zero_shot.dim, params.routing, loops)
+        self.server = Server(names, streams.zero_shot.classes, streams.zero_shot.dim, params, loops)
         self.pushed = np.zeros(streams.clients, np.int64)
         self.local = np.full((streams.clients, *self.shape), -1, np.int64)
 
@@ -68,48 +67,26 @@ class Replay:
 
     def run(self, window: Window) -> Arrivals:
         """Play the syncs of a window; return what each client was given, ordered by client and time."""
-        parts: list[tuple[Given, Vectors]] = []
-        when: list[Integers] = []
-        before = np.zeros(self.streams.clients, np.int64)
-        for sync, uploads in zip(window.syncs, self._uploads(window.syncs), strict=True):
-            given, cross = self.server.sync(sync.members, uploads)
-            before[sync.members] = sync.handled
-            parts.append((given, cross))
-            when.append(self.streams.offsets[given.client] + before[given.client])
-        return self._arrivals(parts, when)
-
-    def _uploads(self, syncs: list[Sync]) -> Iterator[Uploads]:
-        """Compute the prototypes of all syncs together: what a client holds does not depend on the others."""
-        s, items = self.streams, self.items
-        raw = [
-            self.loops.upload((sync.members, sync.handled), self.pushed, s.offsets, items, self.local)
-            for sync in syncs
-        ]
-        if not raw:
-            return
-        client, label, contents = (np.concatenate(part) for part in zip(*raw, strict=True))
-        number = np.repeat(np.arange(len(raw)), [len(part) for part, _, _ in raw])
-        order = np.lexsort((client, label, number))
-        client, label = client[order], label[order]
-        places, seen = self.pool.add(contents[order], items)
-        start = 0
-        for part, _, _ in raw:
-            now = slice(start, start + len(part))
-            start = now.stop
-            # what the global memory stores: it normalises what it is given
-            vectors = unit_where("prototypes", self.pool.vectors[places[now]], seen[now], (len(part), s.zero_shot.dim))
-            yield Uploads(client[now], label[now], vectors, len(s) + places[now], seen[now])
-
-    def _arrivals(self, parts: list[tuple[Given, Vectors]], when: list[Integers]) -> Arrivals:
         none, slots = np.zeros(0, np.int64), self.server.rules.slots
-        client = np.concatenate([none, *(given.client for given, _ in parts)])
-        label = np.concatenate([none, *(given.label for given, _ in parts)])
-        items = np.concatenate([np.zeros((0, slots), np.int64), *(given.items for given, _ in parts)])
-        cross = np.concatenate([np.zeros((0, slots, slots), np.float32), *(products for _, products in parts)])
+        crossed = self.server.rules.crossed
+        parts = [Given(none, none, none, none.reshape(0, slots), np.zeros((0, crossed, crossed), np.float32), none > 0)]
+        if len(window.members):
+            parts += self.server.play(window, self._uploads(window), self.streams.offsets)
+        client, label, sample, items, cross, _ = (np.concatenate(one) for one in zip(*parts, strict=True))
         order = np.argsort(client, kind="stable")
         bounds = np.searchsorted(client[order], np.arange(self.streams.clients + 1))
-        sample = np.concatenate([none, *when])
         return Arrivals(sample[order], label[order], items[order], cross[order], bounds)
+
+    def _uploads(self, window: Window) -> Uploads:
+        """Compute the prototypes of all syncs together: what a client holds does not depend on the others."""
+        s, items = self.streams, self.items
+        number, client, label, contents = self.loops.upload(window, self.pushed, s.offsets, items, self.local)
+        order = np.lexsort((client, label, number))
+        places, seen = self.pool.add(contents[order], items)
+        # what the global memory stores: it normalises what it is given
+        vectors = unit_where("prototypes", self.pool.vectors[places], seen, (len(order), s.zero_shot.dim))
+        starts = np.searchsorted(number, np.arange(len(window.starts)))
+        return Uploads(client[order], label[order], vectors, len(s) + places, seen, starts)
 
     def forget(self) -> None:
         """Free the prototypes that neither the server nor anybody's external memory refers to."""

@@ -13,7 +13,7 @@ from .compiled import exactly
 from .loops_merge import walk
 from .readout import cosines, label
 from .state import Arrivals, Items, Memory, Readout, Span
-from .tiles import product, similarities
+from .tiles import pairs, product, similarities
 
 
 @exactly
@@ -51,10 +51,11 @@ def _read(items: Items, span: Any, memory: Memory, history: Any, readout: Readou
     """Predict the samples ``span`` of one client, from its ``memory`` before the first and what happens to it."""
     given, events, count = history
     first, last = span
-    columns, later, used = _number(memory.merged, events, count)
+    columns, later, used, fresh = _number(memory.merged, events, count)
     near = np.empty((last - first, len(used)), np.float32)
     if last > first:
         similarities(items, span, used, near)
+    products = (first, last, near, _older(items, memory.merged, events, (used, fresh), first))
     uncertainty = _uncertainties(items, used)
     answer = np.empty(len(columns))
     room = (np.empty(columns.shape), np.empty(columns.shape))
@@ -64,8 +65,9 @@ def _read(items: Items, span: Any, memory: Memory, history: Any, readout: Readou
             memory.external[given.label[at]], memory.cross[given.label[at]] = given.items[at], given.cross[at]
             at += 1
         while e < count and events[0][e] <= k:
-            columns[events[1][e]] = later[e]
-            _replace(items, memory, events[1][e], events[2][e])
+            y = events[1][e]
+            columns[y] = later[e]
+            _replace(items, memory, (y, events[2][e], columns[y]), products)
             e += 1
         if k == last:
             break
@@ -73,6 +75,40 @@ def _read(items: Items, span: Any, memory: Memory, history: Any, readout: Readou
             cosines((near[k - first], uncertainty, columns, memory.gram), readout.betas[b], readout, room, answer)
             for a in range(len(readout.alphas)):
                 labels[a, b, k] = label(items.dots[k], answer, readout.alphas[a], readout.scale)
+
+
+@exactly
+def _older(items: Items, start: Any, events: Any, numbered: Any, first: int) -> Any:
+    """Return the products of the samples that every class starts with (C · K,) and of what is new in the class.
+
+    ``places`` (U,) says which column of the products an item has, -1 for none.
+    """
+    used, fresh = numbered
+    classes, slots = start.shape
+    begin = len(used) - len(fresh)
+    width = np.zeros(classes, np.int64)
+    places = np.full(len(used), -1, np.int64)
+    for u in range(len(fresh)):
+        places[begin + u] = width[fresh[u]]
+        width[fresh[u]] += 1
+    wide = max(width.max(), 1)
+    products = np.empty((classes * slots, wide), np.float32)
+    members = np.empty((classes, wide), np.int64)
+    for u in range(len(fresh)):
+        members[fresh[u], places[begin + u]] = used[begin + u]
+    rows, samples = np.empty(slots, np.int64), np.empty(slots, np.int64)
+    room = np.empty((slots, wide), np.float32)
+    for y in range(classes):
+        count = 0
+        for s in range(slots):
+            if 0 <= start[y, s] < items.samples and width[y]:
+                rows[count], samples[count] = s, start[y, s]
+                count += 1
+        if count:
+            pairs(items, samples[:count], members[y, : width[y]], room)
+            for c in range(count):
+                products[y * slots + rows[c]] = room[c]
+    return start.copy(), places, products
 
 
 @exactly
@@ -86,17 +122,21 @@ def _uncertainties(items: Items, used: Any) -> Any:
 
 @exactly
 def _number(start: Any, events: Any, count: int) -> Any:
-    """Give every item that is read a column: return the columns of ``start`` (C, K), of the events, and the items."""
+    """Give every item that is read a column.
+
+    Returns the columns of ``start`` (C, K), those of the events, the items, and the classes of the new ones.
+    """
     classes, slots = start.shape
     now, columns = start.copy(), np.full(start.shape, -1, np.int64)
     items, later = np.empty(start.size + count * slots, np.int64), np.empty((count, slots), np.int64)
+    fresh = np.empty(count * slots, np.int64)  # the class of every item that is not there at the start
     used = 0
     for y in range(classes):
         for s in range(slots):
             if start[y, s] >= 0:
                 columns[y, s], items[used] = used, start[y, s]
                 used += 1
-    first = columns.copy()
+    first, begin = columns.copy(), used
     for e in range(count):
         y = events[1][e]
         for s in range(slots):
@@ -104,19 +144,21 @@ def _number(start: Any, events: Any, count: int) -> Any:
             if item != now[y, s]:
                 now[y, s], columns[y, s] = item, -1
                 if item >= 0:
-                    columns[y, s], items[used] = used, item
+                    columns[y, s], items[used], fresh[used - begin] = used, item, y
                     used += 1
             later[e, s] = columns[y, s]
-    return first, later, items[:used]
+    return first, later, items[:used], fresh[: used - begin]
 
 
 @exactly
-def _replace(items: Items, memory: Memory, y: int, row: Any) -> None:
-    """Replace the row of a class, and what of its Gram matrix changes."""
-    now, gram, cross = memory.merged[y], memory.gram[y], memory.cross[y]
-    places = np.empty(len(row), np.int64)
+def _replace(items: Items, memory: Memory, event: Any, products: Any) -> None:
+    """Replace the row of a class, and what of its Gram matrix changes; almost all products are known already."""
+    y, row, columns = event
+    first, last, near, (start, places, older) = products
+    now, gram, cross, samples = memory.merged[y], memory.gram[y], memory.cross[y], items.samples
+    given = np.empty(len(row), np.int64)
     for s in range(len(row)):
-        places[s] = _place_of(memory.external[y], row[s]) if row[s] >= items.samples else -1
+        given[s] = _place_of(memory.external[y], row[s]) if row[s] >= samples and cross.size else -1
     for s in range(len(row)):
         if row[s] == now[s]:
             continue
@@ -124,10 +166,19 @@ def _replace(items: Items, memory: Memory, y: int, row: Any) -> None:
         if row[s] < 0:
             continue
         for t in range(len(row)):
-            if row[t] >= 0:
-                known = places[s] >= 0 and places[t] >= 0
-                value = cross[places[s], places[t]] if known else product(items, row[s], row[t])
-                gram[s, t] = gram[t, s] = value
+            if row[t] < 0:
+                continue
+            if given[s] >= 0 and given[t] >= 0:
+                value = cross[given[s], given[t]]
+            elif first <= row[t] < last:
+                value = near[row[t] - first, columns[s]]
+            elif first <= row[s] < last:
+                value = near[row[s] - first, columns[t]]
+            elif row[t] < samples and start[y, t] == row[t] and places[columns[s]] >= 0:
+                value = older[y * len(row) + t, places[columns[s]]]
+            else:
+                value = product(items, row[s], row[t])
+            gram[s, t] = gram[t, s] = value
 
 
 @exactly

@@ -10,61 +10,109 @@ from typing import Any
 import numpy as np
 
 from .compiled import exactly, loosely
-from .state import CLIENT, NONE, Counts, Given, Routes, Rules
+from .loops_share import push
+from .state import CLIENT, NONE, Counts, Given, Routes, Rules, Uploads
+from .timeline import Window
 
 
 @exactly
-def pull(routes: Routes, rules: Rules, counts: Counts, members: Any, fresh: Any) -> Any:
-    """Choose the donors of every member anew where that is needed; return what is different now.
+def play(routes: Routes, rules: Rules, counts: Counts, window: Window, uploads: Uploads, progress: Any) -> Any:
+    """Play the syncs of a window: everyone pushes, then everyone pulls.
 
-    ``fresh`` is the number of the sync, and who has a new prototype of which class: clients, and where those of
-    class y start (C + 1,).
+    ``progress`` is the first sync to play, the number of syncs before this window, and where the samples of each
+    client start. Stops early after a sync with a choice in doubt, or when there is no more room. Returns the next
+    sync to play and what was given.
     """
-    classes, n = routes.seen.shape
-    now, uploaders, starts = fresh
-    room = len(members) * classes
-    given = Given(
-        np.empty(room, np.int64),
-        np.empty(room, np.int64),
-        np.empty((room, rules.slots), np.int64),
-        np.zeros(room, np.bool_),
-    )
-    top, mean = (np.empty(rules.slots + 3, np.int64), np.empty(rules.slots + 3)), np.empty(n)
-    newest = routes.changed.max()
-    count = 0
-    for m in range(len(members)):
-        i = members[m]
-        before = routes.pulled[i]
-        counts.pulls[i] += 1
-        routes.pulled[i] = now
-        order = _by_mean(routes, i, mean) if rules.empty == CLIENT and newest > before else np.empty(0, np.int64)
-        for y in range(classes):
-            by_client = rules.empty == CLIENT and not routes.seen[y, i]
-            if (newest if by_client else routes.changed[y]) <= before:
-                continue
-            if before == now - 1 and _untouched(routes, rules, i, y, uploaders[starts[y] : starts[y + 1]]):
-                continue
-            doubtful = _choose(routes, rules, (i, y), (order, mean), top)
-            if accept(routes, counts, i, y, top[0][: rules.slots]) or doubtful:
-                given.client[count], given.label[count] = i, y
-                given.items[count] = routes.external[i, y]
-                given.doubtful[count] = doubtful
-                count += 1
-    return Given(given.client[:count], given.label[:count], given.items[:count], given.doubtful[:count])
+    at, before, offsets = progress
+    classes, members = len(routes.seen), window.members
+    largest = 0
+    for sync in range(at, len(window.starts) - 1):
+        largest = max(largest, window.starts[sync + 1] - window.starts[sync])
+    given = _room(rules, max(2 * largest * classes, 1024))
+    top, mean = (np.empty(rules.slots + 3, np.int64), np.empty(rules.slots + 3)), np.empty(routes.seen.shape[1])
+    count, doubt = 0, False
+    while at < len(window.starts) - 1 and not doubt:
+        first, last = window.starts[at], window.starts[at + 1]
+        if count + (last - first) * classes > len(given.client):
+            break
+        part = (uploads.starts[at], uploads.starts[at + 1])
+        push(routes, uploads, part, before + at)
+        fresh = (uploads.client[part[0] : part[1]], _starts(uploads.label[part[0] : part[1]], classes))
+        for m in range(first, last):
+            begin = count
+            count = _pull(routes, rules, counts, (members[m], before + at, count), fresh, (top, mean), given)
+            for r in range(begin, count):
+                given.sample[r] = offsets[members[m]] + window.at[m]
+                doubt = doubt or given.doubtful[r]
+        at += 1
+    return at, Given(
+        given.client[:count], given.label[:count], given.sample[:count], given.items[:count],
+        given.cross[:count], given.doubtful[:count],
+    )  # fmt: skip
 
 
 @exactly
-def _untouched(routes: Routes, rules: Rules, i: int, y: int, uploaders: Any) -> Any:
-    """Say whether new prototypes of others leave a client's list as it is: none is on it, none gets on it."""
-    if not routes.seen[y, i] or routes.limit[i, y] == -np.inf:
-        return False
-    similarity, limit = routes.similarity[y, i], routes.limit[i, y] - rules.near
+def _room(rules: Rules, rows: int) -> Any:
+    return Given(
+        np.empty(rows, np.int64),
+        np.empty(rows, np.int64),
+        np.empty(rows, np.int64),
+        np.empty((rows, rules.slots), np.int64),
+        np.zeros((rows, rules.crossed, rules.crossed), np.float32),
+        np.zeros(rows, np.bool_),
+    )
+
+
+@exactly
+def _starts(label: Any, classes: int) -> Any:
+    """Return where each class starts in sorted labels (C + 1,)."""
+    starts = np.zeros(classes + 1, np.int64)
+    for u in range(len(label)):
+        starts[label[u] + 1] += 1
+    for y in range(classes):
+        starts[y + 1] += starts[y]
+    return starts
+
+
+@exactly
+def _pull(routes: Routes, rules: Rules, counts: Counts, turn: Any, fresh: Any, scratch: Any, given: Given) -> Any:
+    """Choose the donors of a client anew where that is needed; write what is different, return the new count."""
+    i, now, count = turn
+    uploaders, starts = fresh
+    top, mean = scratch
+    seen, changed, similarity, donors = routes.seen, routes.changed, routes.similarity, routes.donors
+    limits, dropped = routes.limit, routes.dropped
+    newest, before = changed.max(), routes.pulled[i]
+    counts.pulls[i] += 1
+    routes.pulled[i] = now
+    order = _by_mean(routes, i, mean) if rules.empty == CLIENT and newest > before else np.empty(0, np.int64)
+    for y in range(len(seen)):
+        known = seen[y, i]
+        if (changed[y] if known or rules.empty != CLIENT else newest) <= before:
+            continue
+        if known and before == now - 1 and limits[i, y] > -np.inf:
+            limit, best = limits[i, y] - rules.near, dropped[i, y]
+            if _untouched(similarity[y, i], uploaders[starts[y] : starts[y + 1]], donors[i, y], limit, (i, best)):
+                continue
+        doubtful = _choose(routes, rules, (i, y), (order, mean), top)
+        if accept(routes, counts, i, y, top[0][: rules.slots]) or doubtful:
+            given.client[count], given.label[count], given.doubtful[count] = i, y, doubtful
+            given.items[count] = routes.external[i, y]
+            if rules.crossed and not doubtful:
+                cross(similarity[y], donors[i, y], given.cross[count])
+            count += 1
+    return count
+
+
+@exactly
+def _untouched(similarity: Any, uploaders: Any, donors: Any, limit: float, others: Any) -> Any:
+    """Say whether new prototypes leave a client's list as it is: none is its own, on it, or gets on it."""
     for u in range(len(uploaders)):
         j = uploaders[u]
-        if j == i or similarity[j] >= limit or j == routes.dropped[i, y]:
+        if j == others[0] or similarity[j] >= limit or j == others[1]:
             return False
-        for e in range(rules.slots):
-            if routes.donors[i, y, e] == j:
+        for e in range(len(donors)):
+            if donors[e] == j:
                 return False
     return True
 
@@ -207,15 +255,9 @@ def accept(routes: Routes, counts: Counts, i: int, y: int, rows: Any) -> Any:
 
 
 @exactly
-def cross(routes: Routes, given: Given) -> Any:
-    """Return the products (R, E, E) of what was given with each other: the server has compared them already."""
-    slots = given.items.shape[1]
-    products = np.zeros((len(given.client), slots, slots), np.float32)
-    for r in range(len(given.client)):
-        row = routes.donors[given.client[r], given.label[r]]
-        similarity = routes.similarity[given.label[r]]
-        for e in range(slots):
-            for f in range(slots):
-                if row[e] >= 0 and row[f] >= 0:
-                    products[r, e, f] = similarity[row[e], row[f]]
-    return products
+def cross(similarity: Any, row: Any, out: Any) -> None:
+    """Write the products (E, E) of what a client was given with each other: the server has compared them already."""
+    for e in range(len(row)):
+        for f in range(len(row)):
+            if row[e] >= 0 and row[f] >= 0:
+                out[e, f] = similarity[row[e], row[f]]

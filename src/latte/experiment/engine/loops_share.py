@@ -12,6 +12,7 @@ import numpy as np
 from .compiled import exactly
 from .state import Items, Routes, Uploads
 from .tiles import against_all
+from .timeline import Window
 
 NEAR_DOT = 8e-7  # against_all sums in many partial sums, which is more accurate than a general matrix product
 
@@ -53,45 +54,53 @@ def _last_largest(values: Any) -> Any:
 
 
 @exactly
-def upload(sync: Any, pushed: Any, offsets: Any, items: Items, local: Any) -> Any:
-    """Bring the members' local memories (N, C, S) up to date; return (client, class, contents) of what changed."""
-    members, handled = sync
+def upload(window: Window, pushed: Any, offsets: Any, items: Items, local: Any) -> Any:
+    """Play what the local memories (N, C, S) of those who push go through.
+
+    Returns what changed, by sync: (sync, client, class, contents), each (U,) or (U, S).
+    """
     room = 0
-    for m in range(len(members)):
-        room += handled[m] - pushed[members[m]]
-    client, label = np.empty(room, np.int64), np.empty(room, np.int64)
+    for i in range(len(pushed)):
+        room += window.handled[i] - pushed[i]
+    number, client, label = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     contents = np.empty((room, local.shape[2]), np.int64)
     touched = np.zeros(local.shape[1], np.bool_)
-    count = 0
-    for m in range(len(members)):
-        i = members[m]
-        touched[:] = False
-        for k in range(offsets[i] + pushed[i], offsets[i] + handled[m]):
-            if items.slot[k] >= 0:
-                local[i, items.pseudo[k], items.slot[k]] = k
-                touched[items.pseudo[k]] = True
-        pushed[i] = handled[m]
-        for y in range(len(touched)):
-            if touched[y]:
-                client[count], label[count] = i, y
-                contents[count] = local[i, y]
+    count, sync = 0, 0
+    for m in range(len(window.members)):
+        while window.starts[sync + 1] <= m:
+            sync += 1
+        i = window.members[m]
+        begin = count
+        for k in range(offsets[i] + pushed[i], offsets[i] + window.at[m]):
+            y = items.pseudo[k]
+            if items.slot[k] < 0:
+                continue
+            local[i, y, items.slot[k]] = k
+            if not touched[y]:
+                touched[y] = True
+                number[count], client[count], label[count] = sync, i, y
                 count += 1
-    return client[:count], label[:count], contents[:count]
+        pushed[i] = window.at[m]
+        for u in range(begin, count):
+            contents[u] = local[i, label[u]]
+            touched[label[u]] = False
+    return number[:count], client[:count], label[:count], contents[:count]
 
 
 @exactly
-def push(routes: Routes, uploads: Uploads, now: int) -> None:
-    """Store what changed and compare it with everyone's."""
-    for u in range(len(uploads.client)):
+def push(routes: Routes, uploads: Uploads, part: Any, now: int) -> None:
+    """Store the uploads ``part`` (first, last) of one sync and compare them with everyone's."""
+    first, last = part
+    for u in range(first, last):
         i, y = uploads.client[u], uploads.label[u]
         routes.vectors[y, i] = uploads.vectors[u]
         routes.current[y, i] = uploads.items[u] if uploads.seen[u] else -1
         routes.changed[y] = now
         if routes.seen[y, i] != uploads.seen[u]:
             _note_seen(routes, i, y, 1 if uploads.seen[u] else -1)
-    start = 0
-    for u in range(1, len(uploads.client) + 1):
-        if u == len(uploads.client) or uploads.label[u] != uploads.label[start]:
+    start = first
+    for u in range(first + 1, last + 1):
+        if u == last or uploads.label[u] != uploads.label[start]:
             y = uploads.label[start]
             against_all(routes.vectors[y], uploads.client[start:u], routes.similarity[y])
             start = u

@@ -23,7 +23,8 @@ class Reader:
         width = wide if readout.mode == EXTERNAL else slots
         shapes = ((n, classes, slots), (n, classes, wide), (n, classes, width))
         gram = np.zeros((n, classes, width, width), np.float32)
-        cross = np.zeros((n, classes, wide, wide), np.float32)
+        crossed = replay.server.rules.crossed
+        cross = np.zeros((n, classes, crossed, crossed), np.float32)
         self.memory = Memory(*(np.full(shape, -1, np.int64) for shape in shapes), gram, cross)
         self.handled = np.zeros(n, np.int64)
 

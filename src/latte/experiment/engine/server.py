@@ -6,8 +6,10 @@ import numpy as np
 
 from ...core.global_memory import GlobalMemory, Routing
 from ...core.types import Integers, Vectors
+from ...methods.latte import LatteParams
 from .backend import Loops
 from .state import CLIENT, NONE, RELEASED, Counts, Given, Routes, Rules, Uploads
+from .timeline import Window
 
 EMPTY = {"client": CLIENT, "none": NONE, "released": RELEASED}
 
@@ -15,11 +17,12 @@ EMPTY = {"client": CLIENT, "none": NONE, "released": RELEASED}
 class Server:
     """Keeps everyone's latest prototypes, and what follows from them."""
 
-    def __init__(self, names: tuple[str, ...], classes: int, dim: int, routing: Routing, loops: Loops) -> None:
-        n = len(names)
+    def __init__(self, names: tuple[str, ...], classes: int, dim: int, params: LatteParams, loops: Loops) -> None:
+        n, routing = len(names), params.routing
         slots = min(routing.external_slots, n - 1)
+        crossed = slots if slots <= 2 * params.k_l else 0  # few of many are read: multiply those when they are
         self.loops, self.now = loops, 0
-        self.rules = Rules(slots, routing.drop_first_rank, EMPTY[routing.empty_query], loops.near)
+        self.rules = Rules(slots, routing.drop_first_rank, EMPTY[routing.empty_query], loops.near, crossed)
         self.routes = Routes(
             vectors=np.zeros((classes, n, dim), np.float32),
             similarity=np.zeros((classes, n, n), np.float32),
@@ -36,18 +39,26 @@ class Server:
         )
         self.counts = Counts(*(np.zeros(shape, np.int64) for shape in ((n, n), (n, classes), (n,))))
 
-    def sync(self, members: Integers, uploads: Uploads) -> tuple[Given, Vectors]:
-        """Store what changed; return what is different now for ``members``, and its products with each other."""
-        self.now += 1
-        self.loops.push(self.routes, uploads, self.now)
-        starts = np.searchsorted(uploads.label, np.arange(len(self.routes.changed) + 1))
-        fresh = (self.now, uploads.client, starts)
-        given: Given = self.loops.pull(self.routes, self.rules, self.counts, members, fresh)
-        for row in np.flatnonzero(given.doubtful):
-            client, label = int(given.client[row]), int(given.label[row])
-            self.loops.accept(self.routes, self.counts, client, label, self._settled(client, label))
-            given.items[row] = self.routes.external[client, label]
-        return given, self.loops.cross(self.routes, given)
+    def play(self, window: Window, uploads: Uploads, offsets: Integers) -> list[Given]:
+        """Play the syncs of a window; return what is different after each for who pulled, in order."""
+        parts: list[Given] = []
+        at, syncs = 0, len(window.starts) - 1
+        while at < syncs:
+            progress = (at, self.now, offsets)
+            at, given = self.loops.play(self.routes, self.rules, self.counts, window, uploads, progress)
+            for row in np.flatnonzero(given.doubtful):
+                self._settle(given, int(row))
+            parts.append(given)
+        self.now += syncs
+        return parts
+
+    def _settle(self, given: Given, row: int) -> None:
+        client, label = int(given.client[row]), int(given.label[row])
+        donors = self._settled(client, label)
+        self.loops.accept(self.routes, self.counts, client, label, donors)
+        given.items[row] = self.routes.external[client, label]
+        if self.rules.crossed:
+            self.loops.cross(self.routes.similarity[label], donors, given.cross[row])
 
     def downloads(self) -> Integers:
         """Return (N, N): how many prototypes of j client i was given."""

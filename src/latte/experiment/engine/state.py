@@ -20,6 +20,7 @@ class Rules(NamedTuple):
     drop_first: bool
     empty: int
     near: float
+    crossed: int  # how many of the slots take part in Given.cross: all or none
 
 
 class Routes(NamedTuple):
@@ -48,21 +49,24 @@ class Counts(NamedTuple):
 
 
 class Uploads(NamedTuple):
-    """What changed in one sync, ordered by class: whose prototype of which class, and what it is now."""
+    """What changed in the syncs of a window, ordered by sync and class: whose prototype, and what it is now."""
 
     client: Integers  # (U,)
     label: Integers  # (U,)
     vectors: Vectors  # (U, D) as the global memory stores them
     items: Integers  # (U,)
     seen: Mask  # (U,)
+    starts: Integers  # (syncs + 1,)
 
 
 class Given(NamedTuple):
-    """What changed for the members of one sync: one row per (client, class) whose list is another now."""
+    """What changed for those who pulled: one row per (client, class) whose list is another now."""
 
     client: Integers  # (R,)
     label: Integers  # (R,)
+    sample: Integers  # (R,) the first sample of the client that comes after
     items: Integers  # (R, E)
+    cross: Vectors  # (R, E, E) products of the items with each other; E = 0 where those are not worth keeping
     doubtful: Mask  # (R,)
 
 

@@ -15,37 +15,31 @@ from .state import Items
 
 
 @loosely
-def _tile(a: Any, b: Any, p: Any, q: Any, r: Any, s: Any) -> Any:
-    """Return a · p, q, r, s and b · p, q, r, s."""
-    zero = np.float32(0.0)
-    ap = aq = ar = az = bp = bq = br = bz = zero
-    for d in range(len(a)):
-        x, y = a[d], b[d]
-        ap += x * p[d]
-        aq += x * q[d]
-        ar += x * r[d]
-        az += x * s[d]
-        bp += y * p[d]
-        bq += y * q[d]
-        br += y * r[d]
-        bz += y * s[d]
-    return (ap, aq, ar, az), (bp, bq, br, bz)
-
-
-@exactly
 def against_all(vectors: Any, rows: Any, similarity: Any) -> None:
     """Write the products of some ``rows`` of ``vectors`` (N, D) with all of them, into rows and columns."""
-    n, last = len(vectors) - 1, len(rows) - 1
-    for u in range(0, last + 1, 2):
-        i, k = rows[u], rows[min(u + 1, last)]
-        for j in range(0, n + 1, 4):
-            four = (j, min(j + 1, n), min(j + 2, n), min(j + 3, n))
-            one, two = _tile(
-                vectors[i], vectors[k], vectors[four[0]], vectors[four[1]], vectors[four[2]], vectors[four[3]]
-            )
-            for t in range(4):
-                similarity[i, four[t]] = similarity[four[t], i] = one[t]
-                similarity[k, four[t]] = similarity[four[t], k] = two[t]
+    end, last, zero = len(vectors) - 1, len(rows) - 1, np.float32(0.0)
+    for t in range(0, last + 1, 2):
+        i, k = rows[t], rows[min(t + 1, last)]
+        a, b = vectors[i], vectors[k]
+        for u in range(0, end + 1, 4):
+            v, w, x = min(u + 1, end), min(u + 2, end), min(u + 3, end)
+            p, q, r, s = vectors[u], vectors[v], vectors[w], vectors[x]
+            ap = aq = ar = az = bp = bq = br = bz = zero
+            for d in range(len(a)):
+                ad, bd = a[d], b[d]
+                ap += ad * p[d]
+                aq += ad * q[d]
+                ar += ad * r[d]
+                az += ad * s[d]
+                bp += bd * p[d]
+                bq += bd * q[d]
+                br += bd * r[d]
+                bz += bd * s[d]
+            similarity[i, u], similarity[i, v], similarity[i, w], similarity[i, x] = ap, aq, ar, az
+            similarity[k, u], similarity[k, v], similarity[k, w], similarity[k, x] = bp, bq, br, bz
+    for t in range(last + 1):
+        for j in range(end + 1):
+            similarity[j, rows[t]] = similarity[rows[t], j]
 
 
 @exactly
@@ -60,22 +54,77 @@ def norm_of(items: Items, item: int) -> Any:
     return items.norms[item] if item < items.samples else np.float32(1.0)
 
 
-@exactly
+@loosely
 def similarities(items: Items, span: Any, used: Any, out: Any) -> None:
     """Write the products of the samples ``span`` with the items ``used`` (U,) into ``out`` (B, U)."""
     first, last = span
-    end = len(used) - 1
+    rows, index = items.rows, items.index
+    end, zero = len(used) - 1, np.float32(0.0)
     for u in range(0, end + 1, 4):
-        four = (u, min(u + 1, end), min(u + 2, end), min(u + 3, end))
-        p, q = vector_of(items, used[four[0]]), vector_of(items, used[four[1]])
-        r, s = vector_of(items, used[four[2]]), vector_of(items, used[four[3]])
+        v, w, x = min(u + 1, end), min(u + 2, end), min(u + 3, end)
+        p, q = vector_of(items, used[u]), vector_of(items, used[v])
+        r, s = vector_of(items, used[w]), vector_of(items, used[x])
         for k in range(first, last, 2):
             m = min(k + 1, last - 1)
-            one, two = _tile(items.rows[items.index[k]], items.rows[items.index[m]], p, q, r, s)
-            for t in range(4):
-                norm = norm_of(items, used[four[t]])
-                out[k - first, four[t]] = one[t] / (items.norms[k] * norm)
-                out[m - first, four[t]] = two[t] / (items.norms[m] * norm)
+            a, b = rows[index[k]], rows[index[m]]
+            ap = aq = ar = az = bp = bq = br = bz = zero
+            for d in range(len(a)):
+                ad, bd = a[d], b[d]
+                ap += ad * p[d]
+                aq += ad * q[d]
+                ar += ad * r[d]
+                az += ad * s[d]
+                bp += bd * p[d]
+                bq += bd * q[d]
+                br += bd * r[d]
+                bz += bd * s[d]
+            k_, m_ = k - first, m - first
+            out[k_, u], out[k_, v], out[k_, w], out[k_, x] = ap, aq, ar, az
+            out[m_, u], out[m_, v], out[m_, w], out[m_, x] = bp, bq, br, bz
+    _divide(items, span, used, out)
+
+
+@loosely
+def _divide(items: Items, span: Any, used: Any, out: Any) -> None:
+    """Divide the products by the lengths of what was multiplied."""
+    scale = np.empty(len(used), np.float32)
+    for u in range(len(used)):
+        scale[u] = np.float32(1.0) / norm_of(items, used[u])
+    for k in range(span[0], span[1]):
+        own = np.float32(1.0) / items.norms[k]
+        row = out[k - span[0]]
+        for u in range(len(used)):
+            row[u] *= own * scale[u]
+
+
+@loosely
+def pairs(items: Items, one: Any, other: Any, out: Any) -> None:
+    """Write the products of items ``one`` (A,) with items ``other`` (B,) into ``out`` (A, B)."""
+    end, last, zero = len(other) - 1, len(one) - 1, np.float32(0.0)
+    for t in range(0, last + 1, 2):
+        m = min(t + 1, last)
+        a, b = vector_of(items, one[t]), vector_of(items, one[m])
+        for u in range(0, end + 1, 4):
+            v, w, x = min(u + 1, end), min(u + 2, end), min(u + 3, end)
+            p, q = vector_of(items, other[u]), vector_of(items, other[v])
+            r, s = vector_of(items, other[w]), vector_of(items, other[x])
+            ap = aq = ar = az = bp = bq = br = bz = zero
+            for d in range(len(a)):
+                ad, bd = a[d], b[d]
+                ap += ad * p[d]
+                aq += ad * q[d]
+                ar += ad * r[d]
+                az += ad * s[d]
+                bp += bd * p[d]
+                bq += bd * q[d]
+                br += bd * r[d]
+                bz += bd * s[d]
+            out[t, u], out[t, v], out[t, w], out[t, x] = ap, aq, ar, az
+            out[m, u], out[m, v], out[m, w], out[m, x] = bp, bq, br, bz
+    for t in range(last + 1):
+        own = np.float32(1.0) / norm_of(items, one[t])
+        for u in range(end + 1):
+            out[t, u] *= own / norm_of(items, other[u])
 
 
 @loosely

@@ -3,45 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from ...core.types import Integers
 from ..schedule import Round, Schedule, rounds
 
-WINDOW = 32  # rounds: a client handles at most this many samples in a window
+
+class Window(NamedTuple):
+    """Some rounds: how many samples each client has handled at the end (N,), and the syncs on the way.
+
+    In sync s, the members from ``starts[s]`` to ``starts[s + 1]`` push, then pull; each has handled ``at`` samples.
+    """
+
+    handled: Integers  # (N,)
+    members: Integers  # (M,)
+    at: Integers  # (M,)
+    starts: Integers  # (syncs + 1,)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sync:
-    """``members`` (M,) push, then pull, after having handled ``handled`` (M,) samples each."""
-
-    members: Integers
-    handled: Integers
+Sync = tuple[Integers, Integers]  # members, and what each has handled
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Window:
-    """Some rounds: how many samples each client has handled at the end (N,), and the syncs on the way."""
-
-    handled: Integers
-    syncs: list[Sync]
-
-
-def windows(lengths: list[int], schedule: Schedule, rng: np.random.Generator, size: int = WINDOW) -> Iterator[Window]:
-    """Yield the windows of a run; cohorts are drawn as the readable simulator draws them."""
+def windows(lengths: list[int], schedule: Schedule, rng: np.random.Generator, size: int) -> Iterator[Window]:
+    """Yield the windows of a run of ``size`` rounds; cohorts are drawn as the readable simulator draws them."""
+    schedule.check(len(lengths))
     handled = np.zeros(len(lengths), np.int64)
     syncs: list[Sync] = []
     count = 0
-    for turn in rounds(lengths, schedule, rng):
-        syncs.extend(_syncs_of(turn, schedule, handled))
+    for handled, part in _everyone(lengths, schedule) if _simple(schedule) else _each(lengths, schedule, rng):
+        syncs.extend(part)
         count += 1
         if count % size == 0:
-            yield Window(handled.copy(), syncs)
+            yield _window(handled, syncs)
             syncs = []
     if count % size:
-        yield Window(handled.copy(), syncs)
+        yield _window(handled, syncs)
+
+
+def _window(handled: Integers, syncs: list[Sync]) -> Window:
+    none = np.zeros(0, np.int64)
+    members = np.concatenate([none, *(who for who, _ in syncs)])
+    at = np.concatenate([none, *(when for _, when in syncs)])
+    return Window(handled.copy(), members, at, np.cumsum([0, *(len(who) for who, _ in syncs)]))
+
+
+def _simple(schedule: Schedule) -> bool:
+    """Say whether all clients that have started take part in every round: then no cohort is drawn."""
+    return schedule.barrier and schedule.participation == 1
+
+
+def _everyone(lengths: list[int], schedule: Schedule) -> Iterator[tuple[Integers, list[Sync]]]:
+    """Yield what is handled after each round, and its syncs, where everyone takes part."""
+    length = np.array(lengths)
+    start = np.ones(len(length), np.int64) if schedule.starts is None else np.array(schedule.starts)
+    final = int((start + length - 1)[length > 0].max(initial=0))
+    everyone = np.arange(len(length))
+    for number in range(1, final + 1):
+        handled = np.clip(number + 1 - start, 0, length)
+        due = number % schedule.period == 0 and number < final
+        there = everyone if schedule.starts is None else np.flatnonzero(start <= number)
+        yield handled, [(there, handled[there])] if due else []
+
+
+def _each(
+    lengths: list[int], schedule: Schedule, rng: np.random.Generator
+) -> Iterator[tuple[Integers, list[Sync]]]:
+    """Yield the same for any schedule."""
+    handled = np.zeros(len(lengths), np.int64)
+    for turn in rounds(lengths, schedule, rng):
+        syncs = list(_syncs_of(turn, schedule, handled))
+        yield handled, syncs
 
 
 def _syncs_of(turn: Round, schedule: Schedule, handled: Integers) -> Iterator[Sync]:
@@ -50,21 +83,21 @@ def _syncs_of(turn: Round, schedule: Schedule, handled: Integers) -> Iterator[Sy
         handled[list(turn.active)] += 1
         if turn.barrier:
             members = np.array(turn.cohort, np.int64)
-            yield Sync(members, handled[members])
+            yield members, handled[members]
         return
     for i in turn.active:
         handled[i] += 1
         if handled[i] % schedule.period_of(i) == 0:
-            yield Sync(np.array([i]), handled[i : i + 1].copy())
+            yield np.array([i]), handled[i : i + 1].copy()
 
 
 def order_of(lengths: list[int], schedule: Schedule, rng: np.random.Generator) -> Integers:
     """Return all samples, numbered client after client, in the order in which they are handled."""
     offsets = np.cumsum([0, *lengths])
     handled = np.zeros(len(lengths), np.int64)
-    parts = []
+    parts = [np.zeros(0, np.int64)]
     for turn in rounds(lengths, schedule, rng):
         active = np.array(turn.active, np.int64)
         parts.append(offsets[active] + handled[active])
         handled[active] += 1
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    return np.concatenate(parts)
