@@ -35,16 +35,23 @@ def run_readable(
     >>> round(run_readable(federation, "clip").result(federation, "clip", {}, "default", 0).micro, 2)
     35.57
     """
-    zero_shot = federation.embeddings.zero_shot
-    methods = create_federation(method, zero_shot, len(federation), params, text_encoder=text_encoder)
-    exchange = _exchange(methods[0], federation)
-    pairs = zip(federation.clients, methods, strict=True)
-    clients = [Client(client.name, one, federation.stream(client)) for client, one in pairs]
+    clients, exchange = set_up(federation, method, params, text_encoder)
     labels = [np.full(len(client), -1, np.int64) for client in federation.clients]
     for step in simulate(clients, exchange, schedule, rng):
         labels[step.client][step.sample] = step.prediction.label
         progress(1)
     return Outcome(tuple(labels), None if exchange is None else exchange.downloads)
+
+
+def set_up(
+    federation: Federation, method: str, params: Any = None, text_encoder: Any = None
+) -> tuple[list[Client], CountingExchange | None]:
+    """Return the clients of a federation, each with its method and stream, and the exchange that they need."""
+    zero_shot = federation.embeddings.zero_shot
+    methods = create_federation(method, zero_shot, len(federation), params, text_encoder=text_encoder)
+    pairs = zip(federation.clients, methods, strict=True)
+    clients = [Client(client.name, one, federation.stream(client)) for client, one in pairs]
+    return clients, _exchange(methods[0], federation)
 
 
 def _exchange(method: Method, federation: Federation) -> CountingExchange | None:

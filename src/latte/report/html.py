@@ -10,6 +10,7 @@ Everything shown is escaped; charts carry their numbers as a table too, for thos
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import re
@@ -33,7 +34,9 @@ __all__ = [
     "heatmap_section",
     "lines_section",
     "manifest_section",
+    "picture_section",
     "render_page",
+    "rows_section",
     "table_section",
     "text_section",
 ]
@@ -86,11 +89,36 @@ def heatmap_section(
     return Section(title, _render("heatmap", chart=heat_map(matrix, labels, groups), caption=caption, title=title))
 
 
+def picture_section(title: str, svg: str, caption: str = "", links: Mapping[str, str] | None = None) -> Section:
+    """Show an SVG picture on a white sheet, inside the page; ``links`` (name -> address) go under it."""
+    found = re.search(r'<svg[^>]*?viewBox="0 0 ([0-9.]+) ([0-9.]+)"', svg)
+    if found is None:
+        raise refuse("svg", "no viewBox", "an SVG picture with a viewBox from 0 0")
+    width, height = (round(float(size) * 4 / 3) for size in found.groups())  # points to pixels
+    uri = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode("ascii")
+    names = {"uri": uri, "width": width, "height": height, "links": links or {}}
+    return Section(title, _render("picture", title=title, caption=caption, **names))
+
+
 def differences_section(title: str, pairs: Sequence[Paired], caption: str = "") -> Section:
     """Draw paired differences as dots with their intervals."""
     if not pairs:
         raise refuse("pairs", "none", "at least one paired difference")
     return Section(title, _render("differences", chart=difference_chart(pairs), caption=caption))
+
+
+def rows_section(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str | float | None]],
+    caption: str = "",
+    notes: Sequence[str] = (),
+) -> Section:
+    """Show any table: the first cell of a row names it, the others are numbers (None where there is none)."""
+    for row in rows:
+        if len(row) != len(columns):
+            raise refuse("row", f"{len(row)} cells", f"{len(columns)}, one per column")
+    return Section(title, _render("rows", title=title, columns=columns, rows=rows, caption=caption, notes=notes))
 
 
 def text_section(title: str, paragraphs: str | Sequence[str]) -> Section:

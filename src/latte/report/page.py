@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..experiment.diagnose_run import kept
+from .diagnosis import diagnosis_sections
 from .formats import render
 from .html import Section, differences_section, manifest_section, render_page, table_section
 from .model import Table
@@ -18,6 +20,7 @@ def rendered(tables: Sequence[Table], runs: Sequence[Run], kind: str) -> str:
 def report_page(tables: Sequence[Table], runs: Sequence[Run], title: str = "Latte: results") -> str:
     """Return the page that ``latte report --format html`` writes."""
     sections = [section for table in tables for section in _table(table)]
+    sections += [section for run in runs for section in _inside(run)]
     sections += [section for run in runs for section in _origin(run)]
     return render_page(title, sections)
 
@@ -28,6 +31,12 @@ def _table(table: Table) -> list[Section]:
     if pairs:
         sections.append(differences_section(f"{table.reference} against the others on {table.benchmark}", pairs))
     return sections
+
+
+def _inside(run: Run) -> list[Section]:
+    """Return what ``latte diagnose`` has seen of a run, where it has looked."""
+    found = kept(run.folder)
+    return diagnosis_sections(found) if found else []
 
 
 def _origin(run: Run) -> list[Section]:

@@ -1,0 +1,37 @@
+"""Draw the figures of the results page anew.
+
+    python scripts/make_figures.py [--seeds 0-4] [--benchmark NAME --data DIR]
+
+Writes docs/figures/*.svg with the numbers beside them (*.csv), and docs/figures/captions.json: what each shows. Without
+options it needs nothing but the package: the benchmark is the bundled one.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from latte.experiment.config import parse_seeds
+from latte.experiment.plan import open_benchmark
+from latte.experiment.studies import make_setup
+from latte.report.figures.make import NAMES, make_figures
+
+DOCS = Path(__file__).parents[1] / "docs" / "figures"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--benchmark", default="cifar10c-mini")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--seeds", default="0-4")
+    parser.add_argument("--out", type=Path, default=DOCS)
+    told = parser.parse_args()
+    setup = make_setup(open_benchmark(told.benchmark, told.data), parse_seeds(told.seeds))
+    pictures = make_figures(NAMES, setup, told.out)
+    for picture in pictures:
+        picture.path("png").unlink()  # the page shows the SVG
+    captions = {picture.name: {"title": picture.title, "caption": picture.caption} for picture in pictures}
+    (told.out / "captions.json").write_text(json.dumps(captions, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

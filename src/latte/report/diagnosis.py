@@ -1,0 +1,50 @@
+"""The diagnosis of a run as sections of a page."""
+
+from __future__ import annotations
+
+from ..experiment.diagnose import LEVELS, ClassReport, Diagnosis
+from .charts import Series
+from .html import Section, lines_section, rows_section
+
+COLUMNS = {
+    "Class": "",
+    "Images": "images whose zero-shot label is the class",
+    "Full, %": "filled local slots at the end, mean over clients",
+    "Without, %": "clients that end with no item of the class",
+    "Empty queries, %": "exchanges at which a client had no prototype of its own for the class",
+    "Nothing to read, %": "predictions with nothing stored for the class",
+    "External, %": "items from other clients among those read",
+    "Silenced, %": "predictions at which the released code's gate silences the class, of those with something stored",
+    "Local entropy": "median of the items in local memories at the end",
+    "External entropy": "median of the prototypes in external memories at the end",
+}
+
+
+def diagnosis_sections(found: Diagnosis) -> list[Section]:
+    """Return the table per class, and how certain images and items are."""
+    where = f"{found.method} on {found.benchmark}"
+    rows = [_row(report) for report in (found.total, *found.classes)]
+    caption = (
+        f"Seed {found.seed}, one seed, replayed: {found.clients} clients, {found.samples:,} images, accuracy "
+        f"{found.accuracy:.2f} %. Entropies are medians, 0 certain and 1 no idea. A click on a heading sorts by it."
+    )
+    notes = [f"{name}: {text}." for name, text in COLUMNS.items() if text]
+    table = rows_section(f"Memories, class by class: {where}", list(COLUMNS), rows, caption, notes)
+    series = [Series(name, LEVELS, below) for name, below in found.below.items()]
+    words = "Share of the images, and of the items stored at the end, that are at most this uncertain."
+    return [table, lines_section(f"How certain: {where}", series, "entropy, 0 to 1", "share, %", words)]
+
+
+def _row(report: ClassReport) -> list[str | float | None]:
+    return [
+        report.name,
+        report.images,
+        report.full,
+        report.without,
+        report.empty_queries,
+        report.unreadable,
+        report.external,
+        report.silenced,
+        report.local_entropy[1] if report.local_entropy else None,
+        report.external_entropy[1] if report.external_entropy else None,
+    ]

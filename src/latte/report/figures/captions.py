@@ -1,0 +1,117 @@
+"""What each figure shows, in a few sentences with the numbers that matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...data.partition import federate
+from ...experiment.studies import Score, Setup, summary
+from ..paper import display
+from ..text import signed
+
+if TYPE_CHECKING:
+    from ...experiment.snapshots import Collaboration
+    from .maps import Placed
+
+TITLES = {
+    "decentralisation": "Accuracy against clients per domain",
+    "period": "Accuracy against the communication period",
+    "collaboration": "Who downloads from whom",
+    "memory": "Local and merged memory of one client per domain",
+    "ablation": "What is read, and what weighs it",
+    "sensitivity": "Accuracy against each parameter",
+}
+
+
+def seeds_of(setup: Setup) -> str:
+    """Return how the band is to be read."""
+    n = len(setup.seeds)
+    if n == 1:
+        return "One seed, so no band: a difference of a point may be noise."
+    return f"Mean over {n} seeds; bands and whiskers are one standard deviation."
+
+
+def clients_of(setup: Setup) -> str:
+    """Return how many clients there are, in words."""
+    if setup.clients is None:
+        return f"the {len(federate(setup.opened.embeddings, None, 0))} clients that the file fixes"
+    return f"{setup.clients} client{'s' if setup.clients > 1 else ''} per domain"
+
+
+def of_study(name: str, setup: Setup, scores: Sequence[Score]) -> str:
+    """Return the caption of a figure of scores."""
+    words = {
+        "decentralisation": _decentralisation,
+        "period": _period,
+        "ablation": _ablation,
+        "sensitivity": _sensitivity,
+    }
+    return f"{words[name](setup, scores)} {seeds_of(setup)}"
+
+
+def _decentralisation(setup: Setup, scores: Sequence[Score]) -> str:
+    values = sorted({float(score.value) for score in scores})
+    means = {(score.method, float(score.value)): mean for score, mean, _ in summary(scores)}
+    moves = ", ".join(
+        f"{display(method)} {signed(means[method, values[-1]] - means[method, values[0]])}"
+        for method in dict.fromkeys(score.method for score in scores)
+    )
+    return (
+        f"The images of each domain are dealt to {values[0]:g} … {values[-1]:g} clients. "
+        f"Change in points from {values[0]:g} to {values[-1]:g} clients per domain: {moves}."
+    )
+
+
+def _period(setup: Setup, scores: Sequence[Score]) -> str:
+    longest = longest_stream(setup)
+    words = f"Latte with {clients_of(setup)}; everyone exchanges after every T images."
+    if max(float(score.value) for score in scores) >= longest:
+        words += f" A stream is at most {longest} images long here: from T = {longest} on nobody ever exchanges."
+    return words
+
+
+def _ablation(setup: Setup, scores: Sequence[Score]) -> str:
+    return (
+        f"Latte with {clients_of(setup)}. Left: the memory that is read. Right: the weight in the readout "
+        "(beta = 0 switches similarity off, gamma = 0 certainty; the prototypes stay as they are). "
+        "The axis does not start at 0."
+    )
+
+
+def _sensitivity(setup: Setup, scores: Sequence[Score]) -> str:
+    return (
+        f"Latte with {clients_of(setup)}; one parameter varies, the others stay at "
+        f"{'the published preset ' + setup.preset if setup.preset else 'the dataset-free default'}. "
+        "The dotted line is the value that the other figures have. Values are at even steps."
+    )
+
+
+def of_collaboration(setup: Setup, found: Collaboration) -> str:
+    """Return the caption of the heat map."""
+    return (
+        f"Pixel (i, j) counts the prototypes of client j that client i was given over the whole run (seed "
+        f"{setup.seeds[0]}, {len(found.clients)} clients, an exchange after every image). {found.inside:.1f} % of "
+        f"{int(found.downloads.sum()):,} downloads stay inside the domain; donors drawn evenly among the other clients "
+        f"would give {found.chance:.1f} %, and taking all of the own domain first {found.most:.1f} %, the most that "
+        f"k_e = {setup.latte.k_e} allows here."
+    )
+
+
+def of_memory(setup: Setup, placed: Sequence[Placed]) -> str:
+    """Return the caption of the t-SNE maps."""
+    drops = [(one.memory.local.mean_entropy, one.memory.merged.mean_entropy) for one in placed]
+    local, merged = (sum(values) / len(drops) for values in zip(*drops, strict=True))
+    most = max(one.memory.samples for one in placed)
+    return (
+        f"t-SNE of what one client per domain has stored after {most} images (seed {setup.seeds[0]}); colour is the "
+        "pseudo-class, a hollow diamond a prototype of another client. Both memories of a client share one map; a map "
+        "shows who is near whom, not distances. Mean entropy (0 certain, 1 no idea) over these clients: local "
+        f"{local:.3f}, merged {merged:.3f}."
+    )
+
+
+def longest_stream(setup: Setup) -> int:
+    """Return the length of the longest stream."""
+    federation = federate(setup.opened.embeddings, setup.clients, setup.seeds[0])
+    return max(len(client) for client in federation.clients)

@@ -1,0 +1,40 @@
+"""The page that shows the figures of a folder with their captions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...experiment.studies import Setup
+from ..html import picture_section, render_page
+from .captions import clients_of
+from .make import Picture
+
+PAGE = "index.html"
+
+
+def write_gallery(pictures: Sequence[Picture], setup: Setup, folder: Path) -> Path:
+    """Write the page beside the figures; it shows them without the other files, and links to those."""
+    sections = [
+        picture_section(
+            picture.title,
+            picture.path("svg").read_text(encoding="utf-8"),
+            picture.caption,
+            {ending.upper(): f"{picture.name}.{ending}" for ending in ("csv", "png", "svg")},
+        )
+        for picture in pictures
+    ]
+    page = render_page(f"Figures: {setup.opened.entry.name}", sections, _subtitle(setup))
+    path = folder / PAGE
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _subtitle(setup: Setup) -> str:
+    data = setup.opened.embeddings
+    preset = f"the published preset {setup.preset}" if setup.preset else "the dataset-free default"
+    seeds = ", ".join(map(str, setup.seeds))
+    return (
+        f"{len(data):,} images, {data.zero_shot.classes} classes, {len(data.domains)} domains, {clients_of(setup)}; "
+        f"Latte with {preset}; the others with their defaults; seeds {seeds}; encoder {setup.opened.info.encoder}."
+    )

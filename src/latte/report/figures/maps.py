@@ -1,0 +1,144 @@
+"""Who downloads from whom, as a heat map; and the memories of some clients, as t-SNE maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core.types import Reals, Vectors
+from ...experiment.snapshots import Collaboration, Items, Memory
+from ..png import LIGHT_STOPS
+from .style import INK, SOFT, canvas, need
+
+MOST_NAMED = 12  # classes that a legend can name
+
+
+def draw_collaboration(found: Collaboration) -> Any:
+    """Draw downloads (N, N), clients sorted by domain, lines between domains."""
+    side = 5.4
+    figure, ((axes,),) = canvas(side + 0.9, side)
+    ramp = need("matplotlib.colors").LinearSegmentedColormap.from_list("latte", LIGHT_STOPS)
+    picture = axes.imshow(found.downloads, cmap=ramp, interpolation="nearest", vmin=0)
+    starts, names = _blocks(found.domains)
+    middles = [(start + end) / 2 - 0.5 for start, end in zip(starts, [*starts[1:], len(found.domains)], strict=True)]
+    size = 9 if len(names) <= 8 else 7.5
+    axes.set_xticks(middles, names, rotation=90, fontsize=size)
+    axes.set_yticks(middles, names, fontsize=size)
+    axes.tick_params(length=0)
+    for start in starts[1:]:
+        axes.axhline(start - 0.5, color=SOFT, linewidth=0.4)
+        axes.axvline(start - 0.5, color=SOFT, linewidth=0.4)
+    axes.set_xlabel("whose prototypes (clients, sorted by domain)")
+    axes.set_ylabel("client that downloads")
+    axes.set_title(
+        f"{found.inside:.1f} % of downloads stay inside the domain"
+        f"\n(by chance {found.chance:.1f} %, at most {found.most:.1f} %)"
+    )
+    figure.colorbar(picture, ax=axes, shrink=0.7, label="prototypes downloaded", pad=0.02)
+    return figure
+
+
+def _blocks(domains: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Return where each domain starts, and its name."""
+    starts = [i for i, name in enumerate(domains) if i == 0 or domains[i - 1] != name]
+    return starts, [domains[i].replace("_", " ") for i in starts]
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A client's memories with a place (n, 2) for each item; both memories share one map."""
+
+    memory: Memory
+    local: Reals
+    merged: Reals
+
+
+def place(memories: Sequence[Memory]) -> list[Placed]:
+    """Give each client's items their places: one t-SNE per client, over its local and merged memory together."""
+    return [_placed(memory) for memory in memories]
+
+
+def _placed(memory: Memory) -> Placed:
+    both = np.concatenate([memory.local.vectors, memory.merged.vectors])
+    distinct, where = np.unique(both, axis=0, return_inverse=True)  # an item that is in both is one point
+    places = tsne(distinct)[where.ravel()]
+    n = len(memory.local.vectors)
+    return Placed(memory, places[:n], places[n:])
+
+
+def tsne(vectors: Vectors) -> Reals:
+    """Return a place (n, 2) for each unit vector; by the first two principal components where n is below 5."""
+    n = len(vectors)
+    if n < 5:
+        left, scales, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
+        flat = np.zeros((n, 2))
+        flat[:, : min(2, len(scales))] = (left * scales)[:, :2]
+        return flat
+    model = need("sklearn.manifold").TSNE(perplexity=min(15.0, (n - 1) / 3), init="pca", random_state=0)
+    places: Reals = np.asarray(model.fit_transform(vectors), np.float64)
+    return places
+
+
+def draw_memory(placed: Sequence[Placed], classnames: Sequence[str]) -> Any:
+    """Draw a column per client: its local memory above, what it reads (merged with the external one) below."""
+    figure, axes = canvas(max(1.75 * len(placed), 3.4), 4.9, 2, len(placed))
+    colours = _colours(len(classnames))
+    for column, one in enumerate(placed):
+        for row, (items, where) in enumerate(((one.memory.local, one.local), (one.memory.merged, one.merged))):
+            _scatter(axes[row, column], items, where, colours)
+            axes[row, column].set_title(f"mean entropy {items.mean_entropy:.2f}", fontsize=8.5, color=INK)
+        _same_frame(axes[:, column], np.concatenate([one.local, one.merged]))
+        axes[1, column].set_xlabel(one.memory.domain.replace("_", " "), fontsize=9)
+    axes[0, 0].set_ylabel("local memory")
+    axes[1, 0].set_ylabel("merged memory")
+    figure.legend(
+        handles=_legend(classnames, colours), loc="outside lower center", ncols=min(4, len(placed) + 1), fontsize=8
+    )
+    return figure
+
+
+def _scatter(axes: Any, items: Items, where: Reals, colours: Any) -> None:
+    own = ~items.external
+    axes.scatter(*where[own].T, s=11, c=colours[items.label[own]], linewidths=0)
+    edges = colours[items.label[items.external]]
+    axes.scatter(*where[items.external].T, s=16, marker="D", facecolors="none", edgecolors=edges, linewidths=0.9)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(True)
+    for spine in axes.spines.values():
+        spine.set_linewidth(0.5)
+
+
+def _same_frame(column: Any, where: Reals) -> None:
+    low, high = where.min(axis=0), where.max(axis=0)
+    room = 0.06 * np.maximum(high - low, 1e-6)
+    for axes in column:
+        axes.set_xlim(low[0] - room[0], high[0] + room[0])
+        axes.set_ylim(low[1] - room[1], high[1] + room[1])
+
+
+def _colours(classes: int) -> Any:
+    """Return a colour per class; beyond twenty they repeat in hue and differ in nothing but neighbourhood."""
+    maps = need("matplotlib").colormaps
+    if classes <= 10:
+        return np.array(maps["tab10"].colors)[:classes]
+    return np.array(maps["tab20"].colors)[np.arange(classes) % 20]
+
+
+def _legend(classnames: Sequence[str], colours: Any) -> list[Any]:
+    line = need("matplotlib.lines").Line2D
+    kinds = [("o", "own embedding", SOFT), ("D", "prototype of another client", "none")]
+    handles = [
+        line([], [], marker=m, color="none", markeredgecolor=SOFT, markerfacecolor=face, markersize=5, label=name)
+        for m, name, face in kinds
+    ]
+    if len(classnames) > MOST_NAMED:
+        return handles
+    return handles + [
+        line([], [], marker="o", color="none", markeredgecolor=colour, markerfacecolor=colour, markersize=5, label=name)
+        for name, colour in zip(classnames, colours, strict=True)
+    ]

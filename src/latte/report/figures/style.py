@@ -1,0 +1,84 @@
+"""What all figures share: paper, ink, a line per method, and how they are written to disk."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..palette import look
+from ..paper import display
+
+INK, SOFT, GRID = "#1b1f24", "#58606b", "#e0e4ea"
+SETTINGS = {
+    "font.size": 10.0,
+    "axes.titlesize": 10.0,
+    "axes.labelsize": 10.0,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": INK,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.labelsize": 9.0,
+    "ytick.labelsize": 9.0,
+    "legend.fontsize": 9.0,
+    "legend.frameon": False,
+    "svg.hashsalt": "latte",  # the same picture is the same file
+}
+
+
+def need(module: str) -> Any:
+    """Return an imported module of the extra ``report``; where it is missing, the error gives the pip line."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        message = f'{package} is not installed (missing: {error.name}); run: pip install "latte-tta[report]"'
+        raise ModuleNotFoundError(message, name=error.name) from None
+
+
+def settings() -> Any:
+    """Return the context in which a figure is made and saved."""
+    return need("matplotlib").rc_context(SETTINGS)
+
+
+def canvas(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+    """Return a figure of ``width`` x ``height`` inches and its axes (rows, columns), without any global state."""
+    figure = need("matplotlib.figure").Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def draw_line(axes: Any, method: str, x: Sequence[float], points: Sequence[tuple[float, float]]) -> None:
+    """Draw the line of a method through (mean, sd), with a band of one sd on either side."""
+    style, means = look(method), [mean for mean, _ in points]
+    dashes: Any = (0, tuple(float(part) for part in style.dash.split())) if style.dash else "-"
+    line = {"color": style.light, "linestyle": dashes, "linewidth": 1.8, "marker": "o", "markersize": 4}
+    axes.plot(x, means, label=display(method), **line)
+    low, high = [mean - sd for mean, sd in points], [mean + sd for mean, sd in points]
+    axes.fill_between(x, low, high, color=style.light, alpha=0.12, linewidth=0)
+
+
+def grid(axes: Any) -> None:
+    """Draw pale horizontal lines behind everything."""
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def save(figure: Any, folder: Path, name: str) -> None:
+    """Write ``name``.png and ``name``.svg; the same figure gives the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / f"{name}.png", dpi=200, metadata={"Software": None})
+    figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write the numbers behind a figure; a float keeps all its digits."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)

@@ -1,0 +1,292 @@
+"""Real pictures of a small federation; the numbers beside them computed again."""
+
+from __future__ import annotations
+
+import csv
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from latte.cli import cli
+from latte.data.partition import federate
+from latte.experiment.collaboration import share_inside
+from latte.experiment.config import MethodConfig, RunConfig
+from latte.experiment.item import run_item
+from latte.experiment.plan import open_benchmark, plan_on
+from latte.experiment.readable import run_readable, set_up
+from latte.experiment.run import Options
+from latte.experiment.schedule import Schedule
+from latte.experiment.simulate import simulate
+from latte.experiment.snapshots import collaboration, memories, memory_items
+from latte.experiment.studies import (
+    GRIDS,
+    PERIODS,
+    Score,
+    ablation,
+    client_numbers,
+    decentralisation,
+    make_setup,
+    measure,
+    period,
+    preset_for,
+    sensitivity,
+    summary,
+)
+from latte.methods import resolve
+from latte.report.figures.curves import lines_of
+from latte.report.figures.gallery import write_gallery
+from latte.report.figures.make import NAMES, make_figures
+from latte.report.figures.maps import tsne
+from latte.report.figures.style import need
+from latte.report.html import picture_section
+from small_benchmark import small_file
+
+
+@pytest.fixture(scope="module")
+def setup(tmp_path_factory):
+    path = small_file(tmp_path_factory.mktemp("data"))
+    return make_setup(open_benchmark(str(path)), (0, 1), clients=2)
+
+
+@pytest.fixture(scope="module")
+def made(setup, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("figures")
+    return make_figures(NAMES, setup, folder, Options(jobs=2))
+
+
+def rows_of(picture):
+    with picture.path("csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def test_every_figure_is_a_png_an_svg_and_a_csv(made):
+    assert [picture.name for picture in made] == list(NAMES)
+    for picture in made:
+        png = picture.path("png").read_bytes()
+        assert png[:8] == b"\x89PNG\r\n\x1a\n"
+        assert int.from_bytes(png[16:20], "big") > 600  # pixels across
+        root = ElementTree.fromstring(picture.path("svg").read_text(encoding="utf-8"))
+        assert root.tag.endswith("svg")
+        assert rows_of(picture)
+        assert picture.caption.endswith(".")
+
+
+def test_the_same_numbers_give_the_same_svg(made, setup, tmp_path):
+    (again,) = make_figures(["ablation"], setup, tmp_path, Options(jobs=1))
+    first = next(picture for picture in made if picture.name == "ablation")
+    for ending in ("svg", "png", "csv"):
+        assert again.path(ending).read_bytes() == first.path(ending).read_bytes()
+
+
+def test_page_shows_every_figure_without_the_network(made, setup):
+    page = write_gallery(made, setup, made[0].folder).read_text(encoding="utf-8")
+    assert page.count("data:image/svg+xml;base64,") == len(NAMES)
+    for picture in made:
+        assert f'href="{picture.name}.csv"' in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_picture_without_a_size_is_refused():
+    with pytest.raises(ValueError, match="viewBox"):
+        picture_section("x", "<svg></svg>")
+
+
+# --- numbers -----------------------------------------------------------------------------------------------------
+
+
+def accuracy(setup, seed, clients, name, params, schedule=None):
+    federation = federate(setup.opened.embeddings, clients, seed)
+    outcome = run_readable(federation, name, resolve(name, params), schedule)
+    return outcome.result(federation, name, {}, "default", seed).micro
+
+
+def test_decentralisation_again(made, setup):
+    rows = rows_of(made[NAMES.index("decentralisation")])
+    assert {row["method"] for row in rows} == {"clip", "tda", "tda-global", "dmn", "dmn-global", "latte"}
+    assert {int(row["value"]) for row in rows} == {1, 2, 3, 4, 6, 12}
+    for row in rows[::3]:
+        again = accuracy(setup, int(row["seed"]), int(row["value"]), row["method"], {})
+        assert float(row["accuracy"]) == pytest.approx(again, abs=1e-9)
+
+
+def test_period_again(made, setup):
+    rows = [row for row in rows_of(made[NAMES.index("period")]) if row["method"] == "latte"]
+    assert {int(row["value"]) for row in rows} == set(PERIODS)
+    for row in rows:
+        again = accuracy(setup, int(row["seed"]), 2, "latte", {}, Schedule(int(row["value"])))
+        assert float(row["accuracy"]) == pytest.approx(again, abs=1e-9)
+
+
+def test_ablation_again(made, setup):
+    changes = {
+        ("memory", "local only"): {"memory": "local"},
+        ("memory", "external only"): {"memory": "external"},
+        ("memory", "both"): {},
+        ("weights", "similarity only"): {"gamma": 0.0, "gamma_prototype": 1.5},
+        ("weights", "certainty only"): {"beta": 0.0},
+        ("weights", "both"): {},
+    }
+    rows = rows_of(made[NAMES.index("ablation")])
+    assert {(row["panel"], row["value"]) for row in rows} == set(changes)
+    for row in rows:
+        again = accuracy(setup, int(row["seed"]), 2, "latte", changes[row["panel"], row["value"]])
+        assert float(row["accuracy"]) == pytest.approx(again, abs=1e-9)
+
+
+def test_sensitivity_again(made, setup):
+    rows = rows_of(made[NAMES.index("sensitivity")])
+    assert {row["panel"] for row in rows} == set(GRIDS)
+    for row in rows[::4]:
+        value = int(row["value"]) if row["panel"] in ("k_l", "k_e") else float(row["value"])
+        again = accuracy(setup, int(row["seed"]), 2, "latte", {row["panel"]: value})
+        assert float(row["accuracy"]) == pytest.approx(again, abs=1e-9)
+
+
+def test_means_and_spreads():
+    scores = [Score("", "latte", 1, seed, value) for seed, value in enumerate((50.0, 52.0, 57.0))]
+    ((_, mean, sd),) = summary(scores)
+    assert (mean, sd) == pytest.approx((53.0, np.sqrt(13.0)))
+    assert lines_of(scores)["latte"][1] == pytest.approx((mean, sd))
+    assert summary(scores[:1])[0][2] == 0
+
+
+def test_the_same_run_is_done_once(setup):
+    """What several figures ask for is one item of work."""
+    done = []
+    cases = [case for case in (*ablation(setup), *sensitivity(setup)) if case.value == "both" or case.value == 12]
+    scores = measure(setup, cases, Options(jobs=1), lambda count, total: done.append((count, total)))
+    assert done == [(1, 2), (2, 2)]  # one configuration, two seeds
+    assert len(scores) == 2 * len(cases)
+
+
+# --- who downloads from whom -------------------------------------------------------------------------------------
+
+
+def test_map_is_the_same_by_both_ways(setup):
+    fast, readable = collaboration(setup), collaboration(setup, engine="readable")
+    assert readable.engine == "readable"
+    np.testing.assert_array_equal(fast.downloads, readable.downloads)
+    assert (fast.inside, fast.clients) == (readable.inside, readable.clients)
+
+
+def test_map_is_the_same_by_both_ways_on_real_embeddings(shared):
+    """CIFAR-10-C, 190 clients, the first images of each."""
+    opened = open_benchmark(str(shared / "data" / "embeddings" / "cifar10c.npz"))
+    whole = federate(opened.embeddings, 10, 0)
+    federation = replace(whole, clients=tuple(replace(c, samples=c.samples[:12]) for c in whole.clients))
+    config = plan_on(RunConfig(str(opened.entry.path), (MethodConfig("latte", preset="cifar10c"),)), opened).config
+    fast = run_item(federation, config, 0)
+    readable = run_item(federation, replace(config, engine="readable"), 0)
+    np.testing.assert_array_equal(fast.downloads, readable.downloads)
+
+
+def test_map_in_the_file_gives_the_share(made, setup):
+    rows = rows_of(made[NAMES.index("collaboration")])
+    total = sum(int(row["downloads"]) for row in rows)
+    inside = sum(int(row["downloads"]) for row in rows if row["domain"] == row["from_domain"])
+    found = collaboration(setup)
+    assert found.inside == pytest.approx(100 * inside / total)
+    assert all(int(row["downloads"]) == 0 for row in rows if row["client"] == row["from_client"])
+    assert found.chance == pytest.approx(100 / 3)  # one peer among three others
+    assert found.most == pytest.approx(100 / 3)  # k_e = 9 asks for all three
+    assert f"{found.inside:.1f} %" in made[NAMES.index("collaboration")].caption
+
+
+def test_clients_are_sorted_by_domain(setup):
+    found = collaboration(setup)
+    assert list(found.domains) == sorted(found.domains)
+    groups = np.array([0, 0, 1, 1])
+    assert share_inside(found.downloads, groups) == pytest.approx(found.inside)
+
+
+# --- memories ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("samples", [1, 2, 7, 10, 300])
+def test_memories_are_those_of_a_whole_simulation(setup, samples):
+    """Only storing and the last exchange take place for the figure; here everyone predicts and exchanges."""
+    whole = federate(setup.opened.embeddings, setup.clients, 0)
+    federation = replace(whole, clients=tuple(replace(c, samples=c.samples[:samples]) for c in whole.clients))
+    clients, exchange = set_up(federation, "latte", setup.latte)
+    for _ in simulate(clients, exchange, Schedule()):
+        pass
+    methods = {client.name: client.method for client in clients}
+    for memory in memories(setup, samples):
+        for found, expected in zip((memory.local, memory.merged), memory_items(methods[memory.client]), strict=True):
+            for name in ("vectors", "label", "entropy", "external"):
+                np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        merged = methods[memory.client].merged
+        assert len(memory.merged.label) == np.isfinite(merged.offset).sum()  # what the method itself reads
+        assert {v.tobytes() for v in memory.merged.vectors} == {
+            v.tobytes() for v in merged.vectors[np.isfinite(merged.offset)]
+        }
+
+
+def test_memories_of_one_client_per_domain(setup):
+    found = memories(setup, samples=10)
+    assert [memory.domain for memory in found] == ["x", "y"]
+    for memory in found:
+        assert memory.samples == 10
+        assert len(memory.local.label) == 10  # 12 slots per class: all ten are stored
+        assert not memory.local.external.any()
+        assert memory.merged.external.any()
+
+
+def test_memory_file_has_the_items(made, setup):
+    rows = rows_of(made[NAMES.index("memory")])
+    for memory in memories(setup):
+        for name, items in (("local", memory.local), ("merged", memory.merged)):
+            mine = [row for row in rows if (row["client"], row["memory"]) == (memory.client, name)]
+            np.testing.assert_array_equal([float(row["entropy"]) for row in mine], items.entropy)
+            np.testing.assert_array_equal([int(row["external"]) for row in mine], items.external)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 5, 9])
+def test_tsne_places_any_number(n):
+    vectors = np.random.default_rng(0).standard_normal((n, 6)).astype(np.float32)
+    places = tsne(vectors)
+    assert places.shape == (n, 2)
+    assert np.isfinite(places).all()
+
+
+# --- what is asked -----------------------------------------------------------------------------------------------
+
+
+def test_nobody_is_without_an_image(setup):
+    assert client_numbers(setup) == (1, 2, 3, 4, 6, 12)
+    few = replace(setup.opened.embeddings, domain=np.repeat([0, 1], [45, 3]))
+    assert client_numbers(replace(setup, opened=replace(setup.opened, embeddings=few))) == (1, 2, 3)
+
+
+def test_values_replace_the_grid(setup):
+    assert {case.value for case in decentralisation(setup, (1, 7))} == {1, 7}
+    assert {case.value for case in period(setup, (4,))} == {4}
+
+
+@pytest.mark.parametrize(("name", "preset"), [("VLCS-vit", "vlcs"), ("cifar-100-c", "cifar100c"), ("x", None)])
+def test_preset_by_name(name, preset):
+    assert preset_for(name) == preset
+
+
+def test_a_missing_package_gives_the_pip_line():
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "latte-tta\[report\]"'):
+        need("no_such_package")
+
+
+def test_command(setup, tmp_path):
+    path, out = str(setup.opened.entry.path), tmp_path / "out"
+    arguments = ["figure", "period", "--benchmark", path, "--clients", "2", "--seeds", "0", "--values", "1,3"]
+    done = CliRunner().invoke(cli, [*arguments, "--out", str(out), "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    assert {file.name for file in out.iterdir()} == {"period.png", "period.svg", "period.csv", "index.html"}
+    assert "One seed" in done.output
+    wrong = CliRunner().invoke(cli, ["figure", "ablation", "--benchmark", path, "--values", "1"])
+    assert wrong.exit_code == 2
+    with pytest.raises(ValueError, match="--values"):
+        CliRunner().invoke(cli, [*arguments[:-1], "0,x", "--out", str(out)], catch_exceptions=False)
