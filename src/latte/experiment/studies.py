@@ -74,9 +74,7 @@ class Score:
     accuracy: float
 
 
-def make_setup(
-    opened: Opened, seeds: Sequence[int], clients: int | None = None, preset: str | None = None
-) -> Setup:
+def make_setup(opened: Opened, seeds: Sequence[int], clients: int | None = None, preset: str | None = None) -> Setup:
     """Fill in what is not told: the benchmark's own clients, and the published parameters where there are some."""
     if clients is None:
         clients = default_clients(opened.embeddings, opened.entry.name)

@@ -37,6 +37,7 @@ def window_for(shape: tuple[int, int]) -> int:
     window compares in vain less often, a long one loads what stays less often.
     """
     import os
+
     return int(os.environ.get("WIN", 0)) or int(np.clip(shape[0] * shape[1] // 8, 8, 64))
 
 

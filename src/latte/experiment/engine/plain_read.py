@@ -94,7 +94,9 @@ def _merge(items: Items, candidates: Integers, width: int, mode: int) -> tuple[I
     both = np.isfinite(value[:, 1])
     gap = np.where(both, value[:, 1], 1.0) - np.where(both, value[:, 0], 0.0)
     close = both & (gap <= NEAR_ENTROPY * np.where(both, value[:, 1], 0.0) + NOISE)
-    guessed = (pair >= items.samples) & ~items.exact[np.maximum(pair - items.samples, 0)] if len(items.exact) else pair < -1
+    guessed = (
+        (pair >= items.samples) & ~items.exact[np.maximum(pair - items.samples, 0)] if len(items.exact) else pair < -1
+    )
     return kept[:, :width], close & guessed.any(axis=1)
 
 
@@ -104,9 +106,7 @@ def _entropies(items: Items, table: Integers) -> Reals:
     return everything[table]
 
 
-def _snapshots(
-    span: tuple[int, int], merged: Integers, events: tuple[Integers, Integers, Integers]
-) -> Integers:
+def _snapshots(span: tuple[int, int], merged: Integers, events: tuple[Integers, Integers, Integers]) -> Integers:
     """Return what is read for every sample (B, C, K); ``merged`` (C, K) is left as it is after the last."""
     first, last = span
     held = np.empty((last - first, *merged.shape), np.int64)

@@ -37,9 +37,7 @@ class Reader:
         at, items = 0, self.replay.items
         while at >= 0:
             who = (at, self.replay.streams.clients)
-            at, label = self.replay.loops.read_clients(
-                who, span, items, self.memory, arrivals, self.readout, labels
-            )
+            at, label = self.replay.loops.read_clients(who, span, items, self.memory, arrivals, self.readout, labels)
             if at >= 0:
                 self._make_exact(arrivals, at, label)
 

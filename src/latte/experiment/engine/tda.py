@@ -16,9 +16,7 @@ from .streams import Streams, near_ties, settle
 NEAR_LIMIT = 1e-4  # an entropy or a probability this close to a limit, relative to it, may be on either side
 
 
-def run_tda(
-    streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals, Reals], loops: Loops
-) -> Integers:
+def run_tda(streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals, Reals], loops: Loops) -> Integers:
     """Return labels (alphas, betas, n) for every alpha and beta of the positive cache."""
     classes = streams.zero_shot.classes
     settle(streams, near_ties(order.parts * classes + streams.pseudo, streams.entropy) | _near_limits(streams, params))
@@ -43,9 +41,7 @@ def _lives(streams: Streams, order: Order, shape: tuple[int, int], eligible: Mas
     """Replay one cache: only ``eligible`` samples are offered to it."""
     offered = eligible[order.sequence]
     starts = np.concatenate([[0], np.cumsum(offered)])[order.starts]
-    slot = loops.fill_queues(
-        order.sequence[offered], starts, streams.pseudo, streams.entropy, (*shape, LATEST)
-    )
+    slot = loops.fill_queues(order.sequence[offered], starts, streams.pseudo, streams.entropy, (*shape, LATEST))
     return lives_of(slot, streams.pseudo, order, shape)
 
 
