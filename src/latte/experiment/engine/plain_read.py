@@ -127,7 +127,7 @@ def _answers(items: Items, span: tuple[int, int], held: Integers, readout: Reado
     cosines = np.zeros((len(readout.betas), *held.shape[:2]))
     for y in range(held.shape[1]):
         used, column = np.unique(held[:, y], return_inverse=True)
-        if used[-1] < 0:
+        if not len(used) or used[-1] < 0:
             continue
         there = np.zeros((len(own), len(used)), np.bool_)
         np.put_along_axis(there, column.reshape(len(own), -1), True, axis=1)
