@@ -15,9 +15,7 @@ from .state import FIRST
 from .streams import Streams, near_ties, settle
 
 
-def run_dmn(
-    streams: Streams, params: DmnParams, order: Order, grid: tuple[Reals, Reals], loops: Loops
-) -> Integers:
+def run_dmn(streams: Streams, params: DmnParams, order: Order, grid: tuple[Reals, Reals], loops: Loops) -> Integers:
     """Return labels (weights, betas, n) for every weight of the memory and every beta."""
     lives = _lives(streams, params, order, loops)
     weights, betas = grid

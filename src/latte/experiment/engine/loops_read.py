@@ -17,7 +17,9 @@ from .tiles import pairs, product, similarities
 
 
 @exactly
-def read_clients(who: Any, span: Span, items: Items, memory: Memory, arrivals: Arrivals, readout: Readout, labels: Any) -> Any:
+def read_clients(
+    who: Any, span: Span, items: Items, memory: Memory, arrivals: Arrivals, readout: Readout, labels: Any
+) -> Any:
     """Follow the clients ``who`` through a window and write their ``labels`` (alphas, betas, n).
 
     Returns (client, class) where a merge hangs on prototypes whose entropies are not exact yet, with that client's

@@ -44,7 +44,8 @@ def read_clients(
 
 def _of(arrivals: Arrivals, i: int) -> Arrivals:
     part = slice(arrivals.bounds[i], arrivals.bounds[i + 1])
-    return Arrivals(*(array[part] for array in arrivals[:4]), arrivals.bounds)
+    a = arrivals
+    return Arrivals(a.sample[part], a.label[part], a.items[part], a.cross[part], a.bounds)
 
 
 def _walk(
@@ -94,7 +95,9 @@ def _merge(items: Items, candidates: Integers, width: int, mode: int) -> tuple[I
     both = np.isfinite(value[:, 1])
     gap = np.where(both, value[:, 1], 1.0) - np.where(both, value[:, 0], 0.0)
     close = both & (gap <= NEAR_ENTROPY * np.where(both, value[:, 1], 0.0) + NOISE)
-    guessed = (pair >= items.samples) & ~items.exact[np.maximum(pair - items.samples, 0)] if len(items.exact) else pair < -1
+    guessed = (
+        (pair >= items.samples) & ~items.exact[np.maximum(pair - items.samples, 0)] if len(items.exact) else pair < -1
+    )
     return kept[:, :width], close & guessed.any(axis=1)
 
 
@@ -104,9 +107,7 @@ def _entropies(items: Items, table: Integers) -> Reals:
     return everything[table]
 
 
-def _snapshots(
-    span: tuple[int, int], merged: Integers, events: tuple[Integers, Integers, Integers]
-) -> Integers:
+def _snapshots(span: tuple[int, int], merged: Integers, events: tuple[Integers, Integers, Integers]) -> Integers:
     """Return what is read for every sample (B, C, K); ``merged`` (C, K) is left as it is after the last."""
     first, last = span
     held = np.empty((last - first, *merged.shape), np.int64)
@@ -148,7 +149,7 @@ def _vectors(items: Items, used: Integers) -> Vectors:
     stored = used >= items.samples
     vectors[stored] = items.prototypes[used[stored] - items.samples]
     samples = used[~stored]
-    vectors[~stored] = items.rows[items.index[samples]] / items.norms[samples, None]
+    vectors[~stored] = items.rows[items.row_of[samples]] / items.norms[samples, None]
     return vectors
 
 

@@ -37,9 +37,7 @@ class Pool:
             vectors, seen[part] = self._prototypes(contents[part], items)
             self.vectors[places[part]] = vectors
             # One row's entropy from a product of another shape may differ in the last bits: see make_exact.
-            self.entropy[places[part]] = np.where(
-                seen[part], entropy(self.streams.zero_shot.logits(vectors)), 1.0
-            )
+            self.entropy[places[part]] = np.where(seen[part], entropy(self.streams.zero_shot.logits(vectors)), 1.0)
         self.exact[places] = ~seen
         return places, seen
 

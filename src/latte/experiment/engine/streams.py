@@ -12,6 +12,7 @@ method computes them, so that every decision of the memories is the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import numpy as np
 
 from ...core.maths import entropy, entropy_of_one

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...core.types import Integers, Mask, Reals
+from ...core.types import Integers, Mask, Reals, Vectors
 from ...methods.tda import TdaParams
 from .backend import Loops
 from .caches import Lives, Order, blocks, lives_of, softmax_rows
@@ -16,9 +16,7 @@ from .streams import Streams, near_ties, settle
 NEAR_LIMIT = 1e-4  # an entropy or a probability this close to a limit, relative to it, may be on either side
 
 
-def run_tda(
-    streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals, Reals], loops: Loops
-) -> Integers:
+def run_tda(streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals, Reals], loops: Loops) -> Integers:
     """Return labels (alphas, betas, n) for every alpha and beta of the positive cache."""
     classes = streams.zero_shot.classes
     settle(streams, near_ties(order.parts * classes + streams.pseudo, streams.entropy) | _near_limits(streams, params))
@@ -29,7 +27,7 @@ def run_tda(
     alphas, betas = grid
     labels = np.empty((len(alphas), len(betas), len(streams)), np.int64)
     for first, last, start in blocks(order):
-        places, samples = np.arange(first, last), order.sequence[first:last]
+        places, samples = np.arange(first, last, dtype=np.int64), order.sequence[first:last]
         own = streams.vectors(samples)
         logits = streams.logits[samples]
         logits -= _repulsion(streams, params, negative.during(first, last, start), (places, own))
@@ -43,13 +41,11 @@ def _lives(streams: Streams, order: Order, shape: tuple[int, int], eligible: Mas
     """Replay one cache: only ``eligible`` samples are offered to it."""
     offered = eligible[order.sequence]
     starts = np.concatenate([[0], np.cumsum(offered)])[order.starts]
-    slot = loops.fill_queues(
-        order.sequence[offered], starts, streams.pseudo, streams.entropy, (*shape, LATEST)
-    )
+    slot = loops.fill_queues(order.sequence[offered], starts, streams.pseudo, streams.entropy, (*shape, LATEST))
     return lives_of(slot, streams.pseudo, order, shape)
 
 
-def _attraction(streams: Streams, lives: Lives, block: tuple[Integers, Reals], betas: Reals) -> Reals:
+def _attraction(streams: Streams, lives: Lives, block: tuple[Integers, Vectors], betas: Reals) -> Reals:
     """Return Σ exp(-beta (1 - f·f_j)) over the items of each class (betas, B, C)."""
     places, own = block
     similarity = (own @ streams.vectors(lives.sample).T).astype(np.float64)
@@ -58,7 +54,7 @@ def _attraction(streams: Streams, lives: Lives, block: tuple[Integers, Reals], b
     return np.stack([(np.exp(beta * (similarity - 1.0)) * alive) @ classes for beta in betas])
 
 
-def _repulsion(streams: Streams, params: TdaParams, lives: Lives, block: tuple[Integers, Reals]) -> Reals:
+def _repulsion(streams: Streams, params: TdaParams, lives: Lives, block: tuple[Integers, Vectors]) -> Reals:
     """Return what the negative cache takes from the classes whose stored probability is inside its window."""
     places, own = block
     similarity = (own @ streams.vectors(lives.sample).T).astype(np.float64)

@@ -67,9 +67,7 @@ def _everyone(lengths: list[int], schedule: Schedule) -> Iterator[tuple[Integers
         yield handled, [(there, handled[there])] if due else []
 
 
-def _each(
-    lengths: list[int], schedule: Schedule, rng: np.random.Generator
-) -> Iterator[tuple[Integers, list[Sync]]]:
+def _each(lengths: list[int], schedule: Schedule, rng: np.random.Generator) -> Iterator[tuple[Integers, list[Sync]]]:
     """Yield the same for any schedule."""
     handled = np.zeros(len(lengths), np.int64)
     for turn in rounds(lengths, schedule, rng):
