@@ -36,9 +36,7 @@ def window_for(shape: tuple[int, int]) -> int:
     A client's samples of a window are compared with everything that it holds at any time in the window: a short
     window compares in vain less often, a long one loads what stays less often.
     """
-    import os
-
-    return int(os.environ.get("WIN", 0)) or int(np.clip(shape[0] * shape[1] // 8, 8, 64))
+    return int(np.clip(shape[0] * shape[1] // 8, 8, 64))
 
 
 class Replay:

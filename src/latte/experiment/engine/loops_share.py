@@ -57,6 +57,6 @@ def copy_units(items: Items, contents: Any, out: Any) -> None:
         for s in range(contents.shape[1]):
             k = contents[r, s]
             if k >= 0:
-                row, norm = items.rows[items.index[k]], items.norms[k]
+                row, norm = items.rows[items.row_of[k]], items.norms[k]
                 for d in range(len(row)):
                     out[r, s, d] = row[d] / norm

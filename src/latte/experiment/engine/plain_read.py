@@ -44,7 +44,8 @@ def read_clients(
 
 def _of(arrivals: Arrivals, i: int) -> Arrivals:
     part = slice(arrivals.bounds[i], arrivals.bounds[i + 1])
-    return Arrivals(*(array[part] for array in arrivals[:4]), arrivals.bounds)
+    a = arrivals
+    return Arrivals(a.sample[part], a.label[part], a.items[part], a.cross[part], a.bounds)
 
 
 def _walk(
@@ -127,7 +128,7 @@ def _answers(items: Items, span: tuple[int, int], held: Integers, readout: Reado
     cosines = np.zeros((len(readout.betas), *held.shape[:2]))
     for y in range(held.shape[1]):
         used, column = np.unique(held[:, y], return_inverse=True)
-        if used[-1] < 0:
+        if not len(used) or used[-1] < 0:
             continue
         there = np.zeros((len(own), len(used)), np.bool_)
         np.put_along_axis(there, column.reshape(len(own), -1), True, axis=1)
@@ -148,7 +149,7 @@ def _vectors(items: Items, used: Integers) -> Vectors:
     stored = used >= items.samples
     vectors[stored] = items.prototypes[used[stored] - items.samples]
     samples = used[~stored]
-    vectors[~stored] = items.rows[items.index[samples]] / items.norms[samples, None]
+    vectors[~stored] = items.rows[items.row_of[samples]] / items.norms[samples, None]
     return vectors
 
 

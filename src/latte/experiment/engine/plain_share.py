@@ -15,7 +15,7 @@ from .state import Items, Routes, Uploads
 
 def copy_units(items: Items, contents: Integers, out: Vectors) -> None:
     """Write the unit vectors of samples (n, S) into ``out`` (n, S, D); what -1 stands for is of no account."""
-    np.take(items.rows, items.index[contents], axis=0, out=out)
+    np.take(items.rows, items.row_of[contents], axis=0, out=out)
     out /= items.norms[contents][..., None]
 
 

@@ -21,11 +21,11 @@ class Reader:
         n, (classes, slots) = replay.streams.clients, replay.shape
         wide = replay.server.rules.slots
         width = wide if readout.mode == EXTERNAL else slots
-        shapes = ((n, classes, slots), (n, classes, wide), (n, classes, width))
         gram = np.zeros((n, classes, width, width), np.float32)
         crossed = replay.server.rules.crossed
         cross = np.zeros((n, classes, crossed, crossed), np.float32)
-        self.memory = Memory(*(np.full(shape, -1, np.int64) for shape in shapes), gram, cross)
+        local, external, merged = (np.full((n, classes, k), -1, np.int64) for k in (slots, wide, width))
+        self.memory = Memory(local, external, merged, gram, cross)
         self.handled = np.zeros(n, np.int64)
 
     def read(self, handled: Integers, arrivals: Arrivals, labels: Integers) -> None:

@@ -79,7 +79,7 @@ class Items(NamedTuple):
     slot: Integers  # (n,) where the local memory put the sample, -1 for nowhere
     pseudo: Integers  # (n,)
     rows: Vectors  # (m, D) embeddings, not quite of unit length
-    index: Integers  # (n,) the row of a sample
+    row_of: Integers  # (n,) the row of a sample
     norms: Vectors  # (n,) its length
     logits: Reals  # (n, C) of the zero-shot classifier
     stored: Reals  # (P,) entropies of the prototypes

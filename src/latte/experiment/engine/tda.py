@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...core.types import Integers, Mask, Reals
+from ...core.types import Integers, Mask, Reals, Vectors
 from ...methods.tda import TdaParams
 from .backend import Loops
 from .caches import Lives, Order, blocks, lives_of, softmax_rows
@@ -27,7 +27,7 @@ def run_tda(streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals
     alphas, betas = grid
     labels = np.empty((len(alphas), len(betas), len(streams)), np.int64)
     for first, last, start in blocks(order):
-        places, samples = np.arange(first, last), order.sequence[first:last]
+        places, samples = np.arange(first, last, dtype=np.int64), order.sequence[first:last]
         own = streams.vectors(samples)
         logits = streams.logits[samples]
         logits -= _repulsion(streams, params, negative.during(first, last, start), (places, own))
@@ -45,7 +45,7 @@ def _lives(streams: Streams, order: Order, shape: tuple[int, int], eligible: Mas
     return lives_of(slot, streams.pseudo, order, shape)
 
 
-def _attraction(streams: Streams, lives: Lives, block: tuple[Integers, Reals], betas: Reals) -> Reals:
+def _attraction(streams: Streams, lives: Lives, block: tuple[Integers, Vectors], betas: Reals) -> Reals:
     """Return Σ exp(-beta (1 - f·f_j)) over the items of each class (betas, B, C)."""
     places, own = block
     similarity = (own @ streams.vectors(lives.sample).T).astype(np.float64)
@@ -54,7 +54,7 @@ def _attraction(streams: Streams, lives: Lives, block: tuple[Integers, Reals], b
     return np.stack([(np.exp(beta * (similarity - 1.0)) * alive) @ classes for beta in betas])
 
 
-def _repulsion(streams: Streams, params: TdaParams, lives: Lives, block: tuple[Integers, Reals]) -> Reals:
+def _repulsion(streams: Streams, params: TdaParams, lives: Lives, block: tuple[Integers, Vectors]) -> Reals:
     """Return what the negative cache takes from the classes whose stored probability is inside its window."""
     places, own = block
     similarity = (own @ streams.vectors(lives.sample).T).astype(np.float64)

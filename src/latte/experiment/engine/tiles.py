@@ -45,7 +45,7 @@ def against_all(vectors: Any, rows: Any, similarity: Any) -> None:
 @exactly
 def vector_of(items: Items, item: int) -> Any:
     """Return the vector of an item as it is stored."""
-    return items.rows[items.index[item]] if item < items.samples else items.prototypes[item - items.samples]
+    return items.rows[items.row_of[item]] if item < items.samples else items.prototypes[item - items.samples]
 
 
 @exactly
@@ -58,7 +58,7 @@ def norm_of(items: Items, item: int) -> Any:
 def similarities(items: Items, span: Any, used: Any, out: Any) -> None:
     """Write the products of the samples ``span`` with the items ``used`` (U,) into ``out`` (B, U)."""
     first, last = span
-    rows, index = items.rows, items.index
+    rows, index = items.rows, items.row_of
     end, zero = len(used) - 1, np.float32(0.0)
     for u in range(0, end + 1, 4):
         v, w, x = min(u + 1, end), min(u + 2, end), min(u + 3, end)
