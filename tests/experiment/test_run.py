@@ -57,7 +57,7 @@ def test_what_a_finished_folder_holds(made):
     assert session["started"] <= session["ended"] and session["versions"]["numpy"] == np.__version__
     assert session["machine"]["cores"] and session["threads_per_job"] == 1
     config = json.loads((folder / "config.json").read_text())
-    assert config["config"]["methods"][2]["params"]["beta"] == 60.0, "the configuration is resolved"
+    assert config["config"]["methods"][2]["params"]["beta"] == 12.0, "the configuration is resolved"
 
 
 def test_results_are_those_of_the_simulator(made):

@@ -96,11 +96,16 @@ def running_options(command: Command) -> Command:
     return command
 
 
+def command_line() -> tuple[str, ...]:
+    """Return the command as it was typed, without where it is installed."""
+    return ("latte", *sys.argv[1:])
+
+
 def make_options(asked: Asked, jobs: int) -> Options:
     """Return how to run, with the command line as it was typed."""
     from ..experiment.run import Options
 
-    return Options(jobs, tuple(str(path.resolve()) for path in asked.plugins), tuple(sys.argv))
+    return Options(jobs, tuple(str(path.resolve()) for path in asked.plugins), command_line())
 
 
 def drawn(events: Iterable[Event], total: int, label: str) -> Iterator[Event]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import drawn, or_exit
+from .common import command_line, drawn, or_exit
 from .report import FORMATS, by_name, write
 
 if TYPE_CHECKING:
@@ -66,12 +66,10 @@ def _there(files: tuple[Source, Source], text_encoder: str | None) -> list[Sourc
 
 
 def _run(made: list[Plan], runs: Path) -> None:
-    import sys
-
     from ..experiment.run import Options, execute
 
     for plan in made:
-        for _ in drawn(execute(plan, runs, Options(command=tuple(sys.argv))), len(plan.items()), plan.config.benchmark):
+        for _ in drawn(execute(plan, runs, Options(command=command_line())), len(plan.items()), plan.config.benchmark):
             pass
 
 
