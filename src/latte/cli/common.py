@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..experiment.run import Event, Options
 
 Command = Callable[..., Any]
+_EXECUTOR = "latte.executor"
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
@@ -88,12 +89,19 @@ def running_options(command: Command) -> Command:
     options = [
         click.option("--out", type=_FOLDER, default=Path("runs"), show_default=True, help="Where run folders go."),
         click.option("--jobs", type=click.IntRange(0), default=0, help="Processes at once (default: one per core)."),
+        click.option(
+            "--executor", metavar="dask:ADDRESS", expose_value=False, callback=_remember, help="Run on a cluster."
+        ),
         click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing."),
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
     ]
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _remember(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    context.meta[_EXECUTOR] = value
 
 
 def command_line() -> tuple[str, ...]:
@@ -105,7 +113,8 @@ def make_options(asked: Asked, jobs: int) -> Options:
     """Return how to run, with the command line as it was typed."""
     from ..experiment.run import Options
 
-    return Options(jobs, tuple(str(path.resolve()) for path in asked.plugins), command_line())
+    executor = click.get_current_context().meta.get(_EXECUTOR) or ""
+    return Options(jobs, tuple(str(path.resolve()) for path in asked.plugins), command_line(), executor)
 
 
 def drawn(events: Iterable[Event], total: int, label: str) -> Iterator[Event]:

@@ -1,17 +1,26 @@
-"""A pool of worker processes that does not outlive its parent and whose results do not depend on its size."""
+"""Where work is done: processes of this machine that do not outlive their parent, or a Dask cluster.
+
+The results do not depend on it.
+"""
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import wait
+from typing import Any
 
+from ..core.validate import refuse
+
+TRIES = 3
 _THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -24,26 +33,83 @@ _THREADS = (
 
 
 def unordered(
-    call: Callable[[str], str], messages: Sequence[str], jobs: int
+    call: Callable[[str], str], messages: Sequence[str], jobs: int, executor: str = ""
 ) -> Iterator[tuple[int, str | BaseException]]:
-    """Yield (position, answer or exception) as ``call`` finishes, in ``jobs`` processes of one thread each.
+    """Yield (position, answer or exception) as ``call`` finishes, on ``executor`` (see :func:`executor_for`).
 
-    Stopping early (an exception, Ctrl-C, a generator that is closed) ends the processes at once.
+    What a lost worker was doing is done again by another, at most ``TRIES`` times. Stopping early (an exception,
+    Ctrl-C, a generator that is closed) ends the processes of this machine at once.
     """
+    left = dict(enumerate(messages))
+    for attempt in range(1, TRIES + 1):
+        lost: dict[int, str] = {}
+        with executor_for(executor, min(jobs, len(left))) as pool:
+            positions = {pool.submit(call, message): i for i, message in left.items()}
+            for future in as_completed(positions):
+                position, answer = positions[future], _answer(future)
+                if _worker_lost(answer) and attempt < TRIES:
+                    lost[position] = left[position]
+                else:
+                    yield position, answer
+        if not lost:
+            return
+        left = lost
+
+
+@contextmanager
+def executor_for(name: str, jobs: int) -> Iterator[Executor]:
+    """Open an executor: ``jobs`` processes of this machine, or with "dask:ADDRESS" a Dask cluster.
+
+    The workers of a cluster need the package, the extras of the methods, and the embedding files under the same paths.
+    """
+    kind, _, address = name.partition(":")
+    if not name:
+        with _processes(jobs) as pool:
+            yield pool
+    elif kind == "dask" and address:
+        with _cluster(address) as executor:
+            yield executor
+    else:
+        raise refuse("executor", repr(name), "dask:ADDRESS, such as dask:tcp://10.0.0.1:8786")
+
+
+@contextmanager
+def _processes(jobs: int) -> Iterator[Executor]:
     before = set(multiprocessing.active_children())
     with _one_thread_each():
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(min(jobs, len(messages)), context, initializer=_start)
+        pool = ProcessPoolExecutor(jobs, context, initializer=_start)
         try:
-            positions = {pool.submit(call, message): i for i, message in enumerate(messages)}
-            for future in as_completed(positions):
-                yield positions[future], _answer(future)
+            yield pool
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for child in set(multiprocessing.active_children()) - before:
                 child.terminate()
             raise
         pool.shutdown()
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[Executor]:
+    try:
+        connect: Any = importlib.import_module("distributed").Client
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError('dask needs an extra: pip install "latte-tta[cluster]"') from None
+    try:
+        client = connect(address, timeout=10, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise refuse("executor", f"dask:{address}, which does not answer ({error})", "a running scheduler") from None
+    try:
+        executor: Executor = client.get_executor(retries=TRIES)
+        yield executor
+        executor.shutdown()
+    finally:
+        client.close()
+
+
+def _worker_lost(answer: str | BaseException) -> bool:
+    """Did the process die, rather than the work fail?"""
+    return isinstance(answer, BrokenProcessPool) or type(answer).__name__ == "KilledWorker"
 
 
 def _answer(future: Future[str]) -> str | BaseException:

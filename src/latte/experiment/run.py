@@ -32,11 +32,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run, none of which changes the numbers. ``jobs`` 0 means one per core."""
+    """How to run, none of which changes the numbers. ``jobs`` 0 means one per core.
+
+    ``executor`` is where: empty for this machine, "dask:ADDRESS" for a cluster.
+    """
 
     jobs: int = 0
     plugins: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    executor: str = ""
 
     @property
     def processes(self) -> int:
@@ -118,7 +122,7 @@ def _work(plan: Plan, items: list[Item], options: Options) -> Iterator[tuple[Eve
     if not items:
         return
     messages = [as_message(plan, item, options.plugins) for item in items]
-    for position, answer in unordered(work, messages, options.processes):
+    for position, answer in unordered(work, messages, options.processes, options.executor):
         item = items[position]
         if isinstance(answer, BaseException):
             yield Event("failed", item, None, 0.0, f"{type(answer).__name__}: {answer}"), ""
