@@ -101,6 +101,7 @@ def run_latte(
     schedule: Schedule,
     rng: np.random.Generator,
     loops: Loops,
+    threads: int = 1,
 ) -> Grid:
     """Return the predictions for every alpha and beta of ``grid``."""
     replay = Replay(federation, params, loops)
@@ -108,9 +109,12 @@ def run_latte(
     gate = -1.0 if params.gate is None else params.gate
     alphas, betas = grid
     readout = Readout(MODES[params.memory], alphas, betas, params.gamma, gate, s.zero_shot.scale)
-    reader = Reader(replay, readout)
     labels = np.full((len(alphas), len(betas), len(s)), -1, np.int64)
-    for window in windows(s.lengths, schedule, rng, window_for(replay.shape)):
-        reader.read(window.handled, replay.run(window), labels)
-        replay.forget()
+    reader = Reader(replay, readout, labels, threads)
+    try:
+        for window in windows(s.lengths, schedule, rng, window_for(replay.shape)):
+            reader.submit(window.handled, replay.run(window))
+            replay.forget()
+    finally:
+        reader.close()
     return Grid(labels, replay.server.downloads(), s)

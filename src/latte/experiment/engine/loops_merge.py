@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .compiled import exactly
-from .state import BOTH, EXTERNAL, NEAR_ENTROPY, NOISE, Arrivals, Items, Memory
+from .state import BOTH, EXTERNAL, LOCAL, NEAR_ENTROPY, NOISE, Arrivals, Items, Memory
 
 
 @exactly
@@ -21,44 +21,44 @@ def walk(span: Any, items: Items, memory: Memory, arrivals: Arrivals, out: Any) 
     mode, events = out
     slots = memory.merged.shape[1] + 1
     room = (np.empty(slots, np.int64), np.empty(slots), np.empty(slots, np.int64), np.empty(slots, np.bool_))
+    local, external, merged = memory.local, memory.external, memory.merged
+    slot, pseudo, sample, label = items.slot, items.pseudo, arrivals.sample, arrivals.label
+    known = (items.samples, items.entropy, items.stored, items.exact)
     count, at = 0, 0
     for k in range(first, last + 1):
-        while at < len(arrivals.sample) and arrivals.sample[at] <= k:
-            y = arrivals.label[at]
-            memory.external[y] = arrivals.items[at]
+        while at < len(sample) and sample[at] <= k:
+            y = label[at]
+            external[y] = arrivals.items[at]
             at += 1
-            verdict = _renew(memory, items, y, mode, room) if mode != 1 else 0
+            verdict = _renew(local[y], external[y], merged[y], known, (mode, room)) if mode != LOCAL else 0
             if verdict < 0:
                 return -1 - y
             if verdict:
-                _note(events, count, k, y, memory.merged[y])
+                events[0][count], events[1][count] = k, y
+                events[2][count] = merged[y]
                 count += 1
-        if k == last or items.slot[k] < 0:
+        if k == last or slot[k] < 0:
             continue
-        y = items.pseudo[k]
-        memory.local[y, items.slot[k]] = k
-        verdict = _renew(memory, items, y, mode, room) if mode != EXTERNAL else 0
+        y = pseudo[k]
+        local[y, slot[k]] = k
+        verdict = _renew(local[y], external[y], merged[y], known, (mode, room)) if mode != EXTERNAL else 0
         if verdict < 0:
             return -1 - y
         if verdict:
-            _note(events, count, k, y, memory.merged[y])
+            events[0][count], events[1][count] = k, y
+            events[2][count] = merged[y]
             count += 1
     return count
 
 
 @exactly
-def _note(events: Any, count: int, k: int, y: int, row: Any) -> None:
-    events[0][count], events[1][count] = k, y
-    events[2][count] = row
-
-
-@exactly
-def _renew(memory: Memory, items: Items, y: int, mode: int, room: Any) -> Any:
+def _renew(local: Any, external: Any, row: Any, known: Any, how: Any) -> Any:
     """Merge one class anew; return 1 if its row changed, 0 if not, -1 if that cannot be told yet."""
+    mode, room = how
     if mode == BOTH:
-        return _merge(memory, items, y, room)
-    source = memory.external[y] if mode == EXTERNAL else memory.local[y]
-    row, changed = memory.merged[y], 0
+        return _merge(local, external, row, known, room)
+    source = external if mode == EXTERNAL else local
+    changed = 0
     for s in range(len(row)):
         if row[s] != source[s]:
             row[s], changed = source[s], 1
@@ -66,28 +66,30 @@ def _renew(memory: Memory, items: Items, y: int, mode: int, room: Any) -> Any:
 
 
 @exactly
-def _merge(memory: Memory, items: Items, y: int, room: Any) -> Any:
+def _merge(local: Any, external: Any, row: Any, known: Any, room: Any) -> Any:
     """Keep the most certain of a class (eq. 3), each where it was if it was there."""
+    samples, entropy, stored, exact = known
     kept, value = room[0], room[1]
-    slots = memory.merged.shape[1]
+    slots = len(row)
     found = 0
     for s in range(slots):
-        item = memory.local[y, s]
+        item = local[s]
         if item < 0:
             break  # slots fill in order
-        found = _place(kept, value, found, item, items.entropy[item])
-    for e in range(memory.external.shape[1]):
-        item = memory.external[y, e]
+        found = _place(kept, value, found, item, entropy[item])
+    for e in range(len(external)):
+        item = external[e]
         if item >= 0:
-            h = items.stored[item - items.samples]
+            h = stored[item - samples]
             if found <= slots or h < value[slots]:
                 found = _place(kept, value, found, item, h)
     if found > slots:
-        close = value[slots] - value[slots - 1] <= NEAR_ENTROPY * value[slots] + NOISE
-        if close and (_guessed(items, kept[slots]) or _guessed(items, kept[slots - 1])):
-            return -1
+        if value[slots] - value[slots - 1] <= NEAR_ENTROPY * value[slots] + NOISE:
+            for item in (kept[slots], kept[slots - 1]):
+                if item >= samples and not exact[item - samples]:
+                    return -1
         found = slots
-    return _arrange(memory.merged[y], kept[:found], room[2], room[3])
+    return _arrange(row, kept[:found], room[2], room[3])
 
 
 @exactly
@@ -99,11 +101,6 @@ def _place(kept: Any, value: Any, found: int, item: int, h: float) -> Any:
         at -= 1
     kept[at], value[at] = item, h
     return min(found + 1, len(kept))
-
-
-@exactly
-def _guessed(items: Items, item: int) -> Any:
-    return item >= items.samples and not items.exact[item - items.samples]
 
 
 @exactly

@@ -69,7 +69,8 @@ def _read(items: Items, span: Any, memory: Memory, history: Any, readout: Readou
         while e < count and events[0][e] <= k:
             y = events[1][e]
             columns[y] = later[e]
-            _replace(items, memory, (y, events[2][e], columns[y]), products)
+            state = (memory.merged[y], memory.gram[y], memory.cross[y], memory.external[y])
+            _replace(items, state, (y, events[2][e], columns[y]), products)
             e += 1
         if k == last:
             break
@@ -153,14 +154,15 @@ def _number(start: Any, events: Any, count: int) -> Any:
 
 
 @exactly
-def _replace(items: Items, memory: Memory, event: Any, products: Any) -> None:
+def _replace(items: Items, state: Any, event: Any, products: Any) -> None:
     """Replace the row of a class, and what of its Gram matrix changes; almost all products are known already."""
     y, row, columns = event
     first, last, near, (start, places, older) = products
-    now, gram, cross, samples = memory.merged[y], memory.gram[y], memory.cross[y], items.samples
+    now, gram, cross, external = state
+    samples = items.samples
     given = np.empty(len(row), np.int64)
     for s in range(len(row)):
-        given[s] = _place_of(memory.external[y], row[s]) if row[s] >= samples and cross.size else -1
+        given[s] = _place_of(external, row[s]) if row[s] >= samples and cross.size else -1
     for s in range(len(row)):
         if row[s] == now[s]:
             continue

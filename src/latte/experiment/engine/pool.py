@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.maths import entropy, normalised
 from ...core.types import Integers, Mask, Reals, Vectors
+from ...core.zero_shot import ZeroShot
 from ...methods.latte import LatteParams
 from .state import Items
 from .streams import Streams
@@ -25,6 +26,7 @@ class Pool:
         self.entropy: Reals = np.ones(0)
         self.exact: Mask = np.zeros(0, np.bool_)
         self._free: Integers = np.zeros(0, np.int64)
+        self._soon: Integers = np.zeros(0, np.int64)
 
     def add(self, contents: Integers, items: Items) -> tuple[Integers, Mask]:
         """Store the prototypes of local memories (n, S), given as samples; return places (n,) and who has one."""
@@ -57,20 +59,14 @@ class Pool:
         lowest = certain.min(axis=1, keepdims=True, initial=2.0)
         return np.where(valid, np.exp(rate * (lowest - np.where(valid, certain, 1.0))), 0.0)
 
-    def make_exact(self, places: Integers, label: int) -> None:
-        """Compute the entropies of prototypes of a class again, with the product that the readable method forms."""
-        zero_shot = self.streams.zero_shot
-        upload = np.zeros((zero_shot.classes, zero_shot.dim), np.float32)
-        for place in places[~self.exact[places]]:
-            upload[label] = self.vectors[place]
-            self.entropy[place] = entropy(zero_shot.logits(upload))[label]
-            self.exact[place] = True
-
     def keep(self, places: Integers) -> None:
-        """Let all places but these be reused."""
+        """Let all places but these be reused, but not before the next call: somebody may still read the others."""
         free = np.ones(len(self.vectors), np.bool_)
         free[places] = False
-        self._free = np.flatnonzero(free)
+        free[self._free] = False
+        free[self._soon] = False
+        self._free = np.concatenate([self._free, self._soon])
+        self._soon = np.flatnonzero(free)
 
     def _take(self, count: int) -> Integers:
         if count > len(self._free):
@@ -85,3 +81,12 @@ class Pool:
         self.entropy = np.concatenate([self.entropy, np.ones(size - old)])
         self.exact = np.concatenate([self.exact, np.zeros(size - old, np.bool_)])
         self._free = np.concatenate([self._free, np.arange(old, size)])
+
+
+def make_exact(zero_shot: ZeroShot, items: Items, places: Integers, label: int) -> None:
+    """Compute the entropies of prototypes of a class again, with the product that the readable method forms."""
+    upload = np.zeros((zero_shot.classes, zero_shot.dim), np.float32)
+    for place in places[~items.exact[places]]:
+        upload[label] = items.prototypes[place]
+        items.stored[place] = entropy(zero_shot.logits(upload))[label]
+        items.exact[place] = True

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.types import Integers, Reals
-from ...core.validate import real, refuse
+from ...core.validate import at_least, real, refuse
 from ...data.benchmark import Federation
 from ...methods import is_global, resolve
 from ..outcome import Outcome
@@ -56,8 +56,11 @@ def run_fast(
     schedule: Schedule | None = None,
     rng: np.random.Generator | None = None,
     backend: str = "auto",
+    threads: int = 1,
 ) -> Outcome | None:
     """Return what the readable simulator would return; None for a method without an engine.
+
+    ``threads`` share the reading of Latte's memories; the result does not depend on their number.
 
     >>> from latte.data.bundled import bundled
     >>> federation = bundled()
@@ -72,7 +75,9 @@ def run_fast(
         streams = lay_out(federation)
         return Outcome(tuple(np.split(streams.pseudo, streams.offsets[1:-1])), None, "fast")
     alpha, beta = (getattr(chosen, field) for field in GRIDS[name.removesuffix("-global")])
-    return _run(federation, name, chosen, ([alpha], [beta]), (schedule, rng, backend)).outcome(0, 0)
+    return _run(
+        federation, name, chosen, ([alpha], [beta]), (schedule, rng, backend, at_least("threads", threads, 1))
+    ).outcome(0, 0)
 
 
 def run_grid(
@@ -93,10 +98,10 @@ def run_grid(
     if not len(alphas) or not len(betas):
         raise refuse("grid", "an empty axis", "at least one value on both")
     grid = [real("alpha", value) for value in alphas], [real("beta", value) for value in betas]
-    return _run(federation, name, resolve(name, params), grid, (schedule, rng, "auto"))
+    return _run(federation, name, resolve(name, params), grid, (schedule, rng, "auto", 1))
 
 
-def _run(federation: Federation, name: str, params: Any, grid: Any, how: tuple[Any, Any, str]) -> GridOutcome:
+def _run(federation: Federation, name: str, params: Any, grid: Any, how: tuple[Any, Any, str, int]) -> GridOutcome:
     schedule, rng, backend = how[0] or Schedule(), how[1], how[2]
     if schedule.participation < 1 and rng is None:
         raise refuse("rng", None, "a numpy Generator: participation below 1 draws cohorts")
@@ -104,7 +109,7 @@ def _run(federation: Federation, name: str, params: Any, grid: Any, how: tuple[A
     axes = np.asarray(grid[0], np.float64), np.asarray(grid[1], np.float64)
     names = GRIDS[name.removesuffix("-global")]
     if name == "latte":
-        result = run_latte(federation, params, axes, schedule, rng, loops(backend))
+        result = run_latte(federation, params, axes, schedule, rng, loops(backend), how[3])
         return GridOutcome(names, *axes, result.labels, result.streams.offsets, result.downloads)
     streams = lay_out(federation)
     run = run_tda if name.startswith("tda") else run_dmn

@@ -1,0 +1,63 @@
+"""``latte bench``: how fast this machine runs the engine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ..experiment.speed import Machine, Speed
+
+NAMES = ("vlcs", "terra", "cifar10c", "cifar100c")
+
+
+@click.group("bench")
+def bench() -> None:
+    """Measure speed on this machine."""
+
+
+@bench.command("speed")
+@click.option("--shape", "shapes", multiple=True, type=click.Choice(NAMES), help="One of the paper's; default all.")
+@click.option(
+    "--baseline",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("benchmarks/torch_baseline.py"),
+    show_default=True,
+    help="The per-sample torch version, in the source tree; left out without it or without torch.",
+)
+@click.option("--repeat", type=click.IntRange(min=1), default=2, show_default=True, help="Runs; the best counts.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+def speed(shapes: tuple[str, ...], baseline: Path, repeat: int, as_json: bool) -> None:
+    """Time the engine beside the readable simulator and a torch baseline at the paper's shapes (T = 1).
+
+    Set OPENBLAS_NUM_THREADS=1 for figures of one thread.
+    """
+    from ..experiment.speed import load_baseline, measure_speed, probe
+
+    machine, module = probe(), load_baseline(baseline)
+    rows = []
+    for name in shapes or NAMES:
+        click.echo(f"timing {name} ...", err=True)
+        rows.append(measure_speed(name, machine, module, repeat))
+    if as_json:
+        click.echo(json.dumps({"machine": asdict(machine), "shapes": [asdict(row) for row in rows]}, indent=2))
+        return
+    _table(rows, machine)
+
+
+def _table(rows: list[Speed], machine: Machine) -> None:
+    click.echo(f"one core: {machine.bandwidth / 1e9:.1f} GB/s, {machine.products / 1e9:.1f} G multiply-adds/s")
+    click.echo("processor microseconds per sample, one thread; the slow two on the first rounds only")
+    head = ("shape", "engine", "readable", "baseline", "ratio", "2 threads", "limit", "differ", "MB", "embeddings")
+    click.echo(" ".join(f"{cell:>10}" for cell in head))
+    for row in rows:
+        base = "-" if row.baseline is None else f"{row.baseline:.0f}"
+        ratio = "-" if row.baseline is None else f"{row.baseline / row.engine:.0f}x"
+        differ = f"{row.different[0]}/{'-' if row.different[1] is None else row.different[1]}"
+        cells = [row.shape, f"{row.engine:.1f}", f"{row.readable:.0f}", base, ratio, f"{1 / row.balance:.2f}x"]
+        cells += [f"{row.limit:.1f}", differ, f"{row.megabytes[0]:.0f}", f"{row.megabytes[1]:.0f}"]
+        click.echo(" ".join(f"{cell:>10}" for cell in cells))
