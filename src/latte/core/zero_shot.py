@@ -54,10 +54,17 @@ class ZeroShot:
         return hashlib.sha256(names + self.text.astype("<f4").tobytes()).hexdigest()
 
     def logits(self, vectors: Vectors) -> Reals:
-        """Return scale · T f for unit ``vectors`` (..., D), as (..., C)."""
-        if vectors.ndim == 1:
-            return self.scale * (self.text @ vectors).astype(np.float64)
-        return self.scale * (vectors @ self.text.T).astype(np.float64)
+        """Return scale · T f for unit ``vectors`` (..., D), as (..., C).
+
+        In float64: the scale multiplies rounding by a hundred, and entropies decide who stays in a memory.
+        """
+        wide = vectors.astype(np.float64)
+        logits: Reals = self._scaled @ wide if wide.ndim == 1 else wide @ self._scaled.T
+        return logits
+
+    @cached_property
+    def _scaled(self) -> Reals:
+        return self.scale * self.text.astype(np.float64)  # (C, D)
 
 
 def _settled(text: Any) -> Vectors:

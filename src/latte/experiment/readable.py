@@ -24,15 +24,18 @@ def run_readable(
     schedule: Schedule | None = None,
     rng: np.random.Generator | None = None,
     progress: Callable[[int], object] = lambda samples: None,
+    text_encoder: Any = None,
 ) -> Outcome:
     """Walk the federation sample by sample; ``progress(1)`` is called after each.
+
+    ``text_encoder`` is for the methods that tune a prompt.
 
     >>> from latte.data.bundled import bundled
     >>> federation = bundled()
     >>> round(run_readable(federation, "clip").result(federation, "clip", {}, "default", 0).micro, 2)
     35.57
     """
-    clients, exchange = set_up(federation, method, params)
+    clients, exchange = set_up(federation, method, params, text_encoder)
     labels = [np.full(len(client), -1, np.int64) for client in federation.clients]
     for step in simulate(clients, exchange, schedule, rng):
         labels[step.client][step.sample] = step.prediction.label
@@ -40,9 +43,12 @@ def run_readable(
     return Outcome(tuple(labels), None if exchange is None else exchange.downloads)
 
 
-def set_up(federation: Federation, method: str, params: Any = None) -> tuple[list[Client], CountingExchange | None]:
+def set_up(
+    federation: Federation, method: str, params: Any = None, text_encoder: Any = None
+) -> tuple[list[Client], CountingExchange | None]:
     """Return the clients of a federation, each with its method and stream, and the exchange that they need."""
-    methods = create_federation(method, federation.embeddings.zero_shot, len(federation), params)
+    zero_shot = federation.embeddings.zero_shot
+    methods = create_federation(method, zero_shot, len(federation), params, text_encoder=text_encoder)
     pairs = zip(federation.clients, methods, strict=True)
     clients = [Client(client.name, one, federation.stream(client)) for client, one in pairs]
     return clients, _exchange(methods[0], federation)

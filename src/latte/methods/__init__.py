@@ -67,7 +67,7 @@ def create(
     """
     kind, resolved = find(name), resolve(name, params, preset)
     method: Method
-    if not getattr(kind, "needs_text_encoder", False):
+    if not needs_text_encoder(name):
         method = kind(zero_shot, resolved, normalise=normalise)
     elif text_encoder is None:
         want = f"one, because {name!r} tunes a prompt: create({name!r}, ..., text_encoder=...)"
@@ -99,6 +99,11 @@ def create_federation(
     if is_global(name):
         return share(create(*given), count)
     return [create(*given) for _ in range(count)]
+
+
+def needs_text_encoder(name: str) -> bool:
+    """Whether a method tunes the prompt of a text encoder, so that embeddings alone are not enough."""
+    return bool(getattr(find(name), "needs_text_encoder", False))
 
 
 def is_global(name: str) -> bool:

@@ -51,9 +51,7 @@ class Zero(BaseMethod):
         "torch-uncertainty": ZeroParams(gamma=0.1),
     }
 
-    def __init__(
-        self, zero_shot: ZeroShot, params: ZeroParams | None = None, normalise: bool = False
-    ) -> None:
+    def __init__(self, zero_shot: ZeroShot, params: ZeroParams | None = None, normalise: bool = False) -> None:
         super().__init__(zero_shot, normalise)
         self.params = params or ZeroParams()
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .run import has_engine, run_fast, run_grid
+from .run import GridOutcome, has_engine, run_fast, run_grid
 
-__all__ = ["has_engine", "run_fast", "run_grid"]
+__all__ = ["GridOutcome", "has_engine", "run_fast", "run_grid"]

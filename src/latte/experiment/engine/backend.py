@@ -41,7 +41,7 @@ def loops(backend: str = "auto") -> Loops:
         share.copy_units,
         share.NEAR_DOT,
         route.play,
-        route.accept,
-        route.cross,
+        share.accept,
+        share.cross,
         read.read_clients,
     )

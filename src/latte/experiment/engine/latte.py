@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers
+from ...core.types import Integers, Reals
 from ...core.validate import unit_where
 from ...data.benchmark import Federation
 from ...methods.latte import LatteParams
@@ -15,7 +15,7 @@ from .backend import Loops
 from .pool import Pool
 from .reader import Reader
 from .server import Server
-from .state import BOTH, EXTERNAL, LOCAL, Arrivals, Given, Items, Readout, Uploads
+from .state import BOTH, EXTERNAL, LAST, LOCAL, Arrivals, Given, Items, Readout, Uploads
 from .streams import Streams, lay_out, near_ties, owners, settle
 from .timeline import Window, windows
 
@@ -50,7 +50,7 @@ class Replay:
         settle(streams, near_ties(group, streams.entropy))
         self.shape = (streams.zero_shot.classes, params.k_l)
         self.slot = loops.fill_queues(
-            np.arange(len(streams)), streams.offsets, streams.pseudo, streams.entropy, self.shape
+            np.arange(len(streams)), streams.offsets, streams.pseudo, streams.entropy, (*self.shape, LAST)
         )
         self.pool = Pool(streams, params, loops.copy_units)
         names = tuple(client.name for client in federation.clients)
@@ -62,7 +62,7 @@ class Replay:
     def items(self) -> Items:
         """What the loops need to know of samples and prototypes."""
         s, pool = self.streams, self.pool
-        known = (len(s), s.entropy, self.slot, s.pseudo, s.rows, s.index, s.norms, s.dots)
+        known = (len(s), s.entropy, self.slot, s.pseudo, s.rows, s.index, s.norms, s.logits)
         return Items(*known, pool.entropy, pool.exact, pool.vectors)
 
     def run(self, window: Window) -> Arrivals:
@@ -98,7 +98,7 @@ class Replay:
 def run_latte(
     federation: Federation,
     params: LatteParams,
-    grid: tuple[Any, Any],
+    grid: tuple[Reals, Reals],
     schedule: Schedule,
     rng: np.random.Generator,
     loops: Loops,
@@ -107,7 +107,7 @@ def run_latte(
     replay = Replay(federation, params, loops)
     s = replay.streams
     gate = -1.0 if params.gate is None else params.gate
-    alphas, betas = (np.asarray(axis, np.float64) for axis in grid)
+    alphas, betas = grid
     readout = Readout(MODES[params.memory], alphas, betas, params.gamma, gate, s.zero_shot.scale)
     reader = Reader(replay, readout)
     labels = np.full((len(alphas), len(betas), len(s)), -1, np.int64)

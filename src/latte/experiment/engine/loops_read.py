@@ -74,7 +74,7 @@ def _read(items: Items, span: Any, memory: Memory, history: Any, readout: Readou
         for b in range(len(readout.betas)):
             cosines((near[k - first], uncertainty, columns, memory.gram), readout.betas[b], readout, room, answer)
             for a in range(len(readout.alphas)):
-                labels[a, b, k] = label(items.dots[k], answer, readout.alphas[a], readout.scale)
+                labels[a, b, k] = label(items.logits[k], answer, readout.alphas[a], readout.scale)
 
 
 @exactly

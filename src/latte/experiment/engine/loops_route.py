@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .compiled import exactly, loosely
-from .loops_share import push
+from .loops_share import accept, cross, push
 from .state import CLIENT, NONE, Counts, Given, Routes, Rules, Uploads
 from .timeline import Window
 
@@ -233,31 +233,3 @@ def _place(rows: Any, scores: Any, found: int, size: int, row: int, score: float
         at -= 1
     scores[at], rows[at] = score, row
     return min(found + 1, size)
-
-
-@exactly
-def accept(routes: Routes, counts: Counts, i: int, y: int, rows: Any) -> Any:
-    """Replace a client's list of a class; return whether it holds other prototypes than before."""
-    same = True
-    for e in range(len(rows)):
-        item = routes.current[y, rows[e]] if rows[e] >= 0 else -1
-        same = same and item == routes.external[i, y, e]
-    if same:
-        return False
-    times = counts.pulls[i] - 1 - counts.since[i, y]
-    for e in range(len(rows)):
-        if routes.donors[i, y, e] >= 0:
-            counts.downloads[i, routes.donors[i, y, e]] += times
-        routes.external[i, y, e] = routes.current[y, rows[e]] if rows[e] >= 0 else -1
-        routes.donors[i, y, e] = rows[e]
-    counts.since[i, y] = counts.pulls[i] - 1
-    return True
-
-
-@exactly
-def cross(similarity: Any, row: Any, out: Any) -> None:
-    """Write the products (E, E) of what a client was given with each other: the server has compared them already."""
-    for e in range(len(row)):
-        for f in range(len(row)):
-            if row[e] >= 0 and row[f] >= 0:
-                out[e, f] = similarity[row[e], row[f]]

@@ -50,11 +50,11 @@ def _cosine(weights: Any, near: Any, gram: Any, gate: float) -> Any:
 
 
 @exactly
-def label(dots: Any, cosine: Any, alpha: float, scale: float) -> Any:
+def label(logits: Any, cosine: Any, alpha: float, scale: float) -> Any:
     """Return the class with the largest z + alpha z_mem (eq. 7), the first among equals."""
     best, top = 0, -np.inf
     for y in range(len(cosine)):
-        value = scale * dots[y] + (alpha * scale) * cosine[y]
+        value = logits[y] + (alpha * scale) * cosine[y]
         if value > top:
             best, top = y, value
     return best

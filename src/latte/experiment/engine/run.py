@@ -3,25 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...core.types import Integers
+from ...core.types import Integers, Reals
+from ...core.validate import real, refuse
 from ...data.benchmark import Federation
-from ...methods import resolve
+from ...methods import is_global, resolve
 from ..outcome import Outcome
 from ..schedule import Schedule
 from .backend import loops
+from .caches import Order
+from .dmn import run_dmn
 from .latte import run_latte
 from .streams import Streams, lay_out
+from .tda import run_tda
+from .timeline import order_of
 
-ENGINES = ("clip", "latte")
+GRIDS = {"latte": ("alpha", "beta"), "tda": ("alpha", "beta"), "dmn": ("weight", "beta")}
+
+
+@dataclass(frozen=True, eq=False)
+class GridOutcome:
+    """One run for every pair of the two readout parameters ``names``: ``alphas`` and ``betas``."""
+
+    names: tuple[str, str]
+    alphas: Reals
+    betas: Reals
+    labels: Integers  # (alphas, betas, n) client after client in stream order
+    offsets: Integers  # (N + 1,)
+    downloads: Integers | None
+
+    def outcome(self, a: int, b: int) -> Outcome:
+        """Return the outcome for ``alphas[a]`` and ``betas[b]``."""
+        return Outcome(tuple(np.split(self.labels[a, b], self.offsets[1:-1])), self.downloads, "fast")
 
 
 def has_engine(name: str, params: Any = None) -> bool:
-    """Say whether the engine knows a method with these parameters."""
-    return name in ENGINES
+    """Say whether the engine knows a method with these parameters: TDA and DMN only for one view."""
+    base = name.removesuffix("-global")
+    if name == "clip" or name == "latte":
+        return True
+    return base in GRIDS and base != "latte" and resolve(name, params).views == "first"
 
 
 def run_fast(
@@ -32,17 +57,22 @@ def run_fast(
     rng: np.random.Generator | None = None,
     backend: str = "auto",
 ) -> Outcome | None:
-    """Return what the readable simulator would return; None for a method without an engine."""
+    """Return what the readable simulator would return; None for a method without an engine.
+
+    >>> from latte.data.bundled import bundled
+    >>> federation = bundled()
+    >>> outcome = run_fast(federation, "clip")
+    >>> round(outcome.result(federation, "clip", {}, "default", 0).micro, 2)
+    35.57
+    """
     if not has_engine(name, params):
         return None
-    rng = rng or np.random.default_rng(0)
-    schedule = schedule or Schedule()
     chosen = resolve(name, params)
     if name == "clip":
         streams = lay_out(federation)
-        return Outcome(split(streams.pseudo, streams), None, "fast")
-    grid = run_latte(federation, chosen, ([chosen.alpha], [chosen.beta]), schedule, rng, loops(backend))
-    return Outcome(split(grid.labels[0, 0], grid.streams), grid.downloads, "fast")
+        return Outcome(tuple(np.split(streams.pseudo, streams.offsets[1:-1])), None, "fast")
+    alpha, beta = (getattr(chosen, field) for field in GRIDS[name.removesuffix("-global")])
+    return _run(federation, name, chosen, ([alpha], [beta]), (schedule, rng, backend)).outcome(0, 0)
 
 
 def run_grid(
@@ -53,11 +83,38 @@ def run_grid(
     betas: Sequence[float],
     schedule: Schedule | None = None,
     rng: np.random.Generator | None = None,
-) -> Any:
-    """Return an Outcome per (alpha, beta)."""
-    return None
+) -> GridOutcome:
+    """Return the outcomes for all pairs of two readout parameters, from one replay.
+
+    The parameters are alpha and beta; for DMN the first is the weight of the memory.
+    """
+    if name == "clip" or not has_engine(name, params):
+        raise refuse("method", repr(name), "one with a readout that the engine knows: " + ", ".join(GRIDS))
+    if not len(alphas) or not len(betas):
+        raise refuse("grid", "an empty axis", "at least one value on both")
+    grid = [real("alpha", value) for value in alphas], [real("beta", value) for value in betas]
+    return _run(federation, name, resolve(name, params), grid, (schedule, rng, "auto"))
 
 
-def split(labels: Integers, streams: Streams) -> tuple[Integers, ...]:
-    """Return the labels client by client."""
-    return tuple(np.split(labels.astype(np.int64), streams.offsets[1:-1]))
+def _run(federation: Federation, name: str, params: Any, grid: Any, how: tuple[Any, Any, str]) -> GridOutcome:
+    schedule, rng, backend = how[0] or Schedule(), how[1], how[2]
+    if schedule.participation < 1 and rng is None:
+        raise refuse("rng", None, "a numpy Generator: participation below 1 draws cohorts")
+    rng = rng or np.random.default_rng(0)
+    axes = np.asarray(grid[0], np.float64), np.asarray(grid[1], np.float64)
+    names = GRIDS[name.removesuffix("-global")]
+    if name == "latte":
+        result = run_latte(federation, params, axes, schedule, rng, loops(backend))
+        return GridOutcome(names, *axes, result.labels, result.streams.offsets, result.downloads)
+    streams = lay_out(federation)
+    run = run_tda if name.startswith("tda") else run_dmn
+    labels = run(streams, params, _order(streams, name, schedule, rng), axes, loops(backend))
+    return GridOutcome(names, *axes, labels, streams.offsets, None)
+
+
+def _order(streams: Streams, name: str, schedule: Schedule, rng: np.random.Generator) -> Order:
+    """Return whose memory handles which samples in which order."""
+    if not is_global(name):
+        return Order(np.arange(len(streams)), streams.offsets)
+    sequence = order_of(streams.lengths, schedule, rng)
+    return Order(sequence, np.array([0, len(sequence)]))

@@ -8,6 +8,7 @@ from ...core.types import Integers, Mask, Reals, Vectors
 
 CLIENT, NONE, RELEASED = 0, 1, 2  # what comes back for a class that a client has not seen (B3)
 BOTH, LOCAL, EXTERNAL = 0, 1, 2  # what is read
+LAST, FIRST, LATEST = 0, 1, 2  # which of several equal entropies leaves: the last or first slot, or the latest
 NEAR_DOT = 2e-6  # two float32 dot products of unit vectors that are closer than this may be ordered either way
 NEAR_ENTROPY = 5e-5  # the same for entropies, relative to their size
 NOISE = 1e-13  # and absolute: float64 cancellation in the entropy of a certain prediction
@@ -80,7 +81,7 @@ class Items(NamedTuple):
     rows: Vectors  # (m, D) embeddings, not quite of unit length
     index: Integers  # (n,) the row of a sample
     norms: Vectors  # (n,) its length
-    dots: Vectors  # (n, C) with the text
+    logits: Reals  # (n, C) of the zero-shot classifier
     stored: Reals  # (P,) entropies of the prototypes
     exact: Mask  # (P,) whether that is the very number that the readable method computes
     prototypes: Vectors  # (P, D)

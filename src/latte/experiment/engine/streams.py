@@ -33,8 +33,8 @@ class Streams:
     index: Integers  # (n,) which row a sample is
     offsets: Integers  # (N + 1,)
     norms: Vectors  # (n,) lengths before normalisation
-    dots: Vectors  # (n, C) text · f
-    pseudo: Integers  # (n,) argmax of the dots
+    logits: Reals  # (n, C) of the zero-shot classifier
+    pseudo: Integers  # (n,) their argmax
     entropy: Reals  # (n,) of the zero-shot prediction, divided by ln C
 
     def __len__(self) -> int:
@@ -64,16 +64,16 @@ def lay_out(federation: Federation) -> Streams:
     plain, index = _plain_rows(federation)
     offsets = np.cumsum([0, *map(len, federation.clients)])
     n = len(index)
-    norms, dots = np.empty(n, np.float32), np.empty((n, zero_shot.classes), np.float32)
+    norms, logits = np.empty(n, np.float32), np.empty((n, zero_shot.classes))
     uncertainty = np.empty(n)
     for start in range(0, n, CHUNK):
         part = slice(start, start + CHUNK)
         rows = plain[index[part]]
         norms[part] = np.sqrt(np.einsum("nd,nd->n", rows, rows))
-        dots[part] = unit_rows("views", rows, zero_shot.dim) @ zero_shot.text.T
-        uncertainty[part] = entropy(zero_shot.scale * dots[part].astype(np.float64))
-    streams = Streams(zero_shot, plain, index, offsets, norms, dots, dots.argmax(axis=1), uncertainty)
-    settle(streams, _close_calls(dots))
+        logits[part] = zero_shot.logits(unit_rows("views", rows, zero_shot.dim))
+        uncertainty[part] = entropy(logits[part])
+    streams = Streams(zero_shot, plain, index, offsets, norms, logits, logits.argmax(axis=1), uncertainty)
+    settle(streams, _close_calls(logits, zero_shot.scale))
     return streams
 
 
@@ -93,17 +93,16 @@ def owners(streams: Streams) -> Integers:
 
 def settle(streams: Streams, doubtful: Mask) -> None:
     """Compute the ``doubtful`` samples (n,) again, one by one, as the readable method does."""
-    zero_shot = streams.zero_shot
     for k in np.flatnonzero(doubtful):
-        logits = zero_shot.logits(streams.vectors(np.array([k]))[0])
-        streams.dots[k] = logits / zero_shot.scale
+        logits = streams.zero_shot.logits(streams.vectors(np.array([k]))[0])
+        streams.logits[k] = logits
         streams.pseudo[k], streams.entropy[k] = logits.argmax(), entropy_of_one(logits)
 
 
-def _close_calls(dots: Vectors) -> Mask:
-    """Return where the two largest dot products are too close to call."""
-    two = np.partition(dots, dots.shape[1] - 2, axis=1)[:, -2:]
-    mask: Mask = two[:, 1] - two[:, 0] < NEAR_DOT
+def _close_calls(logits: Reals, scale: float) -> Mask:
+    """Return where the two largest logits are too close to call."""
+    two = np.partition(logits, logits.shape[1] - 2, axis=1)[:, -2:]
+    mask: Mask = two[:, 1] - two[:, 0] < NEAR_DOT * scale
     return mask
 
 
