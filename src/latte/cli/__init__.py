@@ -22,6 +22,7 @@ COMMANDS = {
     "reproduce": ("latte.cli.reproduce:reproduce", "Run the paper's whole table for one benchmark."),
     "theory": ("latte.cli.theory:theory", "Check the paper's theory by simulation: bounds, rates, limits."),
     "data": ("latte.cli.data:data", "List, show, check and convert embedding files."),
+    "bench": ("latte.cli.bench:bench", "Measure the engine beside the readable simulator and a torch baseline."),
     "figure": ("latte.cli.figure:figure", "Draw the figures of the paper for a benchmark."),
     "cost": ("latte.cli.cost:cost", "What each method costs: computation, time, memory, bytes per round."),
     "diagnose": ("latte.cli.diagnose:diagnose", "Look into the memories of a run, class by class."),
