@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from ...data.benchmark import Federation
 from ...methods.latte import LatteParams
 from ..schedule import Schedule
 from .backend import Loops
+from .blocks import BlockServer, Donors, compare_all
 from .pool import Pool
 from .reader import Reader
 from .server import Server
@@ -19,6 +21,7 @@ from .state import BOTH, EXTERNAL, LAST, LOCAL, Arrivals, Given, Items, Readout,
 from .streams import Streams, lay_out, near_ties, owners, settle
 from .timeline import Window, windows
 
+KEPT = 1 << 30  # bytes of similarities between clients that are kept; with more, each sync compares anew
 MODES = {"both": BOTH, "local": LOCAL, "external": EXTERNAL}
 
 
@@ -26,7 +29,7 @@ class Grid(NamedTuple):
     """Labels (alphas, betas, n) of all samples, client after client, and who downloaded how much from whom."""
 
     labels: Integers
-    downloads: Integers
+    downloads: Integers | None
     streams: Streams
 
 
@@ -36,13 +39,13 @@ def window_for(shape: tuple[int, int]) -> int:
     A client's samples of a window are compared with everything that it holds at any time in the window: a short
     window compares in vain less often, a long one loads what stays less often.
     """
-    return int(np.clip(shape[0] * shape[1] // 8, 8, 64))
+    return int(np.clip(shape[0] * shape[1] // 8, 32, 64))
 
 
 class Replay:
     """Everything that happens in a run of Latte, except the reading."""
 
-    def __init__(self, federation: Federation, params: LatteParams, loops: Loops) -> None:
+    def __init__(self, federation: Federation, params: LatteParams, loops: Loops, find: Donors | None = None) -> None:
         self.loops = loops
         self.streams = streams = lay_out(federation)
         group = owners(streams) * streams.zero_shot.classes + streams.pseudo
@@ -53,7 +56,11 @@ class Replay:
         )
         self.pool = Pool(streams, params, loops.copy_units)
         names = tuple(client.name for client in federation.clients)
-        self.server = Server(names, streams.zero_shot.classes, streams.zero_shot.dim, params, loops)
+        self.server: Server | BlockServer
+        if find is None and 4 * len(names) ** 2 * streams.zero_shot.classes <= KEPT:
+            self.server = Server(names, streams.zero_shot.classes, streams.zero_shot.dim, params, loops)
+        else:
+            self.server = BlockServer(names, params, self.pool, find or compare_all)
         self.pushed = np.zeros(streams.clients, np.int64)
         self.local = np.full((streams.clients, *self.shape), -1, np.int64)
 
@@ -83,15 +90,16 @@ class Replay:
         order = np.lexsort((client, label, number))
         places, seen = self.pool.add(contents[order], items)
         # what the global memory stores: it normalises what it is given
-        vectors = unit_where("prototypes", self.pool.vectors[places], seen, (len(order), s.zero_shot.dim))
+        keeps = isinstance(self.server, Server)
+        size = len(order) if keeps else 0
+        vectors = unit_where("prototypes", self.pool.vectors[places[:size]], seen[:size], (size, s.zero_shot.dim))
         starts = np.searchsorted(number, np.arange(len(window.starts)))
         return Uploads(client[order], label[order], vectors, len(s) + places, seen, starts)
 
     def forget(self) -> None:
         """Free the prototypes that neither the server nor anybody's external memory refers to."""
-        routes, n = self.server.routes, len(self.streams)
-        used = np.concatenate([routes.current.ravel(), routes.external.ravel()])
-        self.pool.keep(np.unique(used[used >= 0]) - n)
+        used = self.server.live()
+        self.pool.keep(np.unique(used[used >= 0]) - len(self.streams))
 
 
 def run_latte(
@@ -104,7 +112,22 @@ def run_latte(
     threads: int = 1,
 ) -> Grid:
     """Return the predictions for every alpha and beta of ``grid``."""
-    replay = Replay(federation, params, loops)
+    return read_all(Replay(federation, params, loops), params, grid, windows_of(schedule, rng), threads)
+
+
+def windows_of(schedule: Schedule, rng: np.random.Generator) -> Callable[[Replay], Iterator[Window]]:
+    """Return what gives the windows of a replay."""
+    return lambda replay: windows(replay.streams.lengths, schedule, rng, window_for(replay.shape))
+
+
+def read_all(
+    replay: Replay,
+    params: LatteParams,
+    grid: tuple[Reals, Reals],
+    plan: Callable[[Replay], Iterator[Window]],
+    threads: int,
+) -> Grid:
+    """Replay the windows and read them."""
     s = replay.streams
     gate = -1.0 if params.gate is None else params.gate
     alphas, betas = grid
@@ -112,7 +135,7 @@ def run_latte(
     labels = np.full((len(alphas), len(betas), len(s)), -1, np.int64)
     reader = Reader(replay, readout, labels, threads)
     try:
-        for window in windows(s.lengths, schedule, rng, window_for(replay.shape)):
+        for window in plan(replay):
             reader.submit(window.handled, replay.run(window))
             replay.forget()
     finally:

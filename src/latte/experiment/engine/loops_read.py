@@ -53,10 +53,9 @@ def _read(items: Items, span: Any, memory: Memory, history: Any, readout: Readou
     """Predict the samples ``span`` of one client, from its ``memory`` before the first and what happens to it."""
     given, events, count = history
     first, last = span
-    columns, later, used, fresh = _number(memory.merged, events, count)
+    columns, later, used, fresh, life = _number(items, span, memory.merged, events, count)
     near = np.empty((last - first, len(used)), np.float32)
-    if last > first:
-        similarities(items, span, used, near)
+    similarities(items, span, used, life, near)
     products = (first, last, near, _older(items, memory.merged, events, (used, fresh), first))
     uncertainty = _uncertainties(items, used)
     answer = np.empty(len(columns))
@@ -124,33 +123,44 @@ def _uncertainties(items: Items, used: Any) -> Any:
 
 
 @exactly
-def _number(start: Any, events: Any, count: int) -> Any:
+def _number(items: Items, span: Any, start: Any, events: Any, count: int) -> Any:
     """Give every item that is read a column.
 
-    Returns the columns of ``start`` (C, K), those of the events, the items, and the classes of the new ones.
+    Returns the columns of ``start`` (C, K), those of the events, the items, the classes of the new ones, and from
+    which sample until which an item is multiplied with samples: while it is there, and with the samples of its class
+    that entered the memory in this window.
     """
+    first, last = span
     classes, slots = start.shape
+    earliest = np.full(classes, last, np.int64)
+    for k in range(last - 1, first - 1, -1):
+        if items.slot[k] >= 0:
+            earliest[items.pseudo[k]] = k
     now, columns = start.copy(), np.full(start.shape, -1, np.int64)
-    items, later = np.empty(start.size + count * slots, np.int64), np.empty((count, slots), np.int64)
-    fresh = np.empty(count * slots, np.int64)  # the class of every item that is not there at the start
-    used = 0
+    room = start.size + count * slots
+    used, born, dead = np.empty(room, np.int64), np.empty(room, np.int64), np.full(room, last, np.int64)
+    later, fresh = np.empty((count, slots), np.int64), np.empty(count * slots, np.int64)
+    size = 0
     for y in range(classes):
         for s in range(slots):
             if start[y, s] >= 0:
-                columns[y, s], items[used] = used, start[y, s]
-                used += 1
-    first, begin = columns.copy(), used
+                columns[y, s], used[size], born[size] = size, start[y, s], first
+                size += 1
+    at_start, begin = columns.copy(), size
     for e in range(count):
-        y = events[1][e]
+        k, y = events[0][e], events[1][e]
         for s in range(slots):
             item = events[2][e, s]
             if item != now[y, s]:
+                if columns[y, s] >= 0:
+                    dead[columns[y, s]] = k
                 now[y, s], columns[y, s] = item, -1
                 if item >= 0:
-                    columns[y, s], items[used], fresh[used - begin] = used, item, y
-                    used += 1
+                    columns[y, s], used[size], fresh[size - begin] = size, item, y
+                    born[size] = min(k, earliest[y])
+                    size += 1
             later[e, s] = columns[y, s]
-    return first, later, items[:used], fresh[: used - begin]
+    return at_start, later, used[:size], fresh[: size - begin], (born[:size], dead[:size])
 
 
 @exactly

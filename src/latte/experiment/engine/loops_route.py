@@ -14,6 +14,8 @@ from .loops_share import accept, cross, push
 from .state import CLIENT, NONE, Counts, Given, Routes, Rules, Uploads
 from .timeline import Window
 
+UNTOUCHED, SAME, ANOTHER = 0, 1, 2  # what new prototypes of others do to a list
+
 
 @exactly
 def play(routes: Routes, rules: Rules, counts: Counts, window: Window, uploads: Uploads, progress: Any) -> Any:
@@ -58,7 +60,7 @@ def _room(rules: Rules, rows: int) -> Any:
         np.empty(rows, np.int64),
         np.empty(rows, np.int64),
         np.empty((rows, rules.slots), np.int64),
-        np.zeros((rows, rules.crossed, rules.crossed), np.float32),
+        np.empty((rows, rules.crossed, rules.crossed), np.float32),
         np.zeros(rows, np.bool_),
     )
 
@@ -81,7 +83,7 @@ def _pull(routes: Routes, rules: Rules, counts: Counts, turn: Any, fresh: Any, s
     uploaders, starts = fresh
     top, mean = scratch
     seen, changed, similarity, donors = routes.seen, routes.changed, routes.similarity, routes.donors
-    limits, dropped = routes.limit, routes.dropped
+    limits, seconds, dropped = routes.limit, routes.second, routes.dropped
     newest, before = changed.max(), routes.pulled[i]
     counts.pulls[i] += 1
     routes.pulled[i] = now
@@ -90,11 +92,19 @@ def _pull(routes: Routes, rules: Rules, counts: Counts, turn: Any, fresh: Any, s
         known = seen[y, i]
         if (changed[y] if known or rules.empty != CLIENT else newest) <= before:
             continue
+        doubtful, same = False, False
         if known and before == now - 1 and limits[i, y] > -np.inf:
-            limit, best = limits[i, y] - rules.near, dropped[i, y]
-            if _untouched(similarity[y, i], uploaders[starts[y] : starts[y + 1]], donors[i, y], limit, (i, best)):
+            bounds = (limits[i, y], seconds[i, y], rules.near)
+            verdict, limits[i, y], seconds[i, y] = _compare(
+                similarity[y, i], uploaders[starts[y] : starts[y + 1]], donors[i, y], bounds, (i, dropped[i, y])
+            )
+            if verdict == UNTOUCHED:
                 continue
-        doubtful = _choose(routes, rules, (i, y), (order, mean), top)
+            same = verdict == SAME
+        if same:
+            top[0][: rules.slots] = donors[i, y]
+        else:
+            doubtful = _choose(routes, rules, (i, y), (order, mean), top)
         if accept(routes, counts, i, y, top[0][: rules.slots]) or doubtful:
             given.client[count], given.label[count], given.doubtful[count] = i, y, doubtful
             given.items[count] = routes.external[i, y]
@@ -105,16 +115,34 @@ def _pull(routes: Routes, rules: Rules, counts: Counts, turn: Any, fresh: Any, s
 
 
 @exactly
-def _untouched(similarity: Any, uploaders: Any, donors: Any, limit: float, others: Any) -> Any:
-    """Say whether new prototypes leave a client's list as it is: none is its own, on it, or gets on it."""
+def _compare(similarity: Any, uploaders: Any, donors: Any, bounds: Any, others: Any) -> Any:
+    """Say what new prototypes of others do to a client's list of a class, with the new limit and second best.
+
+    UNTOUCHED: nobody on the list has a new one, and nobody gets on it. SAME: the same donors, some with a new one.
+    ANOTHER: that needs another choice. ``others`` is the client itself and who was dropped as the best match.
+    """
+    limit, second, near = bounds
+    own, best = others
+    newcomer, hit = -np.inf, False
     for u in range(len(uploaders)):
         j = uploaders[u]
-        if j == others[0] or similarity[j] >= limit or j == others[1]:
-            return False
+        if j in (own, best):
+            return ANOTHER, limit, second
+        there = False
         for e in range(len(donors)):
-            if donors[e] == j:
-                return False
-    return True
+            there = there or donors[e] == j
+        if there:
+            hit = True
+        else:
+            newcomer = max(newcomer, similarity[j])
+    second = max(second, newcomer)
+    if not hit:
+        return (UNTOUCHED if newcomer < limit - near else ANOTHER), limit, second
+    limit, largest = np.inf, -np.inf
+    for e in range(len(donors)):
+        limit, largest = min(limit, similarity[donors[e]]), max(largest, similarity[donors[e]])
+    clear = limit - second >= near and (best < 0 or similarity[best] - largest >= near)
+    return (SAME if clear else ANOTHER), limit, second
 
 
 @loosely
@@ -156,7 +184,7 @@ def _choose(routes: Routes, rules: Rules, query: Any, by_client: Any, top: Any) 
     for e in range(found, rules.slots):
         rows[e] = -1
     if found > rules.slots:
-        routes.limit[i, y] = scores[rules.slots - 1]
+        routes.limit[i, y], routes.second[i, y] = scores[rules.slots - 1], scores[rules.slots]
         return scores[rules.slots - 1] - scores[rules.slots] < rules.near
     return False
 
@@ -172,6 +200,7 @@ def _without_best(routes: Routes, rules: Rules, i: int, y: int, top: Any) -> Any
         if last + 1 < found and scores[last] - scores[last + 1] < rules.near:
             doubtful = doubtful or seen[rows[last]] or seen[rows[last + 1]]
     routes.limit[i, y], routes.dropped[i, y] = scores[rules.slots], rows[0]
+    routes.second[i, y] = scores[rules.slots + 1] if found > rules.slots + 1 else -np.inf
     for e in range(rules.slots):
         rows[e] = rows[e + 1]
         if not seen[rows[e]]:

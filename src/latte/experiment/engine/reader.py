@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -54,7 +54,7 @@ class Reader:
         self.handled = handled
         n = len(handled)
         cuts = np.linspace(0, n, min(n, CHUNKS if self._helpers else 1) + 1).astype(int).tolist()
-        job = Job(span, self.replay.items, arrivals, deque(itertools.pairwise(cuts)))
+        job = Job(span, self.replay.items, arrivals, deque(pairwise(cuts)))
         helpers = [self._helpers.submit(self._work, job) for _ in range(self._threads - 1)] if self._helpers else []
         self._running = (job, helpers)
         if not helpers:

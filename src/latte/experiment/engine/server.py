@@ -35,6 +35,7 @@ class Server:
             external=np.full((n, classes, slots), -1, np.int64),
             donors=np.full((n, classes, slots), -1, np.int64),
             limit=np.full((n, classes), -np.inf),
+            second=np.full((n, classes), -np.inf),
             dropped=np.full((n, classes), -1, np.int64),
         )
         self.counts = Counts(*(np.zeros(shape, np.int64) for shape in ((n, n), (n, classes), (n,))))
@@ -59,6 +60,10 @@ class Server:
         given.items[row] = self.routes.external[client, label]
         if self.rules.crossed:
             self.loops.cross(self.routes.similarity[label], donors, given.cross[row])
+
+    def live(self) -> Integers:
+        """Return every item that somebody may still read."""
+        return np.concatenate([self.routes.current.ravel(), self.routes.external.ravel()])
 
     def downloads(self) -> Integers:
         """Return (N, N): how many prototypes of j client i was given."""

@@ -38,6 +38,7 @@ class Routes(NamedTuple):
     external: Integers  # (N, C, E) item numbers, -1 for none
     donors: Integers  # (N, C, E) whose they are
     limit: Reals  # (N, C) similarity of the last on the list; below it, less a margin, nobody gets on it
+    second: Reals  # (N, C) nobody who is not on the list is more similar than this
     dropped: Integers  # (N, C) who was left out as the best match (B4), -1 for nobody
 
 

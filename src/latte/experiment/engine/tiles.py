@@ -55,16 +55,22 @@ def norm_of(items: Items, item: int) -> Any:
 
 
 @loosely
-def similarities(items: Items, span: Any, used: Any, out: Any) -> None:
-    """Write the products of the samples ``span`` with the items ``used`` (U,) into ``out`` (B, U)."""
+def similarities(items: Items, span: Any, used: Any, life: Any, out: Any) -> None:
+    """Write the products of the samples ``span`` with the items ``used`` (U,) into ``out`` (B, U).
+
+    ``life`` says from which sample on, and until which, an item is asked for; other products may be missing.
+    """
     first, last = span
+    born, dead = life
     rows, index = items.rows, items.row_of
     end, zero = len(used) - 1, np.float32(0.0)
     for u in range(0, end + 1, 4):
         v, w, x = min(u + 1, end), min(u + 2, end), min(u + 3, end)
         p, q = vector_of(items, used[u]), vector_of(items, used[v])
         r, s = vector_of(items, used[w]), vector_of(items, used[x])
-        for k in range(first, last, 2):
+        begin = min(min(born[u], born[v]), min(born[w], born[x]))
+        stop = max(max(dead[u], dead[v]), max(dead[w], dead[x]))
+        for k in range(begin, stop, 2):
             m = min(k + 1, last - 1)
             a, b = rows[index[k]], rows[index[m]]
             ap = aq = ar = az = bp = bq = br = bz = zero

@@ -1,0 +1,185 @@
+"""Federations of very many clients: an approximate index finds the donors, and its recall is measured.
+
+Needs numba and faiss: ``pip install "latte-tta[fast,scale]"``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core.types import Integers, Vectors
+from ...core.validate import choice
+from ...data.benchmark import Federation
+from ...methods.latte import LatteParams
+from ..outcome import Outcome
+from ..schedule import Schedule
+from .backend import loops
+from .blocks import BlockServer, best_columns, compare_all, first_wanted
+from .latte import Replay, read_all, windows_of
+from .state import CLIENT
+
+EXACT_UP_TO = 5_000  # clients; docs/performance.md has the measurement
+WIDTH = 2  # candidates for a class that a client has not seen: this many times its slots, of each class it has seen
+PROBED = 200  # queries per class that are also answered exactly, to measure recall
+
+
+@dataclass(frozen=True, eq=False)
+class LargeOutcome:
+    """What a run gives, which index found the donors, and the share of the exact donors that it found."""
+
+    outcome: Outcome
+    index: str
+    recall: float
+
+
+class Ivf:
+    """Inverted lists over the prototypes of a class (faiss), probed in a share of the lists."""
+
+    def __init__(self, probes: int = 24, rng: np.random.Generator | None = None) -> None:
+        self.probes, self.rng = probes, rng or np.random.default_rng(0)
+        self.hits, self.wanted = 0, 0
+
+    def __call__(self, vectors: Vectors, queries: Integers, k: int) -> tuple[Integers, Vectors]:
+        """Find about the ``k`` most similar rows."""
+        faiss = _faiss()
+        lists = max(1, min(4 * int(np.sqrt(len(vectors))), len(vectors) // 40))
+        dim = vectors.shape[1]
+        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, lists, faiss.METRIC_INNER_PRODUCT)
+        index.cp.niter, index.cp.seed = 6, 0
+        index.train(vectors[self.rng.permutation(len(vectors))[: 64 * lists]])
+        index.add(vectors)
+        index.nprobe = min(self.probes, lists)
+        similarity, found = index.search(vectors[queries], k)
+        self._probe(vectors, queries, k, found)
+        return found.astype(np.int64), similarity
+
+    def _probe(self, vectors: Vectors, queries: Integers, k: int, found: Integers) -> None:
+        sample = self.rng.permutation(len(queries))[:PROBED]
+        exact, _ = compare_all(vectors, queries[sample], k)
+        self.count(found[sample], exact)
+
+    def count(self, found: Integers, exact: Integers) -> None:
+        """Add how many of the exact rows (n, k) were found."""
+        real = exact >= 0
+        self.hits += int((real & (found[:, None, :] == exact[:, :, None]).any(axis=2)).sum())
+        self.wanted += int(real.sum())
+
+
+class ApproximateServer(BlockServer):
+    """Takes the donors of a class that a client has not seen from the neighbours that it has in other classes."""
+
+    find: Ivf
+
+    def _lists(self, members: Integers) -> Iterator[tuple[int, Integers]]:
+        if self.rules.empty != CLIENT:
+            yield from super()._lists(members)
+            return
+        slots = self.rules.slots
+        wide = np.full((len(members), len(self.current), WIDTH * slots), -1, np.int32)
+        for label in range(len(self.current)):
+            self._widely(label, members, wide)
+        candidates = wide.reshape(len(members), -1)
+        scores = self._score(members, candidates)
+        for label, around in enumerate(wide.transpose(1, 0, 2)):
+            donors = around[:, :slots].astype(np.int64)
+            blank = np.flatnonzero(self.current[label, members] < 0)
+            donors[blank] = self._from_candidates(label, candidates[blank], scores[blank])
+            self._probe_blank(label, members[blank], donors[blank])
+            yield label, donors
+
+    def _widely(self, label: int, members: Integers, wide: Any) -> None:
+        """Write more neighbours of a class than are wanted (M, WIDTH · slots) for those who have seen it."""
+        rows = np.flatnonzero(self.current[label, members] >= 0)
+        if len(rows):
+            who, vectors = self.vectors_of(label)
+            place = np.empty(self.current.shape[1], np.int64)
+            place[who] = np.arange(len(who))
+            own = place[members[rows]]
+            found, _ = self.find(vectors, own, min(wide.shape[2] + 1, len(who)))
+            wanted = (found >= 0) & (found != own[:, None])
+            wide[rows, label] = first_wanted(who[found], wanted, wide.shape[2])
+
+    def _score(self, members: Integers, candidates: Any) -> Vectors:
+        from .loops_large import mean_similarities
+
+        places = np.where(self.current >= 0, self.current - self.samples, -1)
+        scores: Vectors = mean_similarities(members, candidates, places, self.pool.vectors)
+        return scores
+
+    def _from_candidates(self, label: int, candidates: Any, scores: Vectors) -> Integers:
+        seen = self.current[label, candidates] >= 0
+        ranked = np.where(seen, scores, -np.inf)
+        order = best_columns(ranked, min(self.rules.slots, ranked.shape[1]))
+        good = np.isfinite(np.take_along_axis(ranked, order, axis=1))
+        return first_wanted(np.take_along_axis(candidates, order, axis=1).astype(np.int64), good, self.rules.slots)
+
+    def _probe_blank(self, label: int, members: Integers, donors: Integers) -> None:
+        sample = self.find.rng.permutation(len(members))[: PROBED // 10]
+        if len(sample):
+            seen = (self.current >= 0).T.astype(np.float32)
+            scores = self._mean_scores(members[sample], seen)
+            exact = self._best_of(scores, seen[:, label] > 0, members[sample])
+            self.find.count(donors[sample], exact)
+
+
+class SomeServer(BlockServer):
+    """Serves some clients exactly and the others not at all: a sample to measure an approximate index by."""
+
+    some: Integers = np.zeros(0, np.int64)
+
+    def _lists(self, members: Integers) -> Iterator[tuple[int, Integers]]:
+        rows = np.flatnonzero(np.isin(members, self.some))
+        for label, donors in super()._lists(members[rows]):
+            everyone = np.full((len(members), self.rules.slots), -1, np.int64)
+            everyone[rows] = donors
+            yield label, everyone
+
+
+def run_sample(
+    federation: Federation, params: LatteParams, schedule: Schedule, rng: np.random.Generator, some: Integers
+) -> list[Integers]:
+    """Return the labels of the clients ``some`` when their donors, of all clients, are found exactly."""
+    replay = Replay(federation, params, loops("auto"), compare_all)
+    server = SomeServer(tuple(client.name for client in federation.clients), params, replay.pool, compare_all)
+    server.some = some
+    replay.server = server
+    axes = np.array([params.alpha]), np.array([params.beta])
+    grid = read_all(replay, params, axes, windows_of(schedule, rng), 1)
+    labels = np.split(grid.labels[0, 0], grid.streams.offsets[1:-1])
+    return [labels[i] for i in some]
+
+
+def run_large(
+    federation: Federation,
+    params: LatteParams,
+    schedule: Schedule,
+    rng: np.random.Generator,
+    index: str = "auto",
+    threads: int = 1,
+) -> LargeOutcome:
+    """Run Latte on very many clients; ``index`` is exact, ivf, or auto: exact up to EXACT_UP_TO clients."""
+    choice("index", index, ("auto", "exact", "ivf"))
+    if index == "auto":
+        index = "exact" if len(federation) <= EXACT_UP_TO else "ivf"
+    find = Ivf() if index == "ivf" else compare_all
+    replay = Replay(federation, params, loops("auto"), find)
+    if index == "ivf":
+        names = tuple(client.name for client in federation.clients)
+        replay.server = ApproximateServer(names, params, replay.pool, find)
+    axes = np.array([params.alpha]), np.array([params.beta])
+    grid = read_all(replay, params, axes, windows_of(schedule, rng), threads)
+    labels = tuple(np.split(grid.labels[0, 0], grid.streams.offsets[1:-1]))
+    recall = find.hits / max(find.wanted, 1) if isinstance(find, Ivf) else 1.0
+    return LargeOutcome(Outcome(labels, None, f"fast, {index}"), index, recall)
+
+
+def _faiss() -> Any:
+    try:
+        return importlib.import_module("faiss")
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError('an approximate index needs faiss: pip install "latte-tta[fast,scale]"') from None
