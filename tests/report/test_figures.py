@@ -20,7 +20,7 @@ from latte.experiment.readable import run_readable, set_up
 from latte.experiment.run import Options
 from latte.experiment.schedule import Schedule
 from latte.experiment.simulate import simulate
-from latte.experiment.snapshots import collaboration, memories, memory_items
+from latte.experiment.snapshots import Items, Memory, collaboration, memories, memory_items
 from latte.experiment.studies import (
     GRIDS,
     PERIODS,
@@ -39,7 +39,7 @@ from latte.methods import resolve
 from latte.report.figures.curves import lines_of
 from latte.report.figures.gallery import write_gallery
 from latte.report.figures.make import NAMES, make_figures
-from latte.report.figures.maps import tsne
+from latte.report.figures.maps import Placed, drawn_classes, tsne
 from latte.report.figures.style import need
 from latte.report.html import picture_section
 from small_benchmark import small_file
@@ -247,6 +247,15 @@ def test_memory_file_has_the_items(made, setup):
             mine = [row for row in rows if (row["client"], row["memory"]) == (memory.client, name)]
             np.testing.assert_array_equal([float(row["entropy"]) for row in mine], items.entropy)
             np.testing.assert_array_equal([int(row["external"]) for row in mine], items.external)
+
+
+def test_of_many_classes_those_with_most_items_are_drawn():
+    label = np.repeat(np.arange(30), np.arange(30) % 15 + 1)  # 14 and 29 have the most
+    items = Items(np.zeros((len(label), 2), np.float32), label, np.zeros(len(label)), np.zeros(len(label), bool))
+    one = Placed(Memory("c", "d", 1, items, items), np.zeros((len(label), 2)), np.zeros((len(label), 2)))
+    drawn = drawn_classes([one], 30)
+    assert drawn == [9, 10, 11, 12, 13, 14, 24, 25, 26, 27, 28, 29]
+    assert drawn_classes([one], 12) == list(range(12))
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 5, 9])

@@ -9,6 +9,7 @@ from ...data.partition import federate
 from ...experiment.studies import Score, Setup, summary
 from ..paper import display
 from ..text import signed
+from .maps import MOST_NAMED
 
 if TYPE_CHECKING:
     from ...experiment.snapshots import Collaboration
@@ -103,11 +104,13 @@ def of_memory(setup: Setup, placed: Sequence[Placed]) -> str:
     drops = [(one.memory.local.mean_entropy, one.memory.merged.mean_entropy) for one in placed]
     local, merged = (sum(values) / len(drops) for values in zip(*drops, strict=True))
     most = max(one.memory.samples for one in placed)
+    classes = setup.opened.embeddings.zero_shot.classes
+    part = f" Of {classes} classes the {MOST_NAMED} with the most own items are drawn." if classes > MOST_NAMED else ""
     return (
         f"t-SNE of what one client per domain has stored after {most} images (seed {setup.seeds[0]}); colour is the "
         "pseudo-class, a hollow diamond a prototype of another client. Both memories of a client share one map; a map "
         "shows who is near whom, not distances. Mean entropy (0 certain, 1 no idea) over these clients: local "
-        f"{local:.3f}, merged {merged:.3f}."
+        f"{local:.3f}, merged {merged:.3f}.{part}"
     )
 
 

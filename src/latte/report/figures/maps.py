@@ -13,7 +13,7 @@ from ...experiment.snapshots import Collaboration, Items, Memory
 from ..png import LIGHT_STOPS
 from .style import INK, SOFT, canvas, need
 
-MOST_NAMED = 12  # classes that a legend can name
+MOST_NAMED = 12  # classes that a legend can name and an eye can tell apart
 
 
 def draw_collaboration(found: Collaboration) -> Any:
@@ -82,10 +82,19 @@ def tsne(vectors: Vectors) -> Reals:
     return places
 
 
+def drawn_classes(placed: Sequence[Placed], classes: int) -> list[int]:
+    """Return the classes to draw: all, or those with the most items of the clients' own."""
+    if classes <= MOST_NAMED:
+        return list(range(classes))
+    counts = np.bincount(np.concatenate([one.memory.local.label for one in placed]), minlength=classes)
+    return sorted(np.argsort(-counts, kind="stable")[:MOST_NAMED].tolist())
+
+
 def draw_memory(placed: Sequence[Placed], classnames: Sequence[str]) -> Any:
     """Draw a column per client: its local memory above, what it reads (merged with the external one) below."""
-    figure, axes = canvas(max(1.75 * len(placed), 3.4), 4.9, 2, len(placed))
-    colours = _colours(len(classnames))
+    figure, axes = canvas(max(1.75 * len(placed), 4.4), 4.9, 2, len(placed))
+    drawn = drawn_classes(placed, len(classnames))
+    colours = dict(zip(drawn, _colours(len(drawn)), strict=True))
     for column, one in enumerate(placed):
         for row, (items, where) in enumerate(((one.memory.local, one.local), (one.memory.merged, one.merged))):
             _scatter(axes[row, column], items, where, colours)
@@ -94,17 +103,17 @@ def draw_memory(placed: Sequence[Placed], classnames: Sequence[str]) -> Any:
         axes[1, column].set_xlabel(one.memory.domain.replace("_", " "), fontsize=9)
     axes[0, 0].set_ylabel("local memory")
     axes[1, 0].set_ylabel("merged memory")
-    figure.legend(
-        handles=_legend(classnames, colours), loc="outside lower center", ncols=min(4, len(placed) + 1), fontsize=8
-    )
+    names = {classnames[label]: colour for label, colour in colours.items()}
+    figure.legend(handles=_legend(names), loc="outside lower center", ncols=4 if len(placed) > 2 else 3, fontsize=8)
     return figure
 
 
-def _scatter(axes: Any, items: Items, where: Reals, colours: Any) -> None:
-    own = ~items.external
-    axes.scatter(*where[own].T, s=11, c=colours[items.label[own]], linewidths=0)
-    edges = colours[items.label[items.external]]
-    axes.scatter(*where[items.external].T, s=16, marker="D", facecolors="none", edgecolors=edges, linewidths=0.9)
+def _scatter(axes: Any, items: Items, where: Reals, colours: dict[int, Any]) -> None:
+    for label, colour in colours.items():
+        own = where[(items.label == label) & ~items.external]
+        axes.scatter(*own.T, s=11, color=[colour], linewidths=0)
+        other = where[(items.label == label) & items.external]
+        axes.scatter(*other.T, s=16, marker="D", facecolors="none", edgecolors=[colour], linewidths=0.9)
     axes.set_xticks([])
     axes.set_yticks([])
     for side in ("top", "right"):
@@ -122,23 +131,19 @@ def _same_frame(column: Any, where: Reals) -> None:
 
 
 def _colours(classes: int) -> Any:
-    """Return a colour per class; beyond twenty they repeat in hue and differ in nothing but neighbourhood."""
-    maps = need("matplotlib").colormaps
-    if classes <= 10:
-        return np.array(maps["tab10"].colors)[:classes]
-    return np.array(maps["tab20"].colors)[np.arange(classes) % 20]
+    """Return a colour per class, for at most ``MOST_NAMED``."""
+    extra = ((0.0, 0.0, 0.0), (0.68, 0.78, 0.91))  # black and pale blue, beside matplotlib's ten
+    return [*need("matplotlib").colormaps["tab10"].colors, *extra][:classes]
 
 
-def _legend(classnames: Sequence[str], colours: Any) -> list[Any]:
+def _legend(names: dict[str, Any]) -> list[Any]:
     line = need("matplotlib.lines").Line2D
     kinds = [("o", "own embedding", SOFT), ("D", "prototype of another client", "none")]
     handles = [
         line([], [], marker=m, color="none", markeredgecolor=SOFT, markerfacecolor=face, markersize=5, label=name)
         for m, name, face in kinds
     ]
-    if len(classnames) > MOST_NAMED:
-        return handles
     return handles + [
         line([], [], marker="o", color="none", markeredgecolor=colour, markerfacecolor=colour, markersize=5, label=name)
-        for name, colour in zip(classnames, colours, strict=True)
+        for name, colour in names.items()
     ]
