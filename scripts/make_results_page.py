@@ -1,6 +1,6 @@
 """Write docs/results.md from the tables of benchmarks/results/, the figures and scripts/results_text.md.
 
-    python scripts/make_results_page.py
+python scripts/make_results_page.py
 """
 
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 RESULTS, FIGURES, TARGET = ROOT / "benchmarks" / "results", ROOT / "docs" / "figures", ROOT / "docs" / "results.md"
-SHOWN = "cifar10c"  # the benchmark of the figures, a folder of docs/figures
+SHOWN = "pacs"  # the benchmark of the figures, a folder of docs/figures
 
 
 def totals(name: str) -> dict[str, str]:
