@@ -22,7 +22,7 @@ def test_help_names_every_command_and_loads_nothing_heavy():
 
     text = run("--help").stdout
     assert all(name in text for name in COMMANDS)
-    code = "import sys\nfrom latte.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint('~', *sys.modules)"
+    code = "import sys\nfrom latte.cli import cli\ncli(['--help'], standalone_mode=False)\nprint('~', *sys.modules)"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not {"numpy", "rich", "jinja2", "torch"} & set(output.rpartition("~")[2].split())
 
