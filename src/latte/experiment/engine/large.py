@@ -47,11 +47,11 @@ class Ivf:
     def __call__(self, vectors: Vectors, queries: Integers, k: int) -> tuple[Integers, Vectors]:
         """Find about the ``k`` most similar rows."""
         faiss = _faiss()
-        lists = max(1, min(4 * int(np.sqrt(len(vectors))), len(vectors) // 40))
+        lists = max(1, min(2 * int(np.sqrt(len(vectors))), len(vectors) // 40))
         dim = vectors.shape[1]
         index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, lists, faiss.METRIC_INNER_PRODUCT)
-        index.cp.niter, index.cp.seed = 6, 0
-        index.train(vectors[self.rng.permutation(len(vectors))[: 64 * lists]])
+        index.cp.niter, index.cp.seed, index.cp.min_points_per_centroid = 5, 0, 1
+        index.train(vectors[self.rng.permutation(len(vectors))[: 32 * lists]])
         index.add(vectors)
         index.nprobe = min(self.probes, lists)
         similarity, found = index.search(vectors[queries], k)
@@ -85,11 +85,16 @@ class ApproximateServer(BlockServer):
             self._widely(label, members, wide)
         candidates = wide.reshape(len(members), -1)
         scores = self._score(members, candidates)
+        probed = self.find.rng.permutation(len(members))[:PROBED]
+        seen = (self.current >= 0).T.astype(np.float32)
+        exact = self._mean_scores(members[probed], seen)
         for label, around in enumerate(wide.transpose(1, 0, 2)):
             donors = around[:, :slots].astype(np.int64)
             blank = np.flatnonzero(self.current[label, members] < 0)
             donors[blank] = self._from_candidates(label, candidates[blank], scores[blank])
-            self._probe_blank(label, members[blank], donors[blank])
+            checked = self.current[label, members[probed]] < 0
+            rows = probed[checked]
+            self.find.count(donors[rows], self._best_of(exact[checked], seen[:, label] > 0, members[rows]))
             yield label, donors
 
     def _widely(self, label: int, members: Integers, wide: Any) -> None:
@@ -117,14 +122,6 @@ class ApproximateServer(BlockServer):
         order = best_columns(ranked, min(self.rules.slots, ranked.shape[1]))
         good = np.isfinite(np.take_along_axis(ranked, order, axis=1))
         return first_wanted(np.take_along_axis(candidates, order, axis=1).astype(np.int64), good, self.rules.slots)
-
-    def _probe_blank(self, label: int, members: Integers, donors: Integers) -> None:
-        sample = self.find.rng.permutation(len(members))[: PROBED // 10]
-        if len(sample):
-            seen = (self.current >= 0).T.astype(np.float32)
-            scores = self._mean_scores(members[sample], seen)
-            exact = self._best_of(scores, seen[:, label] > 0, members[sample])
-            self.find.count(donors[sample], exact)
 
 
 class SomeServer(BlockServer):
