@@ -36,7 +36,7 @@ class BlockServer:
     def __init__(self, names: tuple[str, ...], params: LatteParams, pool: Pool, find: Donors) -> None:
         n, classes = len(names), pool.streams.zero_shot.classes
         slots = min(params.routing.external_slots, n - 1)
-        self.rules = Rules(slots, params.released, EMPTY[params.routing.empty_query], 0.0, 0)
+        self.rules = Rules(slots, params.released, EMPTY[params.routing.empty_query], 0.0)
         self.ranking = ranking_of(names, params.routing)
         self.pool, self.find, self.samples = pool, find, len(pool.streams)
         self.current = np.full((classes, n), -1, np.int64)
@@ -66,9 +66,8 @@ class BlockServer:
         changed = (items != self.external[members, label]).any(axis=1)
         who = members[changed]
         self.external[who, label] = items[changed]
-        products = np.zeros((len(who), 0, 0), np.float32)
         labels = np.full(len(who), label)
-        return Given(who, labels, sample[changed], items[changed], products, np.zeros(len(who), np.bool_))
+        return Given(who, labels, sample[changed], items[changed], np.zeros(len(who), np.bool_))
 
     def _lists(self, members: Integers) -> Iterator[tuple[int, Integers]]:
         """Yield per class the donors (M, slots) of all members, -1 for none."""
