@@ -6,6 +6,7 @@ exchanged against the readable simulator: with very many clients such near ties 
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from .state import CLIENT, NONE, Given, Rules, Uploads
 from .timeline import Window
 
 BLOCK = 256  # clients that are compared with everyone at a time
+COMPILED = importlib.util.find_spec("numba") is not None
 NOBODY = -2.0  # below every cosine
 
 
@@ -153,6 +155,11 @@ class BlockServer:
 
 def best_columns(scores: Vectors, k: int) -> Integers:
     """Return the columns (M, k) of the largest of each row, best first, the first among equals."""
+    if k > 0 and COMPILED:
+        from .loops_large import best_of_rows
+
+        compiled: Integers = best_of_rows(scores, k)
+        return compiled
     if k < scores.shape[1]:
         near = np.sort(np.argpartition(-scores, k - 1, axis=1)[:, :k], axis=1)
     else:
