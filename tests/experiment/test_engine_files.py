@@ -9,15 +9,15 @@ from latte.data.benchmark import ClientStream, Embeddings, Federation
 from latte.experiment.schedule import Schedule
 
 FILES = {
-    "cifar10c": (19, 1900),
-    "cifar100c_test": (10, 1200),
+    "cifar10c": (19, 1500),
+    "cifar100c_test": (8, 700),
     "cifar10_clean_test4k": (8, 1000),
-    "pacs": (12, 1500),
-    "clip_caltech": (6, 900),
-    "clip_cars": (4, 600),
+    "pacs": (12, 1200),
+    "clip_caltech": (5, 600),
+    "clip_cars": (4, 320),
     "clip_dtd": (5, 700),
     "clip_pets": (6, 800),
-    "clip_sun397": (4, 500),
+    "clip_sun397": (3, 240),
 }
 
 

@@ -23,7 +23,6 @@ class Loops(NamedTuple):
     near: float
     play: Callable[..., Any]
     accept: Callable[..., Any]
-    cross: Callable[..., Any]
     read_clients: Callable[..., Any]
 
 
@@ -42,6 +41,5 @@ def loops(backend: str = "auto") -> Loops:
         share.NEAR_DOT,
         route.play,
         share.accept,
-        share.cross,
         read.read_clients,
     )

@@ -6,6 +6,7 @@ exchanged against the readable simulator: with very many clients such near ties 
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from .state import CLIENT, NONE, Given, Rules, Uploads
 from .timeline import Window
 
 BLOCK = 256  # clients that are compared with everyone at a time
+COMPILED = importlib.util.find_spec("numba") is not None
 NOBODY = -2.0  # below every cosine
 
 
@@ -36,7 +38,7 @@ class BlockServer:
     def __init__(self, names: tuple[str, ...], params: LatteParams, pool: Pool, find: Donors) -> None:
         n, classes = len(names), pool.streams.zero_shot.classes
         slots = min(params.routing.external_slots, n - 1)
-        self.rules = Rules(slots, params.released, EMPTY[params.routing.empty_query], 0.0, 0)
+        self.rules = Rules(slots, params.released, EMPTY[params.routing.empty_query], 0.0)
         self.ranking = ranking_of(names, params.routing)
         self.pool, self.find, self.samples = pool, find, len(pool.streams)
         self.current = np.full((classes, n), -1, np.int64)
@@ -66,9 +68,8 @@ class BlockServer:
         changed = (items != self.external[members, label]).any(axis=1)
         who = members[changed]
         self.external[who, label] = items[changed]
-        products = np.zeros((len(who), 0, 0), np.float32)
         labels = np.full(len(who), label)
-        return Given(who, labels, sample[changed], items[changed], products, np.zeros(len(who), np.bool_))
+        return Given(who, labels, sample[changed], items[changed], np.zeros(len(who), np.bool_))
 
     def _lists(self, members: Integers) -> Iterator[tuple[int, Integers]]:
         """Yield per class the donors (M, slots) of all members, -1 for none."""
@@ -154,6 +155,11 @@ class BlockServer:
 
 def best_columns(scores: Vectors, k: int) -> Integers:
     """Return the columns (M, k) of the largest of each row, best first, the first among equals."""
+    if k > 0 and COMPILED:
+        from .loops_large import best_of_rows
+
+        compiled: Integers = best_of_rows(scores, k)
+        return compiled
     if k < scores.shape[1]:
         near = np.sort(np.argpartition(-scores, k - 1, axis=1)[:, :k], axis=1)
     else:

@@ -90,11 +90,3 @@ def accept(routes: Routes, counts: Counts, i: int, y: int, rows: Any) -> Any:
         routes.donors[i, y, e] = rows[e]
     counts.since[i, y] = counts.pulls[i] - 1
     return True
-
-
-def cross(similarity: Any, row: Any, out: Any) -> None:
-    """Write the products (E, E) of what a client was given with each other: the server has compared them already."""
-    for e in range(len(row)):
-        for f in range(len(row)):
-            if row[e] >= 0 and row[f] >= 0:
-                out[e, f] = similarity[row[e], row[f]]

@@ -24,7 +24,8 @@ from .latte import Replay, read_all, windows_of
 from .state import CLIENT
 
 EXACT_UP_TO = 5_000  # clients; docs/performance.md has the measurement
-WIDTH = 8  # candidates for a class that a client has not seen: this many times its slots, of each class it has seen
+# Candidates for a class that a client has not seen, of each class that it has: so many times its slots
+WIDTH, STRANGERS = 3, 4
 PROBED = 200  # queries per class that are also answered exactly, to measure recall
 
 
@@ -71,11 +72,18 @@ class Ivf:
         self.probes, self.rng = probes, rng or np.random.default_rng(0)
         self.near, self.unseen = Recall(), Recall()
 
-    def __call__(self, vectors: Vectors, queries: Integers, k: int) -> tuple[Integers, Vectors]:
-        """Find about the ``k`` most similar rows."""
+    def __call__(
+        self, vectors: Vectors, queries: Integers, k: int, strangers: tuple[Vectors, int] | None = None
+    ) -> tuple[Integers, Vectors]:
+        """Find about the ``k`` most similar rows.
+
+        ``strangers`` gives the classes that every row has seen (n, C) and a number: so many more rows are found
+        among those that have one or two classes in common with the query.
+        """
+        more = strangers[1] if strangers else 0
         own, around = self._lists(vectors)
         members = np.split(np.argsort(own, kind="stable"), _cuts(own, len(around)))
-        found = np.full((len(queries), k), -1, np.int64)
+        found = np.full((len(queries), k + more), -1, np.int64)
         similarity = np.full((len(queries), k), -np.inf, np.float32)
         asked = own[queries]
         for number, rows in enumerate(np.split(np.argsort(asked, kind="stable"), _cuts(asked, len(around)))):
@@ -85,7 +93,12 @@ class Ivf:
                 best = best_columns(scores, min(k, len(candidates)))
                 found[rows, : best.shape[1]] = candidates[best]
                 similarity[rows, : best.shape[1]] = np.take_along_axis(scores, best, axis=1)
-        self._probe(vectors, queries, k, found)
+                if strangers:
+                    scores[strangers[0][queries[rows]] @ strangers[0][candidates].T > 2] = -np.inf
+                    best = best_columns(scores, min(more, len(candidates)))
+                    real = np.isfinite(np.take_along_axis(scores, best, axis=1))
+                    found[rows, k : k + best.shape[1]] = np.where(real, candidates[best], -1)
+        self._probe(vectors, queries, k, found[:, :k])
         return found, similarity
 
     def _lists(self, vectors: Vectors) -> tuple[Integers, Integers]:
@@ -114,7 +127,7 @@ class ApproximateServer(BlockServer):
             yield from super()._lists(members)
             return
         slots = self.rules.slots
-        wide = np.full((len(members), len(self.current), WIDTH * slots), -1, np.int32)
+        wide = np.full((len(members), len(self.current), (WIDTH + STRANGERS) * slots), -1, np.int32)
         for label in range(len(self.current)):
             self._widely(label, members, wide)
         candidates = wide.reshape(len(members), -1)
@@ -132,16 +145,22 @@ class ApproximateServer(BlockServer):
             yield label, donors
 
     def _widely(self, label: int, members: Integers, wide: Any) -> None:
-        """Write more neighbours of a class than are wanted (M, WIDTH · slots) for those who have seen it."""
+        """Write candidates from one class for those who have seen it: near ones, then strangers.
+
+        A mean over few classes in common varies most, so that the best by mean are often strangers.
+        """
         rows = np.flatnonzero(self.current[label, members] >= 0)
         if len(rows):
             who, vectors = self.vectors_of(label)
             place = np.empty(self.current.shape[1], np.int64)
             place[who] = np.arange(len(who))
             own = place[members[rows]]
-            found, _ = self.find(vectors, own, min(wide.shape[2] + 1, len(who)))
+            near, more = WIDTH * self.rules.slots, STRANGERS * self.rules.slots
+            k = min(near + 1, len(who))
+            found, _ = self.find(vectors, own, k, ((self.current[:, who] >= 0).T.astype(np.float32), more))
             wanted = (found >= 0) & (found != own[:, None])
-            wide[rows, label] = first_wanted(who[found], wanted, wide.shape[2])
+            wide[rows, label, :near] = first_wanted(who[found[:, :k]], wanted[:, :k], near)
+            wide[rows, label, near:] = first_wanted(who[found[:, k:]], wanted[:, k:], more)
 
     def _score(self, members: Integers, candidates: Any) -> Vectors:
         from .loops_large import mean_similarities

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers, Reals
-from ...core.validate import unit_where
+from ...core.types import Integers, Mask, Reals, Vectors
+from ...core.validate import unit_rows, unit_where
 from ...data.benchmark import Federation
 from ...methods.latte import LatteParams
 from ..schedule import Schedule
@@ -39,7 +39,7 @@ def window_for(shape: tuple[int, int]) -> int:
     A client's samples of a window are compared with everything that it holds at any time in the window: a short
     window compares in vain less often, a long one loads what stays less often.
     """
-    return int(np.clip(shape[0] * shape[1] // 8, 32, 64))
+    return int(np.clip(shape[0] * shape[1] // 8, 16, 64))
 
 
 class Replay:
@@ -59,6 +59,7 @@ class Replay:
         self.server: Server | BlockServer
         if find is None and 4 * len(names) ** 2 * streams.zero_shot.classes <= KEPT:
             self.server = Server(names, streams.zero_shot.classes, streams.zero_shot.dim, params, loops)
+            self.pool.beside = np.zeros((0, len(names)), np.float32)
         else:
             self.server = BlockServer(names, params, self.pool, find or compare_all)
         self.pushed = np.zeros(streams.clients, np.int64)
@@ -69,19 +70,18 @@ class Replay:
         """What the loops need to know of samples and prototypes."""
         s, pool = self.streams, self.pool
         known = (len(s), s.entropy, self.slot, s.pseudo, s.rows, s.index, s.norms, s.logits)
-        return Items(*known, pool.entropy, pool.exact, pool.vectors)
+        return Items(*known, pool.entropy, pool.exact, pool.vectors, pool.beside, pool.origin)
 
     def run(self, window: Window) -> Arrivals:
         """Play the syncs of a window; return what each client was given, ordered by client and time."""
         none, slots = np.zeros(0, np.int64), self.server.rules.slots
-        crossed = self.server.rules.crossed
-        parts = [Given(none, none, none, none.reshape(0, slots), np.zeros((0, crossed, crossed), np.float32), none > 0)]
+        parts = [Given(none, none, none, none.reshape(0, slots), none > 0)]
         if len(window.members):
             parts += self.server.play(window, self._uploads(window), self.streams.offsets)
-        client, label, sample, items, cross, _ = (np.concatenate(one) for one in zip(*parts, strict=True))
+        client, label, sample, items, _ = (np.concatenate(one) for one in zip(*parts, strict=True))
         order = np.argsort(client, kind="stable")
         bounds = np.searchsorted(client[order], np.arange(self.streams.clients + 1))
-        return Arrivals(sample[order], label[order], items[order], cross[order], bounds)
+        return Arrivals(sample[order], label[order], items[order], bounds)
 
     def _uploads(self, window: Window) -> Uploads:
         """Compute the prototypes of all syncs together: what a client holds does not depend on the others."""
@@ -90,16 +90,32 @@ class Replay:
         order = np.lexsort((client, label, number))
         places, seen = self.pool.add(contents[order], items)
         # what the global memory stores: it normalises what it is given
-        keeps = isinstance(self.server, Server)
-        size = len(order) if keeps else 0
-        vectors = unit_where("prototypes", self.pool.vectors[places[:size]], seen[:size], (size, s.zero_shot.dim))
+        size = len(order) if isinstance(self.server, Server) else 0
+        vectors = _units(self.pool.vectors[places[:size]], seen[:size])
         starts = np.searchsorted(number, np.arange(len(window.starts)))
-        return Uploads(client[order], label[order], vectors, len(s) + places, seen, starts)
+        return Uploads(
+            client[order],
+            label[order],
+            vectors,
+            len(s) + places,
+            seen,
+            starts,
+            len(s),
+            self.pool.beside,
+            self.pool.origin,
+        )
 
     def forget(self) -> None:
         """Free the prototypes that neither the server nor anybody's external memory refers to."""
         used = self.server.live()
         self.pool.keep(np.unique(used[used >= 0]) - len(self.streams))
+
+
+def _units(vectors: Vectors, seen: Mask) -> Vectors:
+    """Return prototypes as the global memory stores them; almost always all of them exist."""
+    if len(vectors) and seen.all():
+        return unit_rows("prototypes", vectors)
+    return unit_where("prototypes", vectors, seen, vectors.shape)
 
 
 def run_latte(

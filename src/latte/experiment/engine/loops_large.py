@@ -1,4 +1,4 @@
-"""Mean similarities of clients with a few candidates, compiled. Imported only where numba is installed."""
+"""The loops for very many clients, compiled. Imported only where numba is installed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,24 @@ from typing import Any
 import numpy as np
 
 from .compiled import exactly, loosely
+
+
+@exactly
+def best_of_rows(scores: Any, k: int) -> Any:
+    """Return the columns (M, k) of the largest of each row, best first, the first among equals."""
+    columns, values = np.empty((len(scores), k), np.int64), np.empty(k, scores.dtype)
+    for m in range(len(scores)):
+        row, chosen, found = scores[m], columns[m], 0
+        for j in range(len(row)):
+            if found == k and row[j] <= values[k - 1]:
+                continue
+            at = min(found, k - 1)
+            while at > 0 and values[at - 1] < row[j]:
+                values[at], chosen[at] = values[at - 1], chosen[at - 1]
+                at -= 1
+            values[at], chosen[at] = row[j], j
+            found = min(found + 1, k)
+    return columns
 
 
 @loosely

@@ -28,18 +28,16 @@ def read_clients(
     for i in range(who[0], who[1]):
         if span.finished[i]:
             continue
-        mine = Memory(memory.local[i], memory.external[i], memory.merged[i], memory.gram[i], memory.cross[i])
+        mine = Memory(memory.local[i], memory.external[i], memory.merged[i], memory.gram[i])
         part = slice(arrivals.bounds[i], arrivals.bounds[i + 1])
-        given = Arrivals(
-            arrivals.sample[part], arrivals.label[part], arrivals.items[part], arrivals.cross[part], arrivals.bounds
-        )
-        before = Memory(mine.local.copy(), mine.external.copy(), mine.merged.copy(), mine.gram, mine.cross)
+        given = Arrivals(arrivals.sample[part], arrivals.label[part], arrivals.items[part], arrivals.bounds)
+        before = Memory(mine.local.copy(), mine.external.copy(), mine.merged.copy(), mine.gram)
         events = _room(span.last[i] - span.first[i] + len(given.sample), mine.merged.shape[1])
         count = walk((span.first[i], span.last[i]), items, mine, given, (readout.mode, events))
         if count < 0:
             mine.local[:], mine.external[:], mine.merged[:] = before.local, before.external, before.merged
             return i, -1 - count
-        _read(items, (span.first[i], span.last[i]), before, (given, events, count), readout, labels)
+        _read(items, (span.first[i], span.last[i]), before, (events, count), readout, labels)
     return -1, -1
 
 
@@ -51,7 +49,7 @@ def _room(rows: int, width: int) -> Any:
 @exactly
 def _read(items: Items, span: Any, memory: Memory, history: Any, readout: Readout, labels: Any) -> None:
     """Predict the samples ``span`` of one client, from its ``memory`` before the first and what happens to it."""
-    given, events, count = history
+    events, count = history
     first, last = span
     columns, later, used, fresh, life = _number(items, span, memory.merged, events, count)
     near = np.empty((last - first, len(used)), np.float32)
@@ -60,16 +58,12 @@ def _read(items: Items, span: Any, memory: Memory, history: Any, readout: Readou
     uncertainty = _uncertainties(items, used)
     answer = np.empty(len(columns))
     room = (np.empty(columns.shape), np.empty(columns.shape))
-    e, at = 0, 0
+    e = 0
     for k in range(first, last + 1):
-        while at < len(given.sample) and given.sample[at] <= k:
-            memory.external[given.label[at]], memory.cross[given.label[at]] = given.items[at], given.cross[at]
-            at += 1
         while e < count and events[0][e] <= k:
             y = events[1][e]
             columns[y] = later[e]
-            state = (memory.merged[y], memory.gram[y], memory.cross[y], memory.external[y])
-            _replace(items, state, (y, events[2][e], columns[y]), products)
+            _replace(items, memory.merged[y], memory.gram[y], (y, events[2][e], columns[y]), products)
             e += 1
         if k == last:
             break
@@ -164,40 +158,32 @@ def _number(items: Items, span: Any, start: Any, events: Any, count: int) -> Any
 
 
 @exactly
-def _replace(items: Items, state: Any, event: Any, products: Any) -> None:
+def _replace(items: Items, now: Any, gram: Any, event: Any, products: Any) -> None:
     """Replace the row of a class, and what of its Gram matrix changes; almost all products are known already."""
     y, row, columns = event
     first, last, near, (start, places, older) = products
-    now, gram, cross, external = state
-    samples = items.samples
-    given = np.empty(len(row), np.int64)
+    samples, beside, origin = items.samples, items.beside, items.origin
     for s in range(len(row)):
-        given[s] = _place_of(external, row[s]) if row[s] >= samples and cross.size else -1
-    for s in range(len(row)):
-        if row[s] == now[s]:
+        one = row[s]
+        if one == now[s]:
             continue
-        now[s] = row[s]
-        if row[s] < 0:
+        now[s] = one
+        if one < 0:
             continue
         for t in range(len(row)):
-            if row[t] < 0:
+            other = row[t]
+            if other < 0:
                 continue
-            if given[s] >= 0 and given[t] >= 0:
-                value = cross[given[s], given[t]]
-            elif first <= row[t] < last:
-                value = near[row[t] - first, columns[s]]
-            elif first <= row[s] < last:
-                value = near[row[s] - first, columns[t]]
-            elif row[t] < samples and start[y, t] == row[t] and places[columns[s]] >= 0:
+            if one >= samples and other >= samples and beside.size:
+                a, b = one - samples, other - samples
+                # the later of the two was compared with the earlier when it came
+                value = beside[a, origin[b, 0]] if origin[a, 1] >= origin[b, 1] else beside[b, origin[a, 0]]
+            elif first <= other < last:
+                value = near[other - first, columns[s]]
+            elif first <= one < last:
+                value = near[one - first, columns[t]]
+            elif other < samples and start[y, t] == other and places[columns[s]] >= 0:
                 value = older[y * len(row) + t, places[columns[s]]]
             else:
-                value = product(items, row[s], row[t])
+                value = product(items, one, other)
             gram[s, t] = gram[t, s] = value
-
-
-@exactly
-def _place_of(row: Any, item: int) -> Any:
-    for e in range(len(row)):
-        if row[e] == item:
-            return e
-    return -1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .compiled import exactly, loosely
-from .loops_share import accept, cross, push
+from .loops_share import accept, push
 from .state import CLIENT, NONE, Counts, Given, Routes, Rules, Uploads
 from .timeline import Window
 
@@ -49,7 +49,7 @@ def play(routes: Routes, rules: Rules, counts: Counts, window: Window, uploads: 
         at += 1
     return at, Given(
         given.client[:count], given.label[:count], given.sample[:count], given.items[:count],
-        given.cross[:count], given.doubtful[:count],
+        given.doubtful[:count],
     )  # fmt: skip
 
 
@@ -60,7 +60,6 @@ def _room(rules: Rules, rows: int) -> Any:
         np.empty(rows, np.int64),
         np.empty(rows, np.int64),
         np.empty((rows, rules.slots), np.int64),
-        np.empty((rows, rules.crossed, rules.crossed), np.float32),
         np.zeros(rows, np.bool_),
     )
 
@@ -83,7 +82,7 @@ def _pull(routes: Routes, rules: Rules, counts: Counts, turn: Any, fresh: Any, s
     uploaders, starts = fresh
     top, mean = scratch
     seen, changed, similarity, donors = routes.seen, routes.changed, routes.similarity, routes.donors
-    limits, seconds, dropped = routes.limit, routes.second, routes.dropped
+    limits, seconds, dropped, stamp = routes.limit, routes.second, routes.dropped, routes.stamp
     newest, before = changed.max(), routes.pulled[i]
     counts.pulls[i] += 1
     routes.pulled[i] = now
@@ -96,8 +95,9 @@ def _pull(routes: Routes, rules: Rules, counts: Counts, turn: Any, fresh: Any, s
         if known and before == now - 1 and limits[i, y] > -np.inf:
             bounds = (limits[i, y], seconds[i, y], rules.near)
             verdict, limits[i, y], seconds[i, y] = _compare(
-                similarity[y, i], uploaders[starts[y] : starts[y + 1]], donors[i, y], bounds, (i, dropped[i, y])
-            )
+                (similarity[y, i], stamp[y], now), uploaders[starts[y] : starts[y + 1]], donors[i, y], bounds,
+                (i, dropped[i, y]),
+            )  # fmt: skip
             if verdict == UNTOUCHED:
                 continue
             same = verdict == SAME
@@ -108,33 +108,33 @@ def _pull(routes: Routes, rules: Rules, counts: Counts, turn: Any, fresh: Any, s
         if accept(routes, counts, i, y, top[0][: rules.slots]) or doubtful:
             given.client[count], given.label[count], given.doubtful[count] = i, y, doubtful
             given.items[count] = routes.external[i, y]
-            if rules.crossed and not doubtful:
-                cross(similarity[y], donors[i, y], given.cross[count])
             count += 1
     return count
 
 
 @exactly
-def _compare(similarity: Any, uploaders: Any, donors: Any, bounds: Any, others: Any) -> Any:
+def _compare(state: Any, uploaders: Any, donors: Any, bounds: Any, others: Any) -> Any:
     """Say what new prototypes of others do to a client's list of a class, with the new limit and second best.
 
     UNTOUCHED: nobody on the list has a new one, and nobody gets on it. SAME: the same donors, some with a new one.
     ANOTHER: that needs another choice. ``others`` is the client itself and who was dropped as the best match.
     """
+    similarity, stamp, now = state
     limit, second, near = bounds
     own, best = others
-    newcomer, hit = -np.inf, False
+    if stamp[own] == now or (best >= 0 and stamp[best] == now):
+        return ANOTHER, limit, second
+    hit = False
+    for e in range(len(donors)):
+        hit = hit or stamp[donors[e]] == now
+    newcomer = -np.inf
     for u in range(len(uploaders)):
-        j = uploaders[u]
-        if j in (own, best):
-            return ANOTHER, limit, second
-        there = False
-        for e in range(len(donors)):
-            there = there or donors[e] == j
-        if there:
-            hit = True
-        else:
-            newcomer = max(newcomer, similarity[j])
+        value = similarity[uploaders[u]]
+        if value > newcomer:
+            there = False
+            for e in range(len(donors) if hit else 0):
+                there = there or donors[e] == uploaders[u]
+            newcomer = newcomer if there else value
     second = max(second, newcomer)
     if not hit:
         return (UNTOUCHED if newcomer < limit - near else ANOTHER), limit, second

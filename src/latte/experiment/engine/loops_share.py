@@ -18,7 +18,6 @@ NEAR_DOT = 8e-7  # against_all sums in many partial sums, which is more accurate
 fill_queues = exactly(common.fill_queues)
 upload = exactly(common.upload)
 accept = exactly(common.accept)
-cross = exactly(common.cross)
 
 
 @exactly
@@ -29,7 +28,7 @@ def push(routes: Routes, uploads: Uploads, part: Any, now: int) -> None:
         i, y = uploads.client[u], uploads.label[u]
         routes.vectors[y, i] = uploads.vectors[u]
         routes.current[y, i] = uploads.items[u] if uploads.seen[u] else -1
-        routes.changed[y] = now
+        routes.changed[y] = routes.stamp[y, i] = now
         if routes.seen[y, i] != uploads.seen[u]:
             _note_seen(routes, i, y, 1 if uploads.seen[u] else -1)
     start = first
@@ -38,6 +37,10 @@ def push(routes: Routes, uploads: Uploads, part: Any, now: int) -> None:
             y = uploads.label[start]
             against_all(routes.vectors[y], uploads.client[start:u], routes.similarity[y])
             start = u
+    for u in range(first, last):
+        place, i = uploads.items[u] - uploads.samples, uploads.client[u]
+        uploads.beside[place] = routes.similarity[uploads.label[u], i]
+        uploads.origin[place, 0], uploads.origin[place, 1] = i, now
 
 
 @exactly

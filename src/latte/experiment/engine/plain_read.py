@@ -45,7 +45,7 @@ def read_clients(
 def _of(arrivals: Arrivals, i: int) -> Arrivals:
     part = slice(arrivals.bounds[i], arrivals.bounds[i + 1])
     a = arrivals
-    return Arrivals(a.sample[part], a.label[part], a.items[part], a.cross[part], a.bounds)
+    return Arrivals(a.sample[part], a.label[part], a.items[part], a.bounds)
 
 
 def _walk(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.types import Integers, Mask, Reals
-from .plain_share import accept, cross, push
+from .plain_share import accept, push
 from .state import CLIENT, NONE, Counts, Given, Routes, Rules, Uploads
 from .timeline import Window
 
@@ -30,7 +30,7 @@ def play(
     for y in range(len(newest)):
         if newest[y] or (newest.any() and rules.empty == CLIENT):
             rows += _one_class(routes, rules, counts, members, y, mean)
-    return at + 1, _given(routes, rules, rows, {i: offsets[i] + n for i, n in handled.items()})
+    return at + 1, _given(routes, rows, {i: offsets[i] + n for i, n in handled.items()})
 
 
 def _one_class(
@@ -88,13 +88,10 @@ def _means(routes: Routes, members: Integers) -> Reals:
     return np.where(common > 0, total / np.maximum(common, 1), NOBODY)
 
 
-def _given(routes: Routes, rules: Rules, rows: list[tuple[int, int, bool]], sample: dict[int, Any]) -> Given:
+def _given(routes: Routes, rows: list[tuple[int, int, bool]], sample: dict[int, Any]) -> Given:
     """Return the rows in the order in which clients pull."""
     client = np.array([i for i, _, _ in rows], np.int64)
     label = np.array([y for _, y, _ in rows], np.int64)
-    products = np.zeros((len(rows), rules.crossed, rules.crossed), np.float32)
-    for r, (i, y, _) in enumerate(rows if rules.crossed else []):
-        cross(routes.similarity[y], routes.donors[i, y], products[r])
     when = np.array([sample[i] for i, _, _ in rows], np.int64)
     items = routes.external[client, label]
-    return Given(client, label, when, items, products, np.array([doubt for _, _, doubt in rows], np.bool_))
+    return Given(client, label, when, items, np.array([doubt for _, _, doubt in rows], np.bool_))

@@ -6,7 +6,6 @@ import numpy as np
 
 from ...core.types import Integers, Vectors
 from .common import accept as accept
-from .common import cross as cross
 from .common import fill_queues as fill_queues
 from .common import upload as upload
 from .state import NEAR_DOT as NEAR_DOT

@@ -18,13 +18,18 @@ BUDGET = 1 << 20  # bytes of vectors that are gathered at a time: about a proces
 
 
 class Pool:
-    """``vectors`` (P, D), ``entropy`` and ``exact`` (P,): places are reused once nobody refers to them."""
+    """``vectors`` (P, D), ``entropy`` and ``exact`` (P,): places are reused once nobody refers to them.
+
+    The server may note in ``beside`` (P, N) and ``origin`` (P, 2) what it knows of a prototype.
+    """
 
     def __init__(self, streams: Streams, params: LatteParams, copy_units: Callable[..., Any]) -> None:
         self.streams, self.params, self.copy_units = streams, params, copy_units
         self.vectors: Vectors = np.zeros((0, streams.zero_shot.dim), np.float32)
         self.entropy: Reals = np.ones(0)
         self.exact: Mask = np.zeros(0, np.bool_)
+        self.beside: Vectors = np.zeros((0, 0), np.float32)
+        self.origin: Integers = np.zeros((0, 2), np.int64)
         self._free: Integers = np.zeros(0, np.int64)
         self._soon: Integers = np.zeros(0, np.int64)
 
@@ -76,8 +81,10 @@ class Pool:
 
     def _grow(self, size: int) -> None:
         old = len(self.vectors)
-        size = max(size, old + old // 4)
+        size = max(size, old + old // 2)
         self.vectors = np.concatenate([self.vectors, np.zeros((size - old, self.vectors.shape[1]), np.float32)])
+        self.beside = np.concatenate([self.beside, np.zeros((size - old, self.beside.shape[1]), np.float32)])
+        self.origin = np.concatenate([self.origin, np.zeros((size - old, 2), np.int64)])
         self.entropy = np.concatenate([self.entropy, np.ones(size - old)])
         self.exact = np.concatenate([self.exact, np.zeros(size - old, np.bool_)])
         self._free = np.concatenate([self._free, np.arange(old, size)])

@@ -34,12 +34,11 @@ class Reader:
     def __init__(self, replay: Replay, readout: Readout, labels: Integers, threads: int) -> None:
         self.replay, self.readout, self.labels = replay, readout, labels
         n, (classes, slots) = replay.streams.clients, replay.shape
-        wide, crossed = replay.server.rules.slots, replay.server.rules.crossed
+        wide = replay.server.rules.slots
         width = wide if readout.mode == EXTERNAL else slots
         local, external, merged = (np.full((n, classes, k), -1, np.int64) for k in (slots, wide, width))
         gram = np.zeros((n, classes, width, width), np.float32)
-        cross = np.zeros((n, classes, crossed, crossed), np.float32)
-        self.memory = Memory(local, external, merged, gram, cross)
+        self.memory = Memory(local, external, merged, gram)
         self.handled = np.zeros(n, np.int64)
         self._helpers = ThreadPoolExecutor(threads - 1) if threads > 1 else None
         self._threads = threads

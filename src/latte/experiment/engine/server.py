@@ -20,15 +20,15 @@ class Server:
     def __init__(self, names: tuple[str, ...], classes: int, dim: int, params: LatteParams, loops: Loops) -> None:
         n, routing = len(names), params.routing
         slots = min(routing.external_slots, n - 1)
-        crossed = slots if slots <= 2 * params.k_l else 0  # few of many are read: multiply those when they are
         self.loops, self.now = loops, 0
-        self.rules = Rules(slots, routing.drop_first_rank, EMPTY[routing.empty_query], loops.near, crossed)
+        self.rules = Rules(slots, routing.drop_first_rank, EMPTY[routing.empty_query], loops.near)
         self.routes = Routes(
             vectors=np.zeros((classes, n, dim), np.float32),
             similarity=np.zeros((classes, n, n), np.float32),
             seen=np.zeros((classes, n), np.bool_),
             common=np.zeros((n, n), np.int64),
             current=np.full((classes, n), -1, np.int64),
+            stamp=np.full((classes, n), -1, np.int64),
             ranking=ranking_of(names, routing),
             changed=np.full(classes, -1, np.int64),
             pulled=np.full(n, -1, np.int64),
@@ -58,8 +58,6 @@ class Server:
         donors = self._settled(client, label)
         self.loops.accept(self.routes, self.counts, client, label, donors)
         given.items[row] = self.routes.external[client, label]
-        if self.rules.crossed:
-            self.loops.cross(self.routes.similarity[label], donors, given.cross[row])
 
     def live(self) -> Integers:
         """Return every item that somebody may still read."""

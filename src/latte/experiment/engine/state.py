@@ -21,7 +21,6 @@ class Rules(NamedTuple):
     drop_first: bool
     empty: int
     near: float
-    crossed: int  # how many of the slots take part in Given.cross: all or none
 
 
 class Routes(NamedTuple):
@@ -32,6 +31,7 @@ class Routes(NamedTuple):
     seen: Mask  # (C, N)
     common: Integers  # (N, N) how many classes both have seen
     current: Integers  # (C, N) item numbers, -1 for none
+    stamp: Integers  # (C, N) the sync at which they came
     ranking: Integers  # (N,) who comes first among equals
     changed: Integers  # (C,) the last sync at which a prototype of the class changed
     pulled: Integers  # (N,) the last sync at which a client pulled
@@ -59,6 +59,9 @@ class Uploads(NamedTuple):
     items: Integers  # (U,)
     seen: Mask  # (U,)
     starts: Integers  # (syncs + 1,)
+    samples: int  # items are numbered after so many samples
+    beside: Vectors  # (P, N) to write: products of a stored prototype with everyone's of its class
+    origin: Integers  # (P, 2) to write: whose it is, and at which sync it came
 
 
 class Given(NamedTuple):
@@ -68,7 +71,6 @@ class Given(NamedTuple):
     label: Integers  # (R,)
     sample: Integers  # (R,) the first sample of the client that comes after
     items: Integers  # (R, E)
-    cross: Vectors  # (R, E, E) products of the items with each other; E = 0 where those are not worth keeping
     doubtful: Mask  # (R,)
 
 
@@ -86,6 +88,8 @@ class Items(NamedTuple):
     stored: Reals  # (P,) entropies of the prototypes
     exact: Mask  # (P,) whether that is the very number that the readable method computes
     prototypes: Vectors  # (P, D)
+    beside: Vectors  # (P, N) products with everyone's prototype of the class when it came; (P, 0) where not kept
+    origin: Integers  # (P, 2) whose it is, and at which sync it came
 
 
 class Memory(NamedTuple):
@@ -95,7 +99,6 @@ class Memory(NamedTuple):
     external: Integers  # (N, C, E)
     merged: Integers  # (N, C, K) K = S, or E where only the external memory is read
     gram: Vectors  # (N, C, K, K) products of what is merged
-    cross: Vectors  # (N, C, E, E) products of what is external
 
 
 class Arrivals(NamedTuple):
@@ -104,7 +107,6 @@ class Arrivals(NamedTuple):
     sample: Integers  # (R,)
     label: Integers  # (R,)
     items: Integers  # (R, E)
-    cross: Vectors  # (R, E, E) products of the items with each other
     bounds: Integers  # (N + 1,) the rows of client i are bounds[i] to bounds[i + 1]
 
 
