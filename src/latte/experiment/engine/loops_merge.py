@@ -6,11 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from .compiled import exactly
+from .compiled import exactly, put, tightly
 from .state import BOTH, EXTERNAL, LOCAL, NEAR_ENTROPY, NOISE, Arrivals, Items, Memory
 
 
 @exactly
+def merge_room(slots: int) -> Any:
+    """Return what :func:`walk` needs to merge into ``slots``."""
+    size = slots + 1
+    return np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64), np.empty(size, np.bool_)
+
+
+@tightly
 def walk(span: Any, items: Items, memory: Memory, arrivals: Arrivals, out: Any) -> Any:
     """Follow one client through its samples ``span``; write how the memory that it reads changes.
 
@@ -18,9 +25,7 @@ def walk(span: Any, items: Items, memory: Memory, arrivals: Arrivals, out: Any) 
     exact yet.
     """
     first, last = span
-    mode, events = out
-    slots = memory.merged.shape[1] + 1
-    room = (np.empty(slots, np.int64), np.empty(slots), np.empty(slots, np.int64), np.empty(slots, np.bool_))
+    mode, events, room = out
     local, external, merged = memory.local, memory.external, memory.merged
     slot, pseudo, sample, label = items.slot, items.pseudo, arrivals.sample, arrivals.label
     known = (items.samples, items.entropy, items.stored, items.exact)
@@ -28,14 +33,14 @@ def walk(span: Any, items: Items, memory: Memory, arrivals: Arrivals, out: Any) 
     for k in range(first, last + 1):
         while at < len(sample) and sample[at] <= k:
             y = label[at]
-            external[y] = arrivals.items[at]
+            put(arrivals.items[at], external[y])
             at += 1
             verdict = _renew(local[y], external[y], merged[y], known, (mode, room)) if mode != LOCAL else 0
             if verdict < 0:
                 return -1 - y
             if verdict:
                 events[0][count], events[1][count] = k, y
-                events[2][count] = merged[y]
+                put(merged[y], events[2][count])
                 count += 1
         if k == last or slot[k] < 0:
             continue
@@ -46,12 +51,12 @@ def walk(span: Any, items: Items, memory: Memory, arrivals: Arrivals, out: Any) 
             return -1 - y
         if verdict:
             events[0][count], events[1][count] = k, y
-            events[2][count] = merged[y]
+            put(merged[y], events[2][count])
             count += 1
     return count
 
 
-@exactly
+@tightly
 def _renew(local: Any, external: Any, row: Any, known: Any, how: Any) -> Any:
     """Merge one class anew; return 1 if its row changed, 0 if not, -1 if that cannot be told yet."""
     mode, room = how
@@ -65,7 +70,7 @@ def _renew(local: Any, external: Any, row: Any, known: Any, how: Any) -> Any:
     return changed
 
 
-@exactly
+@tightly
 def _merge(local: Any, external: Any, row: Any, known: Any, room: Any) -> Any:
     """Keep the most certain of a class (eq. 3), each where it was if it was there."""
     samples, entropy, stored, exact = known
@@ -92,7 +97,7 @@ def _merge(local: Any, external: Any, row: Any, known: Any, room: Any) -> Any:
     return _arrange(row, kept[:found], room[2], room[3])
 
 
-@exactly
+@tightly
 def _place(kept: Any, value: Any, found: int, item: int, h: float) -> Any:
     """Insert an item behind those that are as certain; the last falls out when there is no room."""
     at = min(found, len(kept) - 1)
@@ -103,7 +108,7 @@ def _place(kept: Any, value: Any, found: int, item: int, h: float) -> Any:
     return min(found + 1, len(kept))
 
 
-@exactly
+@tightly
 def _arrange(row: Any, kept: Any, fresh: Any, stays: Any) -> Any:
     """Make ``row`` hold what is ``kept``, each where it was if it was there; return 1 if anything changed."""
     slots = len(row)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .compiled import exactly
-from .loops_merge import walk
+from .compiled import exactly, put, tightly
+from .loops_merge import merge_room, walk
 from .readout import cosines, label
 from .state import Arrivals, Items, Memory, Readout, Span
 from .tiles import pairs, product, similarities
@@ -25,6 +25,7 @@ def read_clients(
     Returns (client, class) where a merge hangs on prototypes whose entropies are not exact yet, with that client's
     memories as they were: the caller makes them exact and continues with this client. (-1, -1) when done.
     """
+    room = merge_room(memory.merged.shape[2])
     for i in range(who[0], who[1]):
         if span.finished[i]:
             continue
@@ -33,7 +34,7 @@ def read_clients(
         given = Arrivals(arrivals.sample[part], arrivals.label[part], arrivals.items[part], arrivals.bounds)
         before = Memory(mine.local.copy(), mine.external.copy(), mine.merged.copy(), mine.gram)
         events = _room(span.last[i] - span.first[i] + len(given.sample), mine.merged.shape[1])
-        count = walk((span.first[i], span.last[i]), items, mine, given, (readout.mode, events))
+        count = walk((span.first[i], span.last[i]), items, mine, given, (readout.mode, events, room))
         if count < 0:
             mine.local[:], mine.external[:], mine.merged[:] = before.local, before.external, before.merged
             return i, -1 - count
@@ -52,23 +53,33 @@ def _read(items: Items, span: Any, memory: Memory, history: Any, readout: Readou
     events, count = history
     first, last = span
     columns, later, used, fresh, life = _number(items, span, memory.merged, events, count)
-    near = np.empty((last - first, len(used)), np.float32)
-    similarities(items, span, used, life, near)
+    near, uncertainty = np.empty((last - first, len(used)), np.float32), np.empty(len(used))
+    similarities(items, span, used, life, np.empty(len(used), np.float32), near)
+    _uncertainties(items, used, uncertainty)
     products = (first, last, near, _older(items, memory.merged, events, (used, fresh), first))
-    uncertainty = _uncertainties(items, used)
-    answer = np.empty(len(columns))
-    room = (np.empty(columns.shape), np.empty(columns.shape))
+    room = (np.empty(columns.shape), np.empty(columns.shape), np.empty(len(columns)))
+    _follow(items, memory, (columns, uncertainty, products), (events, later, count), readout, room, labels)
+
+
+@tightly
+def _follow(items: Items, memory: Memory, read: Any, history: Any, readout: Readout, room: Any, labels: Any) -> None:
+    """Predict sample by sample, with the memory as it is at that sample."""
+    columns, uncertainty, products = read
+    events, later, count = history
+    weights, reached, answer = room
+    first, last, near = products[0], products[1], products[2]
     e = 0
     for k in range(first, last + 1):
         while e < count and events[0][e] <= k:
             y = events[1][e]
-            columns[y] = later[e]
+            put(later[e], columns[y])
             _replace(items, memory.merged[y], memory.gram[y], (y, events[2][e], columns[y]), products)
             e += 1
         if k == last:
             break
         for b in range(len(readout.betas)):
-            cosines((near[k - first], uncertainty, columns, memory.gram), readout.betas[b], readout, room, answer)
+            state = (near[k - first], uncertainty, columns, memory.gram)
+            cosines(state, readout.betas[b], readout, (weights, reached), answer)
             for a in range(len(readout.alphas)):
                 labels[a, b, k] = label(items.logits[k], answer, readout.alphas[a], readout.scale)
 
@@ -107,13 +118,11 @@ def _older(items: Items, start: Any, events: Any, numbered: Any, first: int) -> 
     return start.copy(), places, products
 
 
-@exactly
-def _uncertainties(items: Items, used: Any) -> Any:
-    values = np.empty(len(used))
+@tightly
+def _uncertainties(items: Items, used: Any, values: Any) -> None:
     for u in range(len(used)):
         item = used[u]
         values[u] = items.entropy[item] if item < items.samples else items.stored[item - items.samples]
-    return values
 
 
 @exactly
@@ -157,7 +166,7 @@ def _number(items: Items, span: Any, start: Any, events: Any, count: int) -> Any
     return at_start, later, used[:size], fresh[: size - begin], (born[:size], dead[:size])
 
 
-@exactly
+@tightly
 def _replace(items: Items, now: Any, gram: Any, event: Any, products: Any) -> None:
     """Replace the row of a class, and what of its Gram matrix changes; almost all products are known already."""
     y, row, columns = event

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .compiled import exactly, loosely
+from .compiled import exactly, loosely, put, tightly
 from .loops_share import accept, push
 from .state import CLIENT, NONE, Counts, Given, Routes, Rules, Uploads
 from .timeline import Window
@@ -32,6 +32,7 @@ def play(routes: Routes, rules: Rules, counts: Counts, window: Window, uploads: 
         largest = max(largest, window.starts[sync + 1] - window.starts[sync])
     given = _room(rules, max(2 * largest * classes, 1024))
     top, mean = (np.empty(rules.slots + 3, np.int64), np.empty(rules.slots + 3)), np.empty(routes.seen.shape[1])
+    starts = np.empty(classes + 1, np.int64)
     count, doubt = 0, False
     while at < len(window.starts) - 1 and not doubt:
         first, last = window.starts[at], window.starts[at + 1]
@@ -39,10 +40,12 @@ def play(routes: Routes, rules: Rules, counts: Counts, window: Window, uploads: 
             break
         part = (uploads.starts[at], uploads.starts[at + 1])
         push(routes, uploads, part, before + at)
-        fresh = (uploads.client[part[0] : part[1]], _starts(uploads.label[part[0] : part[1]], classes))
+        _starts(uploads.label[part[0] : part[1]], starts)
+        fresh = (uploads.client[part[0] : part[1]], starts)
+        newest = routes.changed.max()
         for m in range(first, last):
-            begin = count
-            count = _pull(routes, rules, counts, (members[m], before + at, count), fresh, (top, mean), given)
+            begin, turn = count, (members[m], before + at, newest, count)
+            count = _pull(routes, rules, counts, turn, fresh, (top, mean), given)
             for r in range(begin, count):
                 given.sample[r] = offsets[members[m]] + window.at[m]
                 doubt = doubt or given.doubtful[r]
@@ -64,29 +67,29 @@ def _room(rules: Rules, rows: int) -> Any:
     )
 
 
-@exactly
-def _starts(label: Any, classes: int) -> Any:
-    """Return where each class starts in sorted labels (C + 1,)."""
-    starts = np.zeros(classes + 1, np.int64)
+@tightly
+def _starts(label: Any, starts: Any) -> None:
+    """Write where each class starts in sorted labels (C + 1,)."""
+    starts[:] = 0
     for u in range(len(label)):
         starts[label[u] + 1] += 1
-    for y in range(classes):
+    for y in range(len(starts) - 1):
         starts[y + 1] += starts[y]
-    return starts
 
 
-@exactly
+@tightly
 def _pull(routes: Routes, rules: Rules, counts: Counts, turn: Any, fresh: Any, scratch: Any, given: Given) -> Any:
     """Choose the donors of a client anew where that is needed; write what is different, return the new count."""
-    i, now, count = turn
+    i, now, newest, count = turn
     uploaders, starts = fresh
     top, mean = scratch
     seen, changed, similarity, donors = routes.seen, routes.changed, routes.similarity, routes.donors
     limits, seconds, dropped, stamp = routes.limit, routes.second, routes.dropped, routes.stamp
-    newest, before = changed.max(), routes.pulled[i]
+    before = routes.pulled[i]
     counts.pulls[i] += 1
     routes.pulled[i] = now
-    order = _by_mean(routes, i, mean) if rules.empty == CLIENT and newest > before else np.empty(0, np.int64)
+    if rules.empty == CLIENT and newest > before:
+        _means(routes, i, mean)
     for y in range(len(seen)):
         known = seen[y, i]
         if (changed[y] if known or rules.empty != CLIENT else newest) <= before:
@@ -102,17 +105,17 @@ def _pull(routes: Routes, rules: Rules, counts: Counts, turn: Any, fresh: Any, s
                 continue
             same = verdict == SAME
         if same:
-            top[0][: rules.slots] = donors[i, y]
+            put(donors[i, y], top[0][: rules.slots])
         else:
-            doubtful = _choose(routes, rules, (i, y), (order, mean), top)
+            doubtful = _choose(routes, rules, (i, y), mean, top)
         if accept(routes, counts, i, y, top[0][: rules.slots]) or doubtful:
             given.client[count], given.label[count], given.doubtful[count] = i, y, doubtful
-            given.items[count] = routes.external[i, y]
+            put(routes.external[i, y], given.items[count])
             count += 1
     return count
 
 
-@exactly
+@tightly
 def _compare(state: Any, uploaders: Any, donors: Any, bounds: Any, others: Any) -> Any:
     """Say what new prototypes of others do to a client's list of a class, with the new limit and second best.
 
@@ -146,26 +149,20 @@ def _compare(state: Any, uploaders: Any, donors: Any, bounds: Any, others: Any) 
 
 
 @loosely
-def _by_mean(routes: Routes, i: int, mean: Any) -> Any:
-    """Write the mean similarity over the classes both have seen (N,), -2 where there is none (B3); rank it."""
+def _means(routes: Routes, i: int, mean: Any) -> None:
+    """Write the mean similarity over the classes both have seen (N,), -2 where there is none (B3)."""
     mean[:] = 0.0
-    missing = 0
     for y in range(len(routes.seen)):
         if routes.seen[y, i]:
             row = routes.similarity[y, i]
             for j in range(len(mean)):
                 mean[j] += row[j]
-        else:
-            missing += 1
-    if missing == 0:
-        return np.empty(0, np.int64)
     for j in range(len(mean)):
         mean[j] = mean[j] / routes.common[i, j] if routes.common[i, j] else -2.0
-    return np.argsort(-mean)
 
 
-@exactly
-def _choose(routes: Routes, rules: Rules, query: Any, by_client: Any, top: Any) -> Any:
+@tightly
+def _choose(routes: Routes, rules: Rules, query: Any, mean: Any, top: Any) -> Any:
     """Write the chosen rows (slots,), -1 for none, into ``top``; return whether the choice is in doubt."""
     i, y = query
     rows, scores = top
@@ -173,7 +170,7 @@ def _choose(routes: Routes, rules: Rules, query: Any, by_client: Any, top: Any) 
     routes.limit[i, y] = -np.inf
     if not seen[i]:
         if rules.empty == CLIENT:
-            return _first_seen(by_client, seen, i, rules, rows)
+            return _of_the_most_similar(mean, seen, (i, routes.donors[i, y]), rules, top)
         for e in range(rules.slots):  # joining order, without the first, or nothing
             j = routes.ranking[e + 1]
             rows[e] = j if rules.empty != NONE and seen[j] else -1
@@ -189,7 +186,7 @@ def _choose(routes: Routes, rules: Rules, query: Any, by_client: Any, top: Any) 
     return False
 
 
-@exactly
+@tightly
 def _without_best(routes: Routes, rules: Rules, i: int, y: int, top: Any) -> Any:
     """Choose as the released code does: all but the best match, whoever that is (B4)."""
     rows, scores = top
@@ -209,25 +206,17 @@ def _without_best(routes: Routes, rules: Rules, i: int, y: int, top: Any) -> Any
     return doubtful
 
 
-@exactly
-def _first_seen(by_client: Any, seen: Any, own: int, rules: Rules, rows: Any) -> Any:
-    """Take the first of an order who have seen the class; in doubt where the next is as good."""
-    order, mean = by_client
-    found, last = 0, 0.0
-    for place in range(len(order)):
-        j = order[place]
-        if j == own or not seen[j]:
-            continue
-        if found == rules.slots:
-            return last - mean[j] < rules.near
-        rows[found], last = j, mean[j]
-        found += 1
+@tightly
+def _of_the_most_similar(mean: Any, seen: Any, who: Any, rules: Rules, top: Any) -> Any:
+    """Take the most similar clients who have seen the class; in doubt where the next is as good."""
+    rows, scores = top
+    found = _largest(mean, seen, who, rules.slots + 1, top)
     for e in range(found, rules.slots):
         rows[e] = -1
-    return False
+    return found > rules.slots and scores[rules.slots - 1] - scores[rules.slots] < rules.near
 
 
-@exactly
+@tightly
 def _largest(values: Any, seen: Any, who: Any, size: int, top: Any) -> Any:
     """Find the largest values, best first; return how many there are.
 
@@ -254,7 +243,7 @@ def _largest(values: Any, seen: Any, who: Any, size: int, top: Any) -> Any:
     return found
 
 
-@exactly
+@tightly
 def _place(rows: Any, scores: Any, found: int, size: int, row: int, score: float) -> Any:
     at = min(found, size - 1)
     while at > 0 and scores[at - 1] < score:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import common
-from .compiled import exactly
+from .compiled import exactly, put, tightly
 from .state import Items, Routes, Uploads
 from .tiles import against_all
 
@@ -17,16 +17,16 @@ NEAR_DOT = 8e-7  # against_all sums in many partial sums, which is more accurate
 
 fill_queues = exactly(common.fill_queues)
 upload = exactly(common.upload)
-accept = exactly(common.accept)
+accept = tightly(common.accept)
 
 
-@exactly
+@tightly
 def push(routes: Routes, uploads: Uploads, part: Any, now: int) -> None:
     """Store the uploads ``part`` (first, last) of one sync and compare them with everyone's."""
     first, last = part
     for u in range(first, last):
         i, y = uploads.client[u], uploads.label[u]
-        routes.vectors[y, i] = uploads.vectors[u]
+        put(uploads.vectors[u], routes.vectors[y, i])
         routes.current[y, i] = uploads.items[u] if uploads.seen[u] else -1
         routes.changed[y] = routes.stamp[y, i] = now
         if routes.seen[y, i] != uploads.seen[u]:
@@ -39,11 +39,11 @@ def push(routes: Routes, uploads: Uploads, part: Any, now: int) -> None:
             start = u
     for u in range(first, last):
         place, i = uploads.items[u] - uploads.samples, uploads.client[u]
-        uploads.beside[place] = routes.similarity[uploads.label[u], i]
+        put(routes.similarity[uploads.label[u], i], uploads.beside[place])
         uploads.origin[place, 0], uploads.origin[place, 1] = i, now
 
 
-@exactly
+@tightly
 def _note_seen(routes: Routes, i: int, y: int, change: int) -> None:
     for j in range(routes.seen.shape[1]):
         if j != i and routes.seen[y, j]:
@@ -53,7 +53,7 @@ def _note_seen(routes: Routes, i: int, y: int, change: int) -> None:
     routes.seen[y, i] = change > 0
 
 
-@exactly
+@tightly
 def copy_units(items: Items, contents: Any, out: Any) -> None:
     """Write the unit vectors of samples (n, S) into ``out`` (n, S, D); what -1 stands for is left as it is."""
     for r in range(contents.shape[0]):

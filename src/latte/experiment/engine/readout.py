@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .compiled import exactly, loosely
+from .compiled import loosely, tightly
 from .state import Readout
 
 TINY = float(np.finfo(np.float64).tiny)
 
 
-@exactly
+@tightly
 def cosines(memory: Any, beta: float, readout: Readout, room: Any, answer: Any) -> None:
     """Write f · normalise(Σ w m) per class (C,) into ``answer``; 0 where there is nothing to read."""
     similarity, uncertainty, columns, gram = memory
@@ -49,7 +49,7 @@ def _cosine(weights: Any, near: Any, gram: Any, gate: float) -> Any:
     return dots / math.sqrt(squares) if squares > limit else 0.0
 
 
-@exactly
+@tightly
 def label(logits: Any, cosine: Any, alpha: float, scale: float) -> Any:
     """Return the class with the largest z + alpha z_mem (eq. 7), the first among equals."""
     best, top = 0, -np.inf

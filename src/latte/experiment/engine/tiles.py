@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .compiled import exactly, loosely
+from .compiled import inlined, loosely, tightly
 from .state import Items
 
 
@@ -42,23 +42,24 @@ def against_all(vectors: Any, rows: Any, similarity: Any) -> None:
             similarity[j, rows[t]] = similarity[rows[t], j]
 
 
-@exactly
+@inlined
 def vector_of(items: Items, item: int) -> Any:
     """Return the vector of an item as it is stored."""
     return items.rows[items.row_of[item]] if item < items.samples else items.prototypes[item - items.samples]
 
 
-@exactly
+@tightly
 def norm_of(items: Items, item: int) -> Any:
     """Return by what its vector is to be divided."""
     return items.norms[item] if item < items.samples else np.float32(1.0)
 
 
 @loosely
-def similarities(items: Items, span: Any, used: Any, life: Any, out: Any) -> None:
+def similarities(items: Items, span: Any, used: Any, life: Any, scale: Any, out: Any) -> None:
     """Write the products of the samples ``span`` with the items ``used`` (U,) into ``out`` (B, U).
 
     ``life`` says from which sample on, and until which, an item is asked for; other products may be missing.
+    ``scale`` (U,) is room for one over their lengths.
     """
     first, last = span
     born, dead = life
@@ -87,18 +88,18 @@ def similarities(items: Items, span: Any, used: Any, life: Any, out: Any) -> Non
             k_, m_ = k - first, m - first
             out[k_, u], out[k_, v], out[k_, w], out[k_, x] = ap, aq, ar, az
             out[m_, u], out[m_, v], out[m_, w], out[m_, x] = bp, bq, br, bz
-    _divide(items, span, used, out)
+    _divide(items, span, used, scale, out)
 
 
 @loosely
-def _divide(items: Items, span: Any, used: Any, out: Any) -> None:
+def _divide(items: Items, span: Any, used: Any, scale: Any, out: Any) -> None:
     """Divide the products by the lengths of what was multiplied."""
-    scale = np.empty(len(used), np.float32)
+    first, last = span
     for u in range(len(used)):
         scale[u] = np.float32(1.0) / norm_of(items, used[u])
-    for k in range(span[0], span[1]):
+    for k in range(first, last):
         own = np.float32(1.0) / items.norms[k]
-        row = out[k - span[0]]
+        row = out[k - first]
         for u in range(len(used)):
             row[u] *= own * scale[u]
 
