@@ -224,12 +224,12 @@ class GlobalMemory:
         shape = (len(names), self.classes)
         seen = boolean("seen", arrays["seen"], shape)
         entropy = entropies("entropy", arrays["entropy"], seen)
-        unit_where("vectors", arrays["vectors"], seen, (*shape, self.dim))
+        vectors = unit_where("vectors", arrays["vectors"], seen, (*shape, self.dim))
         self._clear()
         for name in names:
             self.join(name)
         n = len(names)
-        self._vectors[:n], self._entropy[:n], self._seen[:n] = arrays["vectors"], entropy, seen
+        self._vectors[:n], self._entropy[:n], self._seen[:n] = vectors, entropy, seen
         self._order[:n] = arrays["order"]
         self._joined = int(self._order[:n].max(initial=0)) + 1 if self.routing.by_joining else n
         self._sorted = None

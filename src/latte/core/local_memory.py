@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .maths import normalised
+from .maths import normalised, weighted_sums
 from .types import Arrays, Mask, Reals, State, Vectors
 from .validate import at_least, boolean, choice, entropies, real, refuse, unit_rows, unit_where
 
@@ -59,7 +59,7 @@ class LocalMemory:
         """Return one unit vector per class (C, D), eq. 1, and which classes have one (C,)."""
         choice("prototype", kind, PROTOTYPE_KINDS)
         weights = self._prototype_weights(kind, gamma)
-        sums = (weights[:, None, :].astype(np.float32) @ self.vectors)[:, 0]
+        sums = weighted_sums(weights, self.vectors)
         return normalised(sums), np.logical_and(self.valid.any(axis=1), sums.any(axis=1))
 
     def _prototype_weights(self, kind: str, gamma: float) -> Reals:
@@ -89,6 +89,4 @@ class LocalMemory:
             raise refuse("valid", "a free slot before a filled one", "slots filled from the first on")
         entropy = entropies("entropy", arrays["entropy"], valid)
         vectors = unit_where("vectors", arrays["vectors"], valid, self.vectors.shape)
-        # Bit for bit: unit_where may move the last bit of a vector that is already unit.
-        vectors[valid] = np.asarray(arrays["vectors"], np.float32)[valid]
         self.vectors, self.entropy, self.valid = vectors, entropy, valid

@@ -46,6 +46,17 @@ def normalised(vectors: Vectors) -> Vectors:
     return (vectors / safe[..., None]).astype(np.float32, copy=False)
 
 
+def weighted_sums(weights: Reals, vectors: Vectors) -> Reals:
+    """Return Σ_s w_s v_s (n, D) of ``vectors`` (n, S, D).
+
+    In float64: rounded to float32 afterwards, the sums do not depend on the order of the additions.
+    """
+    sums = np.zeros((vectors.shape[0], vectors.shape[2]))
+    for slot in range(vectors.shape[1]):
+        sums += weights[:, slot, None] * vectors[:, slot]
+    return sums
+
+
 def top_k(scores: Reals, k: int) -> Integers:
     """Return the indices (..., k) of the k largest of ``scores`` (..., n), best first, ties to the lower index."""
     n = scores.shape[-1]

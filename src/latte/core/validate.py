@@ -10,6 +10,7 @@ import numpy as np
 from .types import Mask, Reals, Vectors
 
 NORM_TOLERANCE = 1e-3
+SETTLED = 1e-6  # a row whose squared length is this near to 1 is left as it is, to the last bit
 _LOW, _HIGH = (1 - NORM_TOLERANCE) ** 2, (1 + NORM_TOLERANCE) ** 2
 
 
@@ -36,7 +37,9 @@ def float32(name: str, value: Any, want: str) -> Vectors:
 def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = False) -> Vectors:
     """Return ``value`` (n, D), n >= 1, with rows of length 1.
 
-    Rows within 1e-3 of unit length are accepted and normalised; others are refused unless ``normalise``.
+    Rows within 1e-3 of unit length are accepted and normalised; others are refused unless ``normalise``. Rows that are
+    of unit length up to rounding stay as they are: what was normalised once, sent or saved, is the same when it comes
+    back.
     """
     want = f"(n, {'D' if dim is None else dim}) unit rows, n >= 1"
     rows = float32(name, value, want)
@@ -44,14 +47,22 @@ def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = F
         raise refuse(name, f"shape {rows.shape}", want)
     if len(rows) == 1:  # the everyday case, one plain view
         square = float(np.einsum("nd,nd->", rows, rows))  # unlike dot, it does not warn when it overflows
+        if abs(square - 1) <= SETTLED:
+            return rows.copy()
         if _LOW < square < _HIGH:  # NaN and infinity fail here too
             return rows / np.float32(math.sqrt(square))
         return _odd_rows(name, rows, normalise)
     squares = np.einsum("nd,nd->n", rows, rows)
-    if squares.min() > _LOW and squares.max() < _HIGH:
-        unit: Vectors = rows / np.sqrt(squares)[:, None]
-        return unit
-    return _odd_rows(name, rows, normalise)
+    if not (squares.min() > _LOW and squares.max() < _HIGH):
+        return _odd_rows(name, rows, normalise)
+    lengths = lengths_of(squares)
+    unit: Vectors = rows.copy() if (lengths == 1).all() else rows / lengths[:, None]
+    return unit
+
+
+def lengths_of(squares: Any) -> Any:
+    """Return what rows of these squared lengths (n,) are divided by: exactly 1 where they stay as they are."""
+    return np.where(np.abs(squares - 1) <= SETTLED, squares.dtype.type(1), np.sqrt(squares))
 
 
 def _odd_rows(name: str, rows: Vectors, normalise: bool) -> Vectors:
@@ -60,7 +71,7 @@ def _odd_rows(name: str, rows: Vectors, normalise: bool) -> Vectors:
     if not finite.all():
         raise refuse(name, f"NaN or infinite values in row {int(finite.argmin())}", "finite values")
     wide = rows.astype(np.float64)
-    norms = np.sqrt(np.einsum("nd,nd->n", wide, wide))
+    norms = lengths_of(np.einsum("nd,nd->n", wide, wide))
     if not norms.min() > 0:
         raise refuse(name, f"a zero vector in row {int(norms.argmin())}", "rows with a direction")
     if not normalise:

@@ -31,7 +31,7 @@ class ZeroShot:
     scale: float = 100.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", _read_only(_settled(self.text)))
+        object.__setattr__(self, "text", _read_only(unit_rows("text", self.text)))
         object.__setattr__(self, "classnames", _checked_names(self.classnames, len(self.text)))
         object.__setattr__(self, "scale", real("scale", self.scale))
         if self.scale == 0:
@@ -58,26 +58,14 @@ class ZeroShot:
 
         In float64: the scale multiplies rounding by a hundred, and entropies decide who stays in a memory.
         """
-        wide = vectors.astype(np.float64)
-        logits: Reals = self._scaled @ wide if wide.ndim == 1 else wide @ self._scaled.T
+        wide = vectors.astype(np.float64, copy=False)
+        logits: Reals = self.scaled @ wide if wide.ndim == 1 else wide @ self.scaled.T
         return logits
 
     @cached_property
-    def _scaled(self) -> Reals:
-        return self.scale * self.text.astype(np.float64)  # (C, D)
-
-
-def _settled(text: Any) -> Vectors:
-    """Return unit rows, leaving those alone that are of unit length already.
-
-    Dividing a float32 row by its length again may move its last bit, and the fingerprint with it: a classifier that
-    was saved and read back must stay the same classifier.
-    """
-    unit = unit_rows("text", text)
-    given = np.asarray(text, np.float32)
-    squares = np.einsum("nd,nd->n", given, given)
-    settled: Vectors = np.where(np.abs(squares - 1)[:, None] <= 1e-6, given, unit)
-    return settled
+    def scaled(self) -> Reals:
+        """Scale · T (C, D) in float64."""
+        return self.scale * self.text.astype(np.float64)
 
 
 def _checked_names(names: Any, classes: int) -> tuple[str, ...]:

@@ -19,7 +19,10 @@ class Loops(NamedTuple):
 
     fill_queues: Callable[..., Any]
     upload: Callable[..., Any]
-    copy_units: Callable[..., Any]
+    squares: Callable[..., Any]
+    classify: Callable[..., Any]
+    judge: Callable[..., Any]
+    blend: Callable[..., Any]
     near: float
     play: Callable[..., Any]
     accept: Callable[..., Any]
@@ -37,7 +40,10 @@ def loops(backend: str = "auto") -> Loops:
     return Loops(
         share.fill_queues,
         share.upload,
-        share.copy_units,
+        share.squares,
+        share.classify,
+        share.judge,
+        share.blend,
         share.NEAR_DOT,
         route.play,
         share.accept,

@@ -12,7 +12,6 @@ from typing import Protocol
 
 import numpy as np
 
-from ...core.maths import normalised
 from ...core.types import Integers, Mask, Vectors
 from ...methods.latte import LatteParams
 from .pool import Pool
@@ -92,7 +91,7 @@ class BlockServer:
     def vectors_of(self, label: int) -> tuple[Integers, Vectors]:
         """Return who has seen a class, in the order that decides among equals, and their prototypes as stored."""
         who = self.ranking[self.current[label, self.ranking] >= 0]
-        return who, normalised(self.pool.vectors[self.current[label, who] - self.samples])
+        return who, self.pool.vectors[self.current[label, who] - self.samples]
 
     def _nearest(self, label: int, members: Integers) -> Integers:
         who, vectors = self.vectors_of(label)
@@ -135,7 +134,7 @@ class BlockServer:
             own = np.flatnonzero(seen[members, label])
             if len(own):
                 who, vectors = self.vectors_of(label)
-                mine = normalised(self.pool.vectors[self.current[label, members[own]] - self.samples])
+                mine = self.pool.vectors[self.current[label, members[own]] - self.samples]
                 total[np.ix_(own, who)] += mine @ vectors.T
         common = seen[members] @ seen.T
         scores: Vectors = np.where(common > 0, total / np.maximum(common, 1), np.float32(NOBODY))

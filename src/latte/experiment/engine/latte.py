@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers, Mask, Reals, Vectors
-from ...core.validate import unit_rows, unit_where
+from ...core.types import Integers, Reals
 from ...data.benchmark import Federation
 from ...methods.latte import LatteParams
 from ..schedule import Schedule
@@ -47,14 +46,14 @@ class Replay:
 
     def __init__(self, federation: Federation, params: LatteParams, loops: Loops, find: Donors | None = None) -> None:
         self.loops = loops
-        self.streams = streams = lay_out(federation)
+        self.streams = streams = lay_out(federation, loops)
         group = owners(streams) * streams.zero_shot.classes + streams.pseudo
         settle(streams, near_ties(group, streams.entropy))
         self.shape = (streams.zero_shot.classes, params.k_l)
         self.slot = loops.fill_queues(
             np.arange(len(streams)), streams.offsets, streams.pseudo, streams.entropy, (*self.shape, LAST)
         )
-        self.pool = Pool(streams, params, loops.copy_units)
+        self.pool = Pool(streams, params, loops)
         names = tuple(client.name for client in federation.clients)
         self.server: Server | BlockServer
         if find is None and 4 * len(names) ** 2 * streams.zero_shot.classes <= KEPT:
@@ -87,18 +86,17 @@ class Replay:
         """Compute the prototypes of all syncs together: what a client holds does not depend on the others."""
         s, items = self.streams, self.items
         number, client, label, contents = self.loops.upload(window, self.pushed, s.offsets, items, self.local)
-        order = np.lexsort((client, label, number))
-        places, seen = self.pool.add(contents[order], items)
-        # what the global memory stores: it normalises what it is given
-        size = len(order) if isinstance(self.server, Server) else 0
-        vectors = _units(self.pool.vectors[places[:size]], seen[:size])
+        # the contents of one queue at two syncs are almost the same: one after the other they come from a cache
+        by_queue, order = np.lexsort((label, client)), np.lexsort((client, label, number))
+        places, seen = np.empty(len(number), np.int64), np.empty(len(number), np.bool_)
+        places[by_queue], seen[by_queue] = self.pool.add(contents[by_queue], items)
         starts = np.searchsorted(number, np.arange(len(window.starts)))
         return Uploads(
             client[order],
             label[order],
-            vectors,
-            len(s) + places,
-            seen,
+            self.pool.vectors,
+            len(s) + places[order],
+            seen[order],
             starts,
             len(s),
             self.pool.beside,
@@ -109,13 +107,6 @@ class Replay:
         """Free the prototypes that neither the server nor anybody's external memory refers to."""
         used = self.server.live()
         self.pool.keep(np.unique(used[used >= 0]) - len(self.streams))
-
-
-def _units(vectors: Vectors, seen: Mask) -> Vectors:
-    """Return prototypes as the global memory stores them; almost always all of them exist."""
-    if len(vectors) and seen.all():
-        return unit_rows("prototypes", vectors)
-    return unit_where("prototypes", vectors, seen, vectors.shape)
 
 
 def run_latte(

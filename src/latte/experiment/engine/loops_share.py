@@ -5,10 +5,13 @@ Imported only where numba is installed; ``plain_share`` does the same with numpy
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
+
 from . import common
-from .compiled import exactly, put, tightly
+from .compiled import exactly, loosely, put, tightly
 from .state import Items, Routes, Uploads
 from .tiles import against_all
 
@@ -26,7 +29,7 @@ def push(routes: Routes, uploads: Uploads, part: Any, now: int) -> None:
     first, last = part
     for u in range(first, last):
         i, y = uploads.client[u], uploads.label[u]
-        put(uploads.vectors[u], routes.vectors[y, i])
+        put(uploads.prototypes[uploads.items[u] - uploads.samples], routes.vectors[y, i])
         routes.current[y, i] = uploads.items[u] if uploads.seen[u] else -1
         routes.changed[y] = routes.stamp[y, i] = now
         if routes.seen[y, i] != uploads.seen[u]:
@@ -53,13 +56,136 @@ def _note_seen(routes: Routes, i: int, y: int, change: int) -> None:
     routes.seen[y, i] = change > 0
 
 
+@loosely
+def squares(rows: Any, index: Any, out: Any) -> None:
+    """Write the squared lengths (n,) of some rows."""
+    for k in range(len(index)):
+        row, total = rows[index[k]], np.float32(0.0)
+        for d in range(len(row)):
+            total += row[d] * row[d]
+        out[k] = total
+
+
 @tightly
-def copy_units(items: Items, contents: Any, out: Any) -> None:
-    """Write the unit vectors of samples (n, S) into ``out`` (n, S, D); what -1 stands for is left as it is."""
-    for r in range(contents.shape[0]):
-        for s in range(contents.shape[1]):
-            k = contents[r, s]
-            if k >= 0:
-                row, norm = items.rows[items.row_of[k]], items.norms[k]
-                for d in range(len(row)):
-                    out[r, s, d] = row[d] / norm
+def classify(rows: Any, index: Any, norms: Any, text: Any, room: Any, logits: Any) -> None:
+    """Write the products (n, C) of some rows, divided by ``norms`` and rounded to float32, with ``text``, in float64."""
+    last = len(index) - 1
+    for k in range(0, last + 1, 2):
+        m = min(k + 1, last)
+        _widen(rows[index[k]], norms[k], room[0])
+        _widen(rows[index[m]], norms[m], room[1])
+        _products(room[0], room[1], text, logits[k], logits[m])
+
+
+@tightly
+def _widen(row: Any, norm: Any, out: Any) -> None:
+    if norm == 1:
+        for d in range(len(row)):
+            out[d] = row[d]
+    else:
+        for d in range(len(row)):
+            out[d] = np.float32(row[d] / norm)
+
+
+@loosely
+def _products(a: Any, b: Any, text: Any, one: Any, other: Any) -> None:
+    end = len(text) - 1
+    for u in range(0, end + 1, 4):
+        v, w, x = min(u + 1, end), min(u + 2, end), min(u + 3, end)
+        p, q, r, s = text[u], text[v], text[w], text[x]
+        ap = aq = ar = az = bp = bq = br = bz = 0.0
+        for d in range(len(a)):
+            ad, bd = a[d], b[d]
+            ap += ad * p[d]
+            aq += ad * q[d]
+            ar += ad * r[d]
+            az += ad * s[d]
+            bp += bd * p[d]
+            bq += bd * q[d]
+            br += bd * r[d]
+            bz += bd * s[d]
+        one[u], one[v], one[w], one[x] = ap, aq, ar, az
+        other[u], other[v], other[w], other[x] = bp, bq, br, bz
+
+
+@tightly
+def judge(logits: Any, near: float, pseudo: Any, entropy: Any, close: Any) -> None:
+    """Write the class and the entropy that rows of logits (n, C) stand for, and where the class is too close to call."""
+    classes = logits.shape[1]
+    for k in range(len(logits)):
+        best, second = 0, -np.inf
+        for y in range(1, classes):
+            if logits[k, y] > logits[k, best]:
+                best, second = y, logits[k, best]
+            elif logits[k, y] > second:
+                second = logits[k, y]
+        largest = logits[k, best]
+        total, nats = 0.0, 0.0
+        for y in range(classes):
+            shifted = logits[k, y] - largest
+            weight = math.exp(shifted)
+            total += weight
+            nats += weight * shifted
+        pseudo[k] = best
+        entropy[k] = min(max(math.log(total) - nats / total, 0.0) / math.log(classes), 1.0)
+        close[k] = largest - second < near
+
+
+@tightly
+def blend(items: Items, contents: Any, weights: Any, room: Any, places: Any, vectors: Any) -> None:
+    """Write eq. 1 of samples (n, S), -1 for none, as LocalMemory.prototypes computes it, into rows of ``vectors``."""
+    for r in range(len(contents)):
+        total = room[0]
+        total[:] = 0.0
+        _add_all(items, contents[r], weights[r], total)
+        square = _square(total)
+        shrink = 1.0 / math.sqrt(square) if square > 0 else 1.0
+        vector = vectors[places[r]]
+        for d in range(len(total)):
+            vector[d] = total[d] * shrink
+
+
+@tightly
+def _add_all(items: Items, queue: Any, weights: Any, total: Any) -> None:
+    """Add the weighted samples of a queue, four at a time where none has to be divided by its length."""
+    rows, row_of, norms = items.rows, items.row_of, items.norms
+    count, unit = 0, True
+    while count < len(queue) and queue[count] >= 0:  # slots fill in order
+        unit = unit and norms[queue[count]] == 1
+        count += 1
+    if not unit:
+        for s in range(count):
+            _add(rows[row_of[queue[s]]], norms[queue[s]], weights[s], total)
+        return
+    last = count - 1
+    for s in range(0, count, 4):
+        t, u, v = min(s + 1, last), min(s + 2, last), min(s + 3, last)
+        given = (
+            weights[s],
+            weights[t] if s + 1 <= last else 0.0,
+            weights[u] if s + 2 <= last else 0.0,
+            weights[v] if s + 3 <= last else 0.0,
+        )
+        a, b, c, d = rows[row_of[queue[s]]], rows[row_of[queue[t]]], rows[row_of[queue[u]]], rows[row_of[queue[v]]]
+        _add_four(a, b, c, d, given, total)
+
+
+@loosely
+def _add_four(a: Any, b: Any, c: Any, d: Any, weights: Any, total: Any) -> None:
+    p, q, r, s = weights
+    for k in range(len(total)):
+        total[k] += p * a[k] + q * b[k] + r * c[k] + s * d[k]
+
+
+@tightly
+def _add(row: Any, norm: Any, weight: float, total: Any) -> None:
+    for d in range(len(row)):
+        total[d] += weight * np.float32(row[d] / norm)
+
+
+@loosely
+def _square(vector: Any) -> Any:
+    total = 0.0
+    for d in range(len(vector)):
+        total += vector[d] * vector[d]
+    return total

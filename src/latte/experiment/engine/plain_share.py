@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...core.types import Integers, Vectors
+from ...core.maths import entropy, normalised, weighted_sums
+from ...core.types import Integers, Mask, Reals, Vectors
 from .common import accept as accept
 from .common import fill_queues as fill_queues
 from .common import upload as upload
@@ -12,10 +13,33 @@ from .state import NEAR_DOT as NEAR_DOT
 from .state import Items, Routes, Uploads
 
 
-def copy_units(items: Items, contents: Integers, out: Vectors) -> None:
-    """Write the unit vectors of samples (n, S) into ``out`` (n, S, D); what -1 stands for is of no account."""
-    np.take(items.rows, items.row_of[contents], axis=0, out=out)
-    out /= items.norms[contents][..., None]
+def squares(rows: Vectors, index: Integers, out: Vectors) -> None:
+    """Write the squared lengths (n,) of some rows."""
+    chosen = rows[index]
+    out[:] = np.einsum("nd,nd->n", chosen, chosen)
+
+
+def classify(rows: Vectors, index: Integers, norms: Vectors, text: Reals, room: Reals, logits: Reals) -> None:
+    """Write the products (n, C) of some rows, divided by ``norms`` and rounded to float32, with ``text``, in float64."""
+    del room  # what numpy allocates for itself
+    np.matmul((rows[index] / norms[:, None]).astype(np.float64), text.T, out=logits)
+
+
+def judge(logits: Reals, near: float, pseudo: Integers, uncertainty: Reals, close: Mask) -> None:
+    """Write the class and the entropy that rows of logits (n, C) stand for, and where the class is too close to call."""
+    pseudo[:], uncertainty[:] = logits.argmax(axis=1), entropy(logits)
+    two = np.partition(logits, logits.shape[1] - 2, axis=1)[:, -2:]
+    close[:] = two[:, 1] - two[:, 0] < near
+
+
+def blend(
+    items: Items, contents: Integers, weights: Reals, room: Reals, places: Integers, vectors: Vectors
+) -> None:
+    """Write eq. 1 of samples (n, S), -1 for none, as LocalMemory.prototypes computes it, into rows of ``vectors``."""
+    del room
+    units = items.rows[items.row_of[contents]]
+    units /= items.norms[contents][..., None]
+    vectors[places] = normalised(weighted_sums(weights, units))
 
 
 def push(routes: Routes, uploads: Uploads, part: tuple[int, int], now: int) -> None:
@@ -26,7 +50,7 @@ def push(routes: Routes, uploads: Uploads, part: tuple[int, int], now: int) -> N
         mine = part[0] + np.flatnonzero(labels == y)
         client, seen = uploads.client[mine], uploads.seen[mine]
         vectors, similarity = routes.vectors[y], routes.similarity[y]
-        vectors[client] = uploads.vectors[mine]
+        vectors[client] = uploads.prototypes[uploads.items[mine] - uploads.samples]
         routes.current[y, client] = np.where(seen, uploads.items[mine], -1)
         routes.changed[y] = now
         routes.seen[y, client] = seen

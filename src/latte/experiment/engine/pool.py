@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
-from ...core.maths import entropy, normalised
+from ...core.maths import entropy
 from ...core.types import Integers, Mask, Reals, Vectors
 from ...core.zero_shot import ZeroShot
 from ...methods.latte import LatteParams
+from .backend import Loops
 from .state import Items
 from .streams import Streams
 
-BUDGET = 1 << 20  # bytes of vectors that are gathered at a time: about a processor's nearest large cache
+CHUNK = 512  # prototypes that are computed at a time: they stay in a processor's nearest large cache
 
 
 class Pool:
@@ -23,8 +21,8 @@ class Pool:
     The server may note in ``beside`` (P, N) and ``origin`` (P, 2) what it knows of a prototype.
     """
 
-    def __init__(self, streams: Streams, params: LatteParams, copy_units: Callable[..., Any]) -> None:
-        self.streams, self.params, self.copy_units = streams, params, copy_units
+    def __init__(self, streams: Streams, params: LatteParams, loops: Loops) -> None:
+        self.streams, self.params, self.loops = streams, params, loops
         self.vectors: Vectors = np.zeros((0, streams.zero_shot.dim), np.float32)
         self.entropy: Reals = np.ones(0)
         self.exact: Mask = np.zeros(0, np.bool_)
@@ -35,27 +33,23 @@ class Pool:
 
     def add(self, contents: Integers, items: Items) -> tuple[Integers, Mask]:
         """Store the prototypes of local memories (n, S), given as samples; return places (n,) and who has one."""
-        places = self._take(len(contents))
-        seen = np.zeros(len(contents), np.bool_)
-        step = max(1, BUDGET // (4 * max(1, contents.shape[1]) * self.vectors.shape[1]))
-        self._room = np.zeros((min(step, len(contents)), *contents.shape[1:], self.vectors.shape[1]), np.float32)
-        for start in range(0, len(contents), step):
-            part = slice(start, start + step)
-            vectors, seen[part] = self._prototypes(contents[part], items)
-            self.vectors[places[part]] = vectors
+        zero_shot, places = self.streams.zero_shot, self._take(len(contents))
+        seen, exact = np.zeros(len(contents), np.bool_), self.exact
+        room, ones = np.empty((2, zero_shot.dim)), np.ones(CHUNK, np.float32)
+        logits, label, close = np.empty((CHUNK, zero_shot.classes)), np.empty(CHUNK, np.int64), np.empty(CHUNK, np.bool_)
+        for start in range(0, len(contents), CHUNK):
+            part = slice(start, start + CHUNK)
+            valid, now = contents[part] >= 0, places[part]
+            weights = self._weights(np.where(valid, self.streams.entropy[contents[part]], np.inf), valid)
+            self.loops.blend(items, contents[part], weights, room, now, self.vectors)
+            n, uncertainty = len(now), np.empty(len(now))
             # One row's entropy from a product of another shape may differ in the last bits: see make_exact.
-            self.entropy[places[part]] = np.where(seen[part], entropy(self.streams.zero_shot.logits(vectors)), 1.0)
-        self.exact[places] = ~seen
+            self.loops.classify(self.vectors, now, ones[:n], zero_shot.scaled, room, logits[:n])
+            self.loops.judge(logits[:n], 0.0, label[:n], uncertainty, close[:n])
+            seen[part] = np.logical_and(valid.any(axis=1), self.vectors[now].any(axis=1))
+            self.entropy[now] = np.where(seen[part], uncertainty, 1.0)
+        exact[places] = ~seen
         return places, seen
-
-    def _prototypes(self, contents: Integers, items: Items) -> tuple[Vectors, Mask]:
-        """Return eq. 1 with the very operations of LocalMemory.prototypes, for rows of samples, -1 for none."""
-        valid = contents >= 0
-        weights = self._weights(np.where(valid, self.streams.entropy[contents], np.inf), valid)
-        vectors = self._room[: len(contents)]
-        self.copy_units(items, contents, vectors)  # what is left over in a free slot has weight 0
-        sums = (weights[:, None, :].astype(np.float32) @ vectors)[:, 0]
-        return normalised(sums), np.logical_and(valid.any(axis=1), sums.any(axis=1))
 
     def _weights(self, certain: Reals, valid: Mask) -> Reals:
         if self.params.prototype == "min_entropy":

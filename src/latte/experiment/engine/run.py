@@ -72,7 +72,7 @@ def run_fast(
         return None
     chosen = resolve(name, params)
     if name == "clip":
-        streams = lay_out(federation)
+        streams = lay_out(federation, loops(backend))
         return Outcome(tuple(np.split(streams.pseudo, streams.offsets[1:-1])), None, "fast")
     alpha, beta = (getattr(chosen, field) for field in GRIDS[name.removesuffix("-global")])
     return _run(
@@ -111,7 +111,7 @@ def _run(federation: Federation, name: str, params: Any, grid: Any, how: tuple[A
     if name == "latte":
         result = run_latte(federation, params, axes, schedule, rng, loops(backend), how[3])
         return GridOutcome(names, *axes, result.labels, result.streams.offsets, result.downloads)
-    streams = lay_out(federation)
+    streams = lay_out(federation, loops(backend))
     run = run_tda if name.startswith("tda") else run_dmn
     labels = run(streams, params, _order(streams, name, schedule, rng), axes, loops(backend))
     return GridOutcome(names, *axes, labels, streams.offsets, None)

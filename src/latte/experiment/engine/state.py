@@ -55,7 +55,7 @@ class Uploads(NamedTuple):
 
     client: Integers  # (U,)
     label: Integers  # (U,)
-    vectors: Vectors  # (U, D) as the global memory stores them
+    prototypes: Vectors  # (P, D) as the global memory stores them
     items: Integers  # (U,)
     seen: Mask  # (U,)
     starts: Integers  # (syncs + 1,)

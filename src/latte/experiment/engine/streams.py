@@ -15,14 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...core.maths import entropy, entropy_of_one
+from ...core.maths import entropy_of_one
 from ...core.types import Integers, Mask, Reals, Vectors
-from ...core.validate import unit_rows
+from ...core.validate import NORM_TOLERANCE, lengths_of, unit_rows
 from ...core.zero_shot import ZeroShot
 from ...data.benchmark import Federation
+from .backend import Loops
 from .state import NEAR_DOT, NEAR_ENTROPY, NOISE
 
-CHUNK = 2048  # rows that are copied at a time
+CHUNK = 1024  # samples that are classified at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,23 +60,33 @@ class Streams:
         return rows
 
 
-def lay_out(federation: Federation) -> Streams:
+def lay_out(federation: Federation, loops: Loops) -> Streams:
     """Return the streams of ``federation`` with their zero-shot answers."""
     zero_shot = federation.embeddings.zero_shot
     plain, index = _plain_rows(federation)
     offsets = np.cumsum([0, *map(len, federation.clients)])
     n = len(index)
     norms, logits = np.empty(n, np.float32), np.empty((n, zero_shot.classes))
-    uncertainty = np.empty(n)
+    pseudo, uncertainty, doubtful = np.empty(n, np.int64), np.empty(n), np.empty(n, np.bool_)
+    room = np.empty((2, zero_shot.dim))
     for start in range(0, n, CHUNK):
         part = slice(start, start + CHUNK)
-        rows = plain[index[part]]
-        norms[part] = np.sqrt(np.einsum("nd,nd->n", rows, rows))
-        logits[part] = zero_shot.logits(unit_rows("views", rows, zero_shot.dim))
-        uncertainty[part] = entropy(logits[part])
-    streams = Streams(zero_shot, plain, index, offsets, norms, logits, logits.argmax(axis=1), uncertainty)
-    settle(streams, _close_calls(logits, zero_shot.scale))
+        norms[part] = _lengths(plain, index[part], loops)
+        loops.classify(plain, index[part], norms[part], zero_shot.scaled, room, logits[part])
+        loops.judge(logits[part], NEAR_DOT * zero_shot.scale, pseudo[part], uncertainty[part], doubtful[part])
+    streams = Streams(zero_shot, plain, index, offsets, norms, logits, pseudo, uncertainty)
+    settle(streams, doubtful)
     return streams
+
+
+def _lengths(rows: Vectors, index: Integers, loops: Loops) -> Vectors:
+    """Return by what some rows are divided, as :func:`unit_rows` has it."""
+    squares = np.empty(len(index), np.float32)
+    loops.squares(rows, index, squares)
+    lengths: Vectors = lengths_of(squares)
+    if not np.abs(lengths - 1).max() < NORM_TOLERANCE / 2:  # NaN is refused here, too
+        unit_rows("views", rows[index])
+    return lengths
 
 
 def _plain_rows(federation: Federation) -> tuple[Vectors, Integers]:
@@ -98,13 +109,6 @@ def settle(streams: Streams, doubtful: Mask) -> None:
         logits = streams.zero_shot.logits(streams.vectors(np.array([k]))[0])
         streams.logits[k] = logits
         streams.pseudo[k], streams.entropy[k] = logits.argmax(), entropy_of_one(logits)
-
-
-def _close_calls(logits: Reals, scale: float) -> Mask:
-    """Return where the two largest logits are too close to call."""
-    two = np.partition(logits, logits.shape[1] - 2, axis=1)[:, -2:]
-    mask: Mask = two[:, 1] - two[:, 0] < NEAR_DOT * scale
-    return mask
 
 
 def near_ties(groups: Integers, values: Reals) -> Mask:
