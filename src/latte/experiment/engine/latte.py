@@ -106,7 +106,7 @@ class Replay:
     def forget(self) -> None:
         """Free the prototypes that neither the server nor anybody's external memory refers to."""
         used = self.server.live()
-        self.pool.keep(np.unique(used[used >= 0]) - len(self.streams))
+        self.pool.keep(used[used >= 0] - len(self.streams))
 
 
 def run_latte(

@@ -52,11 +52,11 @@ def _read(items: Items, span: Any, memory: Memory, history: Any, readout: Readou
     """Predict the samples ``span`` of one client, from its ``memory`` before the first and what happens to it."""
     events, count = history
     first, last = span
-    columns, later, used, fresh, life = _number(items, span, memory.merged, events, count)
+    columns, later, used, fresh, life = _number(span, memory.merged, events, count)
     near, uncertainty = np.empty((last - first, len(used)), np.float32), np.empty(len(used))
-    similarities(items, span, used, life, np.empty(len(used), np.float32), near)
+    similarities(items, span, used, (*life, _by_end(span, life[1])), np.empty(len(used), np.float32), near)
     _uncertainties(items, used, uncertainty)
-    products = (first, last, near, _older(items, memory.merged, events, (used, fresh), first))
+    products = (first, last, near, life[0], _older(items, memory.merged, events, (used, fresh), first))
     room = (np.empty(columns.shape), np.empty(columns.shape), np.empty(len(columns)))
     _follow(items, memory, (columns, uncertainty, products), (events, later, count), readout, room, labels)
 
@@ -126,19 +126,14 @@ def _uncertainties(items: Items, used: Any, values: Any) -> None:
 
 
 @exactly
-def _number(items: Items, span: Any, start: Any, events: Any, count: int) -> Any:
+def _number(span: Any, start: Any, events: Any, count: int) -> Any:
     """Give every item that is read a column.
 
     Returns the columns of ``start`` (C, K), those of the events, the items, the classes of the new ones, and from
-    which sample until which an item is multiplied with samples: while it is there, and with the samples of its class
-    that entered the memory in this window.
+    which sample until which an item is read.
     """
     first, last = span
     classes, slots = start.shape
-    earliest = np.full(classes, last, np.int64)
-    for k in range(last - 1, first - 1, -1):
-        if items.slot[k] >= 0:
-            earliest[items.pseudo[k]] = k
     now, columns = start.copy(), np.full(start.shape, -1, np.int64)
     room = start.size + count * slots
     used, born, dead = np.empty(room, np.int64), np.empty(room, np.int64), np.full(room, last, np.int64)
@@ -159,18 +154,33 @@ def _number(items: Items, span: Any, start: Any, events: Any, count: int) -> Any
                     dead[columns[y, s]] = k
                 now[y, s], columns[y, s] = item, -1
                 if item >= 0:
-                    columns[y, s], used[size], fresh[size - begin] = size, item, y
-                    born[size] = min(k, earliest[y])
+                    columns[y, s], used[size], fresh[size - begin], born[size] = size, item, y, k
                     size += 1
             later[e, s] = columns[y, s]
     return at_start, later, used[:size], fresh[: size - begin], (born[:size], dead[:size])
+
+
+@exactly
+def _by_end(span: Any, dead: Any) -> Any:
+    """Return the items in the order in which they cease to be read: those that are read together come together."""
+    first, last = span
+    starts = np.zeros(last - first + 2, np.int64)
+    for u in range(len(dead)):
+        starts[dead[u] - first + 1] += 1
+    for k in range(1, len(starts)):
+        starts[k] += starts[k - 1]
+    order = np.empty(len(dead), np.int64)
+    for u in range(len(dead)):
+        order[starts[dead[u] - first]] = u
+        starts[dead[u] - first] += 1
+    return order
 
 
 @tightly
 def _replace(items: Items, now: Any, gram: Any, event: Any, products: Any) -> None:
     """Replace the row of a class, and what of its Gram matrix changes; almost all products are known already."""
     y, row, columns = event
-    first, last, near, (start, places, older) = products
+    first, last, near, born, (start, places, older) = products
     samples, beside, origin = items.samples, items.beside, items.origin
     for s in range(len(row)):
         one = row[s]
@@ -187,9 +197,9 @@ def _replace(items: Items, now: Any, gram: Any, event: Any, products: Any) -> No
                 a, b = one - samples, other - samples
                 # the later of the two was compared with the earlier when it came
                 value = beside[a, origin[b, 0]] if origin[a, 1] >= origin[b, 1] else beside[b, origin[a, 0]]
-            elif first <= other < last:
+            elif born[columns[s]] <= other < last:
                 value = near[other - first, columns[s]]
-            elif first <= one < last:
+            elif born[columns[t]] <= one < last:
                 value = near[one - first, columns[t]]
             elif other < samples and start[y, t] == other and places[columns[s]] >= 0:
                 value = older[y * len(row) + t, places[columns[s]]]

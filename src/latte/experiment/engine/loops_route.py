@@ -14,7 +14,8 @@ from .loops_share import accept, push
 from .state import CLIENT, NONE, Counts, Given, Routes, Rules, Uploads
 from .timeline import Window
 
-UNTOUCHED, SAME, ANOTHER = 0, 1, 2  # what new prototypes of others do to a list
+GLANCE = 16  # values that are looked at together: almost always none of them counts
+UNTOUCHED, CHANGED, ANOTHER = 0, 1, 2  # what new prototypes of others do to a list
 
 
 @exactly
@@ -31,7 +32,8 @@ def play(routes: Routes, rules: Rules, counts: Counts, window: Window, uploads: 
     for sync in range(at, len(window.starts) - 1):
         largest = max(largest, window.starts[sync + 1] - window.starts[sync])
     given = _room(rules, max(2 * largest * classes, 1024))
-    top, mean = (np.empty(rules.slots + 3, np.int64), np.empty(rules.slots + 3)), np.empty(routes.seen.shape[1])
+    top = (np.empty(rules.slots + 1, np.int64), np.empty(rules.slots + 1))
+    scratch = (np.empty(rules.slots, np.int64), top, np.empty(routes.seen.shape[1]))
     starts = np.empty(classes + 1, np.int64)
     count, doubt = 0, False
     while at < len(window.starts) - 1 and not doubt:
@@ -45,7 +47,7 @@ def play(routes: Routes, rules: Rules, counts: Counts, window: Window, uploads: 
         newest = routes.changed.max()
         for m in range(first, last):
             begin, turn = count, (members[m], before + at, newest, count)
-            count = _pull(routes, rules, counts, turn, fresh, (top, mean), given)
+            count = _pull(routes, rules, counts, turn, fresh, scratch, given)
             for r in range(begin, count):
                 given.sample[r] = offsets[members[m]] + window.at[m]
                 doubt = doubt or given.doubtful[r]
@@ -82,33 +84,29 @@ def _pull(routes: Routes, rules: Rules, counts: Counts, turn: Any, fresh: Any, s
     """Choose the donors of a client anew where that is needed; write what is different, return the new count."""
     i, now, newest, count = turn
     uploaders, starts = fresh
-    top, mean = scratch
-    seen, changed, similarity, donors = routes.seen, routes.changed, routes.similarity, routes.donors
-    limits, seconds, dropped, stamp = routes.limit, routes.second, routes.dropped, routes.stamp
+    rows, top, mean = scratch
     before = routes.pulled[i]
     counts.pulls[i] += 1
     routes.pulled[i] = now
     if rules.empty == CLIENT and newest > before:
         _means(routes, i, mean)
-    for y in range(len(seen)):
-        known = seen[y, i]
-        if (changed[y] if known or rules.empty != CLIENT else newest) <= before:
+    for y in range(len(routes.seen)):
+        known = routes.seen[y, i]
+        if (routes.changed[y] if known or rules.empty != CLIENT else newest) <= before:
             continue
-        doubtful, same = False, False
-        if known and before == now - 1 and limits[i, y] > -np.inf:
-            bounds = (limits[i, y], seconds[i, y], rules.near)
-            verdict, limits[i, y], seconds[i, y] = _compare(
-                (similarity[y, i], stamp[y], now), uploaders[starts[y] : starts[y + 1]], donors[i, y], bounds,
-                (i, dropped[i, y]),
-            )  # fmt: skip
+        if known:
+            verdict = ANOTHER
+            if before == now - 1 and routes.length[i, y] > 0 and routes.stamp[y, i] != now:
+                verdict = _update(routes, rules, (i, y, now), uploaders[starts[y] : starts[y + 1]])
             if verdict == UNTOUCHED:
                 continue
-            same = verdict == SAME
-        if same:
-            put(donors[i, y], top[0][: rules.slots])
+            if verdict == ANOTHER:
+                _scan(routes, rules, i, y)
+            doubtful = _first_of(routes, rules, (i, y), rows)
         else:
-            doubtful = _choose(routes, rules, (i, y), mean, top)
-        if accept(routes, counts, i, y, top[0][: rules.slots]) or doubtful:
+            routes.length[i, y] = 0
+            doubtful = _unseen(routes, rules, (i, y), mean, (rows, top))
+        if accept(routes, counts, i, y, rows) or doubtful:
             given.client[count], given.label[count], given.doubtful[count] = i, y, doubtful
             put(routes.external[i, y], given.items[count])
             count += 1
@@ -116,36 +114,32 @@ def _pull(routes: Routes, rules: Rules, counts: Counts, turn: Any, fresh: Any, s
 
 
 @tightly
-def _compare(state: Any, uploaders: Any, donors: Any, bounds: Any, others: Any) -> Any:
-    """Say what new prototypes of others do to a client's list of a class, with the new limit and second best.
+def _update(routes: Routes, rules: Rules, query: Any, uploaders: Any) -> Any:
+    """Bring a client's list of the most similar of a class up to date with the new prototypes of others.
 
-    UNTOUCHED: nobody on the list has a new one, and nobody gets on it. SAME: the same donors, some with a new one.
-    ANOTHER: that needs another choice. ``others`` is the client itself and who was dropped as the best match.
+    UNTOUCHED: none of them is or gets on the list. CHANGED: the list is right again. ANOTHER: too few are left on it.
     """
-    similarity, stamp, now = state
-    limit, second, near = bounds
-    own, best = others
-    if stamp[own] == now or (best >= 0 and stamp[best] == now):
-        return ANOTHER, limit, second
-    hit = False
-    for e in range(len(donors)):
-        hit = hit or stamp[donors[e]] == now
-    newcomer = -np.inf
+    i, y, now = query
+    rows, values = routes.nearest[i, y], routes.values[i, y]
+    similarity, stamp, seen = routes.similarity[y, i], routes.stamp[y], routes.seen[y]
+    found, bound = 0, routes.bound[i, y]
+    for e in range(routes.length[i, y]):
+        if stamp[rows[e]] != now:
+            rows[found], values[found] = rows[e], values[e]
+            found += 1
+    touched = found < routes.length[i, y]
     for u in range(len(uploaders)):
-        value = similarity[uploaders[u]]
-        if value > newcomer:
-            there = False
-            for e in range(len(donors) if hit else 0):
-                there = there or donors[e] == uploaders[u]
-            newcomer = newcomer if there else value
-    second = max(second, newcomer)
-    if not hit:
-        return (UNTOUCHED if newcomer < limit - near else ANOTHER), limit, second
-    limit, largest = np.inf, -np.inf
-    for e in range(len(donors)):
-        limit, largest = min(limit, similarity[donors[e]]), max(largest, similarity[donors[e]])
-    clear = limit - second >= near and (best < 0 or similarity[best] - largest >= near)
-    return (SAME if clear else ANOTHER), limit, second
+        j = uploaders[u]
+        if similarity[j] > bound and (rules.drop_first or (j != i and seen[j])):
+            if found == len(rows):  # somebody falls off
+                bound = max(bound, min(similarity[j], values[found - 1]))
+            if found < len(rows) or similarity[j] > values[found - 1]:
+                touched = True
+                found = _place(rows, values, found, j, similarity[j])
+    routes.length[i, y], routes.bound[i, y] = found, bound
+    if found < rules.slots + 2 and bound > -np.inf:
+        return ANOTHER
+    return CHANGED if touched else UNTOUCHED
 
 
 @loosely
@@ -162,92 +156,98 @@ def _means(routes: Routes, i: int, mean: Any) -> None:
 
 
 @tightly
-def _choose(routes: Routes, rules: Rules, query: Any, mean: Any, top: Any) -> Any:
-    """Write the chosen rows (slots,), -1 for none, into ``top``; return whether the choice is in doubt."""
-    i, y = query
-    rows, scores = top
-    seen = routes.seen[y]
-    routes.limit[i, y] = -np.inf
-    if not seen[i]:
-        if rules.empty == CLIENT:
-            return _of_the_most_similar(mean, seen, (i, routes.donors[i, y]), rules, top)
-        for e in range(rules.slots):  # joining order, without the first, or nothing
-            j = routes.ranking[e + 1]
-            rows[e] = j if rules.empty != NONE and seen[j] else -1
-        return False
-    if rules.drop_first:
-        return _without_best(routes, rules, i, y, top)
-    found = _largest(routes.similarity[y, i], seen, (i, routes.donors[i, y]), rules.slots + 1, top)
-    for e in range(found, rules.slots):
-        rows[e] = -1
-    if found > rules.slots:
-        routes.limit[i, y], routes.second[i, y] = scores[rules.slots - 1], scores[rules.slots]
-        return scores[rules.slots - 1] - scores[rules.slots] < rules.near
-    return False
+def _scan(routes: Routes, rules: Rules, i: int, y: int) -> None:
+    """Make a client's list of the most similar of a class: of all clients (B4), or of the others who have seen it."""
+    rows, values, seen = routes.nearest[i, y], routes.values[i, y], routes.seen[y]
+    own = -1 if rules.drop_first else i
+    found = _largest(routes.similarity[y, i], seen, own, routes.length[i, y], rows, values)
+    routes.length[i, y] = found
+    routes.bound[i, y] = values[found - 1] if found == len(rows) < len(seen) else -np.inf
 
 
 @tightly
-def _without_best(routes: Routes, rules: Rules, i: int, y: int, top: Any) -> Any:
-    """Choose as the released code does: all but the best match, whoever that is (B4)."""
-    rows, scores = top
-    seen = routes.seen[y]
-    found = _largest(routes.similarity[y, i], seen, (-1, routes.donors[i, y]), rules.slots + 2, top)
-    doubtful = False
-    for last in (0, rules.slots):
-        if last + 1 < found and scores[last] - scores[last + 1] < rules.near:
-            doubtful = doubtful or seen[rows[last]] or seen[rows[last + 1]]
-    routes.limit[i, y], routes.dropped[i, y] = scores[rules.slots], rows[0]
-    routes.second[i, y] = scores[rules.slots + 1] if found > rules.slots + 1 else -np.inf
+def _first_of(routes: Routes, rules: Rules, query: Any, chosen: Any) -> Any:
+    """Write the first of a list (slots,), -1 for none, into ``chosen``; return whether the choice is in doubt.
+
+    The released code leaves out the best match, whoever that is, and counts who has not seen the class as 0 (B4).
+    """
+    i, y = query
+    rows, values, seen = routes.nearest[i, y], routes.values[i, y], routes.seen[y]
+    found, skip = routes.length[i, y], 1 if rules.drop_first else 0
     for e in range(rules.slots):
-        rows[e] = rows[e + 1]
-        if not seen[rows[e]]:
-            rows[e] = -1
-            routes.limit[i, y] = -np.inf
+        chosen[e] = rows[e + skip] if e + skip < found and seen[rows[e + skip]] else -1
+    doubtful = False
+    for last in (0, rules.slots) if rules.drop_first else (rules.slots - 1, rules.slots - 1):
+        if 0 <= last and last + 1 < found and values[last] - values[last + 1] < rules.near:
+            doubtful = doubtful or seen[rows[last]] or seen[rows[last + 1]]
     return doubtful
 
 
 @tightly
-def _of_the_most_similar(mean: Any, seen: Any, who: Any, rules: Rules, top: Any) -> Any:
-    """Take the most similar clients who have seen the class; in doubt where the next is as good."""
-    rows, scores = top
-    found = _largest(mean, seen, who, rules.slots + 1, top)
-    for e in range(found, rules.slots):
-        rows[e] = -1
-    return found > rules.slots and scores[rules.slots - 1] - scores[rules.slots] < rules.near
+def _unseen(routes: Routes, rules: Rules, query: Any, mean: Any, scratch: Any) -> Any:
+    """Do the same for a class that the client has not seen (B3)."""
+    i, y = query
+    chosen, (rows, values) = scratch
+    seen = routes.seen[y]
+    if rules.empty != CLIENT:  # joining order, without the first, or nothing
+        for e in range(rules.slots):
+            j = routes.ranking[e + 1]
+            chosen[e] = j if rules.empty != NONE and seen[j] else -1
+        return False
+    seeds = 0
+    for e in range(rules.slots):
+        if routes.donors[i, y, e] >= 0:
+            rows[seeds] = routes.donors[i, y, e]
+            seeds += 1
+    found = _largest(mean, seen, i, seeds, rows, values)
+    for e in range(rules.slots):
+        chosen[e] = rows[e] if e < found else -1
+    return 0 < rules.slots < found and values[rules.slots - 1] - values[rules.slots] < rules.near
 
 
 @tightly
-def _largest(values: Any, seen: Any, who: Any, size: int, top: Any) -> Any:
+def _largest(source: Any, seen: Any, own: int, seeds: int, rows: Any, values: Any) -> Any:
     """Find the largest values, best first; return how many there are.
 
-    ``who`` is the client itself, who is left out as are those that have not seen the class (with -1 nobody is),
-    and the list of before: to start from it makes almost everyone else fail the first comparison.
+    ``own`` is the client itself, who is left out as are those that have not seen the class; with -1 nobody is. The
+    first ``seeds`` of ``rows`` are a guess: to start from it makes almost everyone else fail the first comparison.
     """
-    own, before = who
-    rows, scores = top
-    found = 0
-    for e in range(len(before)):
-        if before[e] >= 0 and (own < 0 or seen[before[e]]):
-            found = _place(rows, scores, found, size, before[e], values[before[e]])
-    started = found
-    for j in range(len(values)):
-        if found == size and values[j] <= scores[size - 1]:
+    found, size = 0, len(rows)
+    for e in range(seeds):
+        j = rows[e]
+        if own < 0 or (j != own and seen[j]):
+            found = _place(rows, values, found, j, source[j])
+    for start in range(0, len(source), GLANCE):
+        if found == size and start + GLANCE <= len(source) and not _any_above(source, start, values[size - 1]):
             continue
-        if own >= 0 and (j == own or not seen[j]):
-            continue
-        known = False
-        for e in range(len(before) if started else 0):
-            known = known or before[e] == j
-        if not known:
-            found = _place(rows, scores, found, size, j, values[j])
+        for j in range(start, min(start + GLANCE, len(source))):
+            if found == size and source[j] <= values[size - 1]:
+                continue
+            if own >= 0 and (j == own or not seen[j]):
+                continue
+            known = False
+            for e in range(found):
+                known = known or rows[e] == j
+            if not known:
+                found = _place(rows, values, found, j, source[j])
     return found
 
 
 @tightly
-def _place(rows: Any, scores: Any, found: int, size: int, row: int, score: float) -> Any:
-    at = min(found, size - 1)
-    while at > 0 and scores[at - 1] < score:
-        scores[at], rows[at] = scores[at - 1], rows[at - 1]
+def _any_above(values: Any, start: int, limit: float) -> Any:
+    """Say whether any of the next values is above the limit."""
+    above = 0
+    for j in range(start, start + GLANCE):
+        above |= values[j] > limit
+    return above > 0
+
+
+@tightly
+def _place(rows: Any, values: Any, found: int, row: int, value: float) -> Any:
+    """Insert into a list; the last falls off when there is no room."""
+    at = min(found, len(rows) - 1)
+    while at > 0 and values[at - 1] < value:
+        values[at], rows[at] = values[at - 1], rows[at - 1]
         at -= 1
-    scores[at], rows[at] = score, row
-    return min(found + 1, size)
+    values[at], rows[at] = value, row
+    return min(found + 1, len(rows))

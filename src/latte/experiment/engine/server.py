@@ -11,6 +11,7 @@ from .backend import Loops
 from .state import CLIENT, NONE, RELEASED, Counts, Given, Routes, Rules, Uploads
 from .timeline import Window
 
+SPARE = 8  # more clients than are wanted on a list, so that one that leaves it is replaced without a search
 EMPTY = {"client": CLIENT, "none": NONE, "released": RELEASED}
 
 
@@ -20,6 +21,7 @@ class Server:
     def __init__(self, names: tuple[str, ...], classes: int, dim: int, params: LatteParams, loops: Loops) -> None:
         n, routing = len(names), params.routing
         slots = min(routing.external_slots, n - 1)
+        more = min(n, slots + 2 + SPARE)
         self.loops, self.now = loops, 0
         self.rules = Rules(slots, routing.drop_first_rank, EMPTY[routing.empty_query], loops.near)
         self.routes = Routes(
@@ -34,9 +36,10 @@ class Server:
             pulled=np.full(n, -1, np.int64),
             external=np.full((n, classes, slots), -1, np.int64),
             donors=np.full((n, classes, slots), -1, np.int64),
-            limit=np.full((n, classes), -np.inf),
-            second=np.full((n, classes), -np.inf),
-            dropped=np.full((n, classes), -1, np.int64),
+            nearest=np.zeros((n, classes, more), np.int64),
+            values=np.zeros((n, classes, more)),
+            length=np.zeros((n, classes), np.int64),
+            bound=np.full((n, classes), -np.inf),
         )
         self.counts = Counts(*(np.zeros(shape, np.int64) for shape in ((n, n), (n, classes), (n,))))
 

@@ -37,9 +37,10 @@ class Routes(NamedTuple):
     pulled: Integers  # (N,) the last sync at which a client pulled
     external: Integers  # (N, C, E) item numbers, -1 for none
     donors: Integers  # (N, C, E) whose they are
-    limit: Reals  # (N, C) similarity of the last on the list; below it, less a margin, nobody gets on it
-    second: Reals  # (N, C) nobody who is not on the list is more similar than this
-    dropped: Integers  # (N, C) who was left out as the best match (B4), -1 for nobody
+    nearest: Integers  # (N, C, M) the most similar clients, some more than are wanted
+    values: Reals  # (N, C, M) how similar they are, best first
+    length: Integers  # (N, C) how many there are
+    bound: Reals  # (N, C) nobody else is more similar than this
 
 
 class Counts(NamedTuple):

@@ -58,15 +58,16 @@ def norm_of(items: Items, item: int) -> Any:
 def similarities(items: Items, span: Any, used: Any, life: Any, scale: Any, out: Any) -> None:
     """Write the products of the samples ``span`` with the items ``used`` (U,) into ``out`` (B, U).
 
-    ``life`` says from which sample on, and until which, an item is asked for; other products may be missing.
+    ``life`` says from which sample on, and until which, an item is asked for (other products may be missing), and in
+    which order to take them.
     ``scale`` (U,) is room for one over their lengths.
     """
     first, last = span
-    born, dead = life
+    born, dead, order = life
     rows, index = items.rows, items.row_of
     end, zero = len(used) - 1, np.float32(0.0)
-    for u in range(0, end + 1, 4):
-        v, w, x = min(u + 1, end), min(u + 2, end), min(u + 3, end)
+    for g in range(0, end + 1, 4):
+        u, v, w, x = order[g], order[min(g + 1, end)], order[min(g + 2, end)], order[min(g + 3, end)]
         p, q = vector_of(items, used[u]), vector_of(items, used[v])
         r, s = vector_of(items, used[w]), vector_of(items, used[x])
         begin = min(min(born[u], born[v]), min(born[w], born[x]))
