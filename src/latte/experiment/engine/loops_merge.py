@@ -9,12 +9,15 @@ import numpy as np
 from .compiled import exactly, put, tightly
 from .state import BOTH, EXTERNAL, LOCAL, NEAR_ENTROPY, NOISE, Arrivals, Items, Memory
 
+WIDTH = 16  # entropies that are compared together
+
 
 @exactly
-def merge_room(slots: int) -> Any:
-    """Return what :func:`walk` needs to merge into ``slots``."""
-    size = slots + 1
-    return np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64), np.empty(size, np.bool_)
+def merge_room(slots: int, wide: int) -> Any:
+    """Return what :func:`walk` needs to merge ``slots`` local and ``wide`` external items."""
+    size = (slots + wide + WIDTH - 1) // WIDTH * WIDTH
+    integers = np.empty((3, size), np.int64)
+    return integers[0], np.empty(size), integers[1], integers[2], np.empty(size, np.bool_)
 
 
 @tightly
@@ -74,38 +77,61 @@ def _renew(local: Any, external: Any, row: Any, known: Any, how: Any) -> Any:
 def _merge(local: Any, external: Any, row: Any, known: Any, room: Any) -> Any:
     """Keep the most certain of a class (eq. 3), each where it was if it was there."""
     samples, entropy, stored, exact = known
-    kept, value = room[0], room[1]
-    slots = len(row)
+    items, value, kept, fresh, stays = room
     found = 0
-    for s in range(slots):
+    for s in range(len(local)):
         item = local[s]
         if item < 0:
             break  # slots fill in order
-        found = _place(kept, value, found, item, entropy[item])
+        items[found], value[found] = item, entropy[item]
+        found += 1
     for e in range(len(external)):
         item = external[e]
         if item >= 0:
-            h = stored[item - samples]
-            if found <= slots or h < value[slots]:
-                found = _place(kept, value, found, item, h)
-    if found > slots:
-        if value[slots] - value[slots - 1] <= NEAR_ENTROPY * value[slots] + NOISE:
-            for item in (kept[slots], kept[slots - 1]):
-                if item >= samples and not exact[item - samples]:
-                    return -1
-        found = slots
-    return _arrange(row, kept[:found], room[2], room[3])
+            items[found], value[found] = item, stored[item - samples]
+            found += 1
+    if found <= len(row):
+        return _arrange(row, items[:found], fresh, stays)
+    last, out = _most_certain(items, value, found, len(row), kept)
+    margin = NEAR_ENTROPY * out + NOISE
+    if out - last <= margin:
+        for i in range(found):
+            guessed = items[i] >= samples and not exact[items[i] - samples]
+            if guessed and abs(value[i] - out) <= margin:
+                return -1
+    return _arrange(row, kept[: len(row)], fresh, stays)
 
 
 @tightly
-def _place(kept: Any, value: Any, found: int, item: int, h: float) -> Any:
-    """Insert an item behind those that are as certain; the last falls out when there is no room."""
-    at = min(found, len(kept) - 1)
-    while at > 0 and value[at - 1] > h:
-        kept[at], value[at] = kept[at - 1], value[at - 1]
-        at -= 1
-    kept[at], value[at] = item, h
-    return min(found + 1, len(kept))
+def _most_certain(items: Any, value: Any, found: int, slots: int, kept: Any) -> Any:
+    """Write the ``slots`` items of the lowest values, among equals the first; return the last of these and the next."""
+    size = (found + WIDTH - 1) // WIDTH * WIDTH
+    for i in range(found, size):
+        value[i] = np.inf
+    count, last, out = 0, -np.inf, np.inf
+    for i in range(found):
+        if _below(value, size, value[i]) < slots:
+            kept[count] = items[i]
+            count += 1
+            last = max(last, value[i])
+        else:
+            out = min(out, value[i])
+    if count > slots:  # several are equal to the last
+        room, count, out = slots - _below(value, size, last), 0, last
+        for i in range(found):
+            if value[i] < last or (value[i] == last and room > 0):
+                room -= value[i] == last
+                kept[count] = items[i]
+                count += 1
+    return last, out
+
+
+@tightly
+def _below(value: Any, size: int, limit: float) -> Any:
+    count = 0
+    for i in range(size):
+        count += value[i] < limit
+    return count
 
 
 @tightly

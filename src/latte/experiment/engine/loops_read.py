@@ -11,7 +11,7 @@ import numpy as np
 
 from .compiled import exactly, put, tightly
 from .loops_merge import merge_room, walk
-from .readout import cosines, label
+from .readout import cosines, label, readout_room
 from .state import Arrivals, Items, Memory, Readout, Span
 from .tiles import pairs, product, similarities
 
@@ -25,7 +25,7 @@ def read_clients(
     Returns (client, class) where a merge hangs on prototypes whose entropies are not exact yet, with that client's
     memories as they were: the caller makes them exact and continues with this client. (-1, -1) when done.
     """
-    room = merge_room(memory.merged.shape[2])
+    room = merge_room(memory.local.shape[2], memory.external.shape[2])
     for i in range(who[0], who[1]):
         if span.finished[i]:
             continue
@@ -57,7 +57,7 @@ def _read(items: Items, span: Any, memory: Memory, history: Any, readout: Readou
     similarities(items, span, used, (*life, _by_end(span, life[1])), np.empty(len(used), np.float32), near)
     _uncertainties(items, used, uncertainty)
     products = (first, last, near, life[0], _older(items, memory.merged, events, (used, fresh), first))
-    room = (np.empty(columns.shape), np.empty(columns.shape), np.empty(len(columns)))
+    room = (readout_room(columns.shape[0], columns.shape[1]), np.empty(len(columns)))
     _follow(items, memory, (columns, uncertainty, products), (events, later, count), readout, room, labels)
 
 
@@ -66,7 +66,7 @@ def _follow(items: Items, memory: Memory, read: Any, history: Any, readout: Read
     """Predict sample by sample, with the memory as it is at that sample."""
     columns, uncertainty, products = read
     events, later, count = history
-    weights, reached, answer = room
+    scratch, answer = room
     first, last, near = products[0], products[1], products[2]
     e = 0
     for k in range(first, last + 1):
@@ -79,7 +79,7 @@ def _follow(items: Items, memory: Memory, read: Any, history: Any, readout: Read
             break
         for b in range(len(readout.betas)):
             state = (near[k - first], uncertainty, columns, memory.gram)
-            cosines(state, readout.betas[b], readout, (weights, reached), answer)
+            cosines(state, readout.betas[b], readout, scratch, answer)
             for a in range(len(readout.alphas)):
                 labels[a, b, k] = label(items.logits[k], answer, readout.alphas[a], readout.scale)
 
