@@ -9,7 +9,7 @@ import numba
 exactly = numba.njit(cache=True, nogil=True)
 # Loops that allocate nothing are compiled without reference counts: to count who holds which array, at every call and
 # slice, took a fifth of the time.
-tightly = numba.njit(cache=True, nogil=True, _nrt=False)
+tightly = numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True)
 # A slice that is returned would be counted, too: such functions become part of who calls them.
 inlined = numba.njit(cache=True, nogil=True, inline="always")
 # sums may be reordered, which lets them use the width of the machine; NaN and infinity keep their meaning
