@@ -20,6 +20,7 @@ from ..outcome import Outcome
 from ..schedule import Schedule
 from .backend import loops
 from .blocks import BlockServer, best_columns, compare_all, first_wanted
+from .crew import Crew
 from .latte import Replay, read_all, windows_of
 from .state import CLIENT
 
@@ -194,12 +195,12 @@ def run_sample(
     federation: Federation, params: LatteParams, schedule: Schedule, rng: np.random.Generator, some: Integers
 ) -> list[Integers]:
     """Return the labels of the clients ``some`` when their donors, of all clients, are found exactly."""
-    replay = Replay(federation, params, loops("auto"), compare_all)
+    replay = Replay(federation, params, loops("auto"), find=compare_all)
     server = SomeServer(tuple(client.name for client in federation.clients), params, replay.pool, compare_all)
     server.some = some
     replay.server = server
     axes = np.array([params.alpha]), np.array([params.beta])
-    grid = read_all(replay, params, axes, windows_of(schedule, rng), 1)
+    grid = read_all(replay, params, axes, windows_of(schedule, rng))
     labels = np.split(grid.labels[0, 0], grid.streams.offsets[1:-1])
     return [labels[i] for i in some]
 
@@ -217,12 +218,13 @@ def run_large(
     if index == "auto":
         index = "exact" if len(federation) <= EXACT_UP_TO else "ivf"
     find = Ivf() if index == "ivf" else compare_all
-    replay = Replay(federation, params, loops("auto"), find)
-    if index == "ivf":
-        names = tuple(client.name for client in federation.clients)
-        replay.server = ApproximateServer(names, params, replay.pool, find)
-    axes = np.array([params.alpha]), np.array([params.beta])
-    grid = read_all(replay, params, axes, windows_of(schedule, rng), threads)
+    with Crew(threads) as crew:
+        replay = Replay(federation, params, loops("auto"), crew, find)
+        if index == "ivf":
+            names = tuple(client.name for client in federation.clients)
+            replay.server = ApproximateServer(names, params, replay.pool, find)
+        axes = np.array([params.alpha]), np.array([params.beta])
+        grid = read_all(replay, params, axes, windows_of(schedule, rng))
     labels = tuple(np.split(grid.labels[0, 0], grid.streams.offsets[1:-1]))
     recalls = (find.near.share, find.unseen.share) if isinstance(find, Ivf) else (1.0, 1.0)
     return LargeOutcome(Outcome(labels, None, f"fast, {index}"), index, *recalls)

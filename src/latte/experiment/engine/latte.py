@@ -13,6 +13,7 @@ from ...methods.latte import LatteParams
 from ..schedule import Schedule
 from .backend import Loops
 from .blocks import BlockServer, Donors, compare_all
+from .crew import Crew
 from .pool import Pool
 from .reader import Reader
 from .server import Server
@@ -38,22 +39,29 @@ def window_for(shape: tuple[int, int]) -> int:
     A client's samples of a window are compared with everything that it holds at any time in the window: a short
     window compares in vain less often, a long one loads what stays less often.
     """
-    return int(np.clip(shape[0] * shape[1] // 8, 16, 64))
+    return int(np.clip(shape[0] * shape[1] // 8, 16, 32))
 
 
 class Replay:
     """Everything that happens in a run of Latte, except the reading."""
 
-    def __init__(self, federation: Federation, params: LatteParams, loops: Loops, find: Donors | None = None) -> None:
-        self.loops = loops
-        self.streams = streams = lay_out(federation, loops)
+    def __init__(
+        self,
+        federation: Federation,
+        params: LatteParams,
+        loops: Loops,
+        crew: Crew | None = None,
+        find: Donors | None = None,
+    ) -> None:
+        self.loops, self.crew = loops, crew or Crew()
+        self.streams = streams = lay_out(federation, loops, self.crew)
         group = owners(streams) * streams.zero_shot.classes + streams.pseudo
         settle(streams, near_ties(group, streams.entropy))
         self.shape = (streams.zero_shot.classes, params.k_l)
         self.slot = loops.fill_queues(
             np.arange(len(streams)), streams.offsets, streams.pseudo, streams.entropy, (*self.shape, LAST)
         )
-        self.pool = Pool(streams, params, loops)
+        self.pool = Pool(streams, params, loops, self.crew)
         names = tuple(client.name for client in federation.clients)
         self.server: Server | BlockServer
         if find is None and 4 * len(names) ** 2 * streams.zero_shot.classes <= KEPT:
@@ -119,7 +127,8 @@ def run_latte(
     threads: int = 1,
 ) -> Grid:
     """Return the predictions for every alpha and beta of ``grid``."""
-    return read_all(Replay(federation, params, loops), params, grid, windows_of(schedule, rng), threads)
+    with Crew(threads) as crew:
+        return read_all(Replay(federation, params, loops, crew), params, grid, windows_of(schedule, rng))
 
 
 def windows_of(schedule: Schedule, rng: np.random.Generator) -> Callable[[Replay], Iterator[Window]]:
@@ -132,7 +141,6 @@ def read_all(
     params: LatteParams,
     grid: tuple[Reals, Reals],
     plan: Callable[[Replay], Iterator[Window]],
-    threads: int,
 ) -> Grid:
     """Replay the windows and read them."""
     s = replay.streams
@@ -140,11 +148,9 @@ def read_all(
     alphas, betas = grid
     readout = Readout(MODES[params.memory], alphas, betas, params.gamma, gate, s.zero_shot.scale)
     labels = np.full((len(alphas), len(betas), len(s)), -1, np.int64)
-    reader = Reader(replay, readout, labels, threads)
-    try:
-        for window in plan(replay):
-            reader.submit(window.handled, replay.run(window))
-            replay.forget()
-    finally:
-        reader.close()
+    reader = Reader(replay, readout, labels)
+    for window in plan(replay):
+        reader.submit(window.handled, replay.run(window))
+        replay.forget()
+    reader.wait()
     return Grid(labels, replay.server.downloads(), s)

@@ -178,7 +178,7 @@ def _first_of(routes: Routes, rules: Rules, query: Any, chosen: Any) -> Any:
         chosen[e] = rows[e + skip] if e + skip < found and seen[rows[e + skip]] else -1
     doubtful = False
     for last in (0, rules.slots) if rules.drop_first else (rules.slots - 1, rules.slots - 1):
-        if 0 <= last and last + 1 < found and values[last] - values[last + 1] < rules.near:
+        if last >= 0 and last + 1 < found and values[last] - values[last + 1] < rules.near:
             doubtful = doubtful or seen[rows[last]] or seen[rows[last + 1]]
     return doubtful
 

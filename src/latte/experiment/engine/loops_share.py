@@ -68,7 +68,7 @@ def squares(rows: Any, index: Any, out: Any) -> None:
 
 @tightly
 def classify(rows: Any, index: Any, norms: Any, text: Any, room: Any, logits: Any) -> None:
-    """Write the products (n, C) of some rows, divided by ``norms`` and rounded to float32, with ``text``, in float64."""
+    """Write the products (n, C) of some rows, divided by ``norms``, with ``text``: float32 rows, float64 sums."""
     last = len(index) - 1
     for k in range(0, last + 1, 2):
         m = min(k + 1, last)
@@ -110,7 +110,7 @@ def _products(a: Any, b: Any, text: Any, one: Any, other: Any) -> None:
 
 @tightly
 def judge(logits: Any, near: float, pseudo: Any, entropy: Any, close: Any) -> None:
-    """Write the class and the entropy that rows of logits (n, C) stand for, and where the class is too close to call."""
+    """Write the class and the entropy that logits (n, C) stand for, and where the class is too close to call."""
     classes = logits.shape[1]
     for k in range(len(logits)):
         best, second = 0, -np.inf

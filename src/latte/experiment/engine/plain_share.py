@@ -20,21 +20,19 @@ def squares(rows: Vectors, index: Integers, out: Vectors) -> None:
 
 
 def classify(rows: Vectors, index: Integers, norms: Vectors, text: Reals, room: Reals, logits: Reals) -> None:
-    """Write the products (n, C) of some rows, divided by ``norms`` and rounded to float32, with ``text``, in float64."""
+    """Write the products (n, C) of some rows, divided by ``norms``, with ``text``: float32 rows, float64 sums."""
     del room  # what numpy allocates for itself
     np.matmul((rows[index] / norms[:, None]).astype(np.float64), text.T, out=logits)
 
 
 def judge(logits: Reals, near: float, pseudo: Integers, uncertainty: Reals, close: Mask) -> None:
-    """Write the class and the entropy that rows of logits (n, C) stand for, and where the class is too close to call."""
+    """Write the class and the entropy that logits (n, C) stand for, and where the class is too close to call."""
     pseudo[:], uncertainty[:] = logits.argmax(axis=1), entropy(logits)
     two = np.partition(logits, logits.shape[1] - 2, axis=1)[:, -2:]
     close[:] = two[:, 1] - two[:, 0] < near
 
 
-def blend(
-    items: Items, contents: Integers, weights: Reals, room: Reals, places: Integers, vectors: Vectors
-) -> None:
+def blend(items: Items, contents: Integers, weights: Reals, room: Reals, places: Integers, vectors: Vectors) -> None:
     """Write eq. 1 of samples (n, S), -1 for none, as LocalMemory.prototypes computes it, into rows of ``vectors``."""
     del room
     units = items.rows[items.row_of[contents]]

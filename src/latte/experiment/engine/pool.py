@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...core.maths import entropy
@@ -9,10 +11,11 @@ from ...core.types import Integers, Mask, Reals, Vectors
 from ...core.zero_shot import ZeroShot
 from ...methods.latte import LatteParams
 from .backend import Loops
+from .crew import Crew
 from .state import Items
 from .streams import Streams
 
-CHUNK = 512  # prototypes that are computed at a time: they stay in a processor's nearest large cache
+CHUNK = 256  # prototypes that are computed at a time: they stay in a processor's nearest large cache
 
 
 class Pool:
@@ -21,8 +24,8 @@ class Pool:
     The server may note in ``beside`` (P, N) and ``origin`` (P, 2) what it knows of a prototype.
     """
 
-    def __init__(self, streams: Streams, params: LatteParams, loops: Loops) -> None:
-        self.streams, self.params, self.loops = streams, params, loops
+    def __init__(self, streams: Streams, params: LatteParams, loops: Loops, crew: Crew) -> None:
+        self.streams, self.params, self.loops, self.crew = streams, params, loops, crew
         self.vectors: Vectors = np.zeros((0, streams.zero_shot.dim), np.float32)
         self.entropy: Reals = np.ones(0)
         self.exact: Mask = np.zeros(0, np.bool_)
@@ -33,23 +36,27 @@ class Pool:
 
     def add(self, contents: Integers, items: Items) -> tuple[Integers, Mask]:
         """Store the prototypes of local memories (n, S), given as samples; return places (n,) and who has one."""
-        zero_shot, places = self.streams.zero_shot, self._take(len(contents))
-        seen, exact = np.zeros(len(contents), np.bool_), self.exact
-        room, ones = np.empty((2, zero_shot.dim)), np.ones(CHUNK, np.float32)
-        logits, label, close = np.empty((CHUNK, zero_shot.classes)), np.empty(CHUNK, np.int64), np.empty(CHUNK, np.bool_)
-        for start in range(0, len(contents), CHUNK):
-            part = slice(start, start + CHUNK)
-            valid, now = contents[part] >= 0, places[part]
-            weights = self._weights(np.where(valid, self.streams.entropy[contents[part]], np.inf), valid)
-            self.loops.blend(items, contents[part], weights, room, now, self.vectors)
-            n, uncertainty = len(now), np.empty(len(now))
-            # One row's entropy from a product of another shape may differ in the last bits: see make_exact.
-            self.loops.classify(self.vectors, now, ones[:n], zero_shot.scaled, room, logits[:n])
-            self.loops.judge(logits[:n], 0.0, label[:n], uncertainty, close[:n])
-            seen[part] = np.logical_and(valid.any(axis=1), self.vectors[now].any(axis=1))
-            self.entropy[now] = np.where(seen[part], uncertainty, 1.0)
-        exact[places] = ~seen
+        places, seen = self._take(len(contents)), np.zeros(len(contents), np.bool_)
+
+        def some(part: slice) -> None:
+            seen[part] = self._store(contents[part], items, places[part])
+
+        self.crew.share(some, (slice(start, start + CHUNK) for start in range(0, len(contents), CHUNK)))
+        self.exact[places] = ~seen
         return places, seen
+
+    def _store(self, contents: Integers, items: Items, places: Integers) -> Mask:
+        """Write some prototypes and their entropies; return who has one."""
+        zero_shot, valid, n = self.streams.zero_shot, contents >= 0, len(places)
+        weights = self._weights(np.where(valid, self.streams.entropy[contents], np.inf), valid)
+        room, logits, uncertainty = np.empty((2, zero_shot.dim)), np.empty((n, zero_shot.classes)), np.empty(n)
+        self.loops.blend(items, contents, weights, room, places, self.vectors)
+        # One row's entropy from a product of another shape may differ in the last bits: see make_exact.
+        self.loops.classify(self.vectors, places, np.ones(n, np.float32), zero_shot.scaled, room, logits)
+        self.loops.judge(logits, 0.0, np.empty(n, np.int64), uncertainty, np.empty(n, np.bool_))
+        seen: Mask = np.logical_and(valid.any(axis=1), self.vectors[places].any(axis=1))
+        self.entropy[places] = np.where(seen, uncertainty, 1.0)
+        return seen
 
     def _weights(self, certain: Reals, valid: Mask) -> Reals:
         if self.params.prototype == "min_entropy":
@@ -64,7 +71,7 @@ class Pool:
         free[places] = False
         free[self._free] = False
         free[self._soon] = False
-        self._free = np.concatenate([self._free, self._soon])
+        self._free = np.concatenate([self._soon, self._free])  # what was used before comes first
         self._soon = np.flatnonzero(free)
 
     def _take(self, count: int) -> Integers:
@@ -74,14 +81,23 @@ class Pool:
         return places
 
     def _grow(self, size: int) -> None:
+        """Make room; what is not used yet takes no memory, since fresh zeros are pages that nobody touched."""
         old = len(self.vectors)
-        size = max(size, old + old // 2)
-        self.vectors = np.concatenate([self.vectors, np.zeros((size - old, self.vectors.shape[1]), np.float32)])
-        self.beside = np.concatenate([self.beside, np.zeros((size - old, self.beside.shape[1]), np.float32)])
-        self.origin = np.concatenate([self.origin, np.zeros((size - old, 2), np.int64)])
-        self.entropy = np.concatenate([self.entropy, np.ones(size - old)])
-        self.exact = np.concatenate([self.exact, np.zeros(size - old, np.bool_)])
+        size = (
+            max(size, old + old // 2) if old else 2 * max(size, self.streams.clients * self.streams.zero_shot.classes)
+        )
+        self.vectors = _longer(self.vectors, size)
+        self.beside = _longer(self.beside, size)
+        self.origin = _longer(self.origin, size)
+        self.entropy = _longer(self.entropy, size)
+        self.exact = _longer(self.exact, size)
         self._free = np.concatenate([self._free, np.arange(old, size)])
+
+
+def _longer(array: Any, size: int) -> Any:
+    longer = np.zeros((size, *array.shape[1:]), array.dtype)
+    longer[: len(array)] = array
+    return longer
 
 
 def make_exact(zero_shot: ZeroShot, items: Items, places: Integers, label: int) -> None:

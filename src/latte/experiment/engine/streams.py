@@ -21,6 +21,7 @@ from ...core.validate import NORM_TOLERANCE, lengths_of, unit_rows
 from ...core.zero_shot import ZeroShot
 from ...data.benchmark import Federation
 from .backend import Loops
+from .crew import Crew
 from .state import NEAR_DOT, NEAR_ENTROPY, NOISE
 
 CHUNK = 1024  # samples that are classified at a time
@@ -60,7 +61,7 @@ class Streams:
         return rows
 
 
-def lay_out(federation: Federation, loops: Loops) -> Streams:
+def lay_out(federation: Federation, loops: Loops, crew: Crew | None = None) -> Streams:
     """Return the streams of ``federation`` with their zero-shot answers."""
     zero_shot = federation.embeddings.zero_shot
     plain, index = _plain_rows(federation)
@@ -68,12 +69,14 @@ def lay_out(federation: Federation, loops: Loops) -> Streams:
     n = len(index)
     norms, logits = np.empty(n, np.float32), np.empty((n, zero_shot.classes))
     pseudo, uncertainty, doubtful = np.empty(n, np.int64), np.empty(n), np.empty(n, np.bool_)
-    room = np.empty((2, zero_shot.dim))
-    for start in range(0, n, CHUNK):
-        part = slice(start, start + CHUNK)
+
+    def classify(part: slice) -> None:
         norms[part] = _lengths(plain, index[part], loops)
+        room = np.empty((2, zero_shot.dim))
         loops.classify(plain, index[part], norms[part], zero_shot.scaled, room, logits[part])
         loops.judge(logits[part], NEAR_DOT * zero_shot.scale, pseudo[part], uncertainty[part], doubtful[part])
+
+    (crew or Crew()).share(classify, (slice(start, start + CHUNK) for start in range(0, n, CHUNK)))
     streams = Streams(zero_shot, plain, index, offsets, norms, logits, pseudo, uncertainty)
     settle(streams, doubtful)
     return streams
