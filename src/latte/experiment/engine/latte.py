@@ -22,6 +22,9 @@ from .streams import Streams, lay_out, near_ties, owners, settle
 from .timeline import Window, windows
 
 KEPT = 1 << 30  # bytes of similarities between clients that are kept; with more, each sync compares anew
+# Rounds that are replayed before they are read. A client's samples of a window are compared with everything that it
+# holds meanwhile: what stays is loaded once per window. Anything from 16 to 64 is as good.
+WINDOW = 32
 MODES = {"both": BOTH, "local": LOCAL, "external": EXTERNAL}
 
 
@@ -31,15 +34,6 @@ class Grid(NamedTuple):
     labels: Integers
     downloads: Integers | None
     streams: Streams
-
-
-def window_for(shape: tuple[int, int]) -> int:
-    """Return how many rounds to replay before reading.
-
-    A client's samples of a window are compared with everything that it holds at any time in the window: a short
-    window compares in vain less often, a long one loads what stays less often.
-    """
-    return int(np.clip(shape[0] * shape[1] // 8, 16, 32))
 
 
 class Replay:
@@ -133,7 +127,7 @@ def run_latte(
 
 def windows_of(schedule: Schedule, rng: np.random.Generator) -> Callable[[Replay], Iterator[Window]]:
     """Return what gives the windows of a replay."""
-    return lambda replay: windows(replay.streams.lengths, schedule, rng, window_for(replay.shape))
+    return lambda replay: windows(replay.streams.lengths, schedule, rng, WINDOW)
 
 
 def read_all(

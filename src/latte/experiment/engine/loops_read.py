@@ -15,6 +15,8 @@ from .readout import cosines, label, readout_room
 from .state import Arrivals, Items, Memory, Readout, Span
 from .tiles import pairs, product, similarities
 
+ROUGHLY = 4  # samples
+
 
 @exactly
 def read_clients(
@@ -162,17 +164,21 @@ def _number(span: Any, start: Any, events: Any, count: int) -> Any:
 
 @exactly
 def _by_end(span: Any, dead: Any) -> Any:
-    """Return the items in the order in which they cease to be read: those that are read together come together."""
+    """Return the items by when they cease to be read, roughly, then by when that begins.
+
+    What is read at about the same time then comes together, and is multiplied with the samples of that time.
+    """
     first, last = span
-    starts = np.zeros(last - first + 2, np.int64)
+    starts = np.zeros((last - first) // ROUGHLY + 3, np.int64)
     for u in range(len(dead)):
-        starts[dead[u] - first + 1] += 1
+        starts[(dead[u] - first + ROUGHLY - 1) // ROUGHLY + 1] += 1
     for k in range(1, len(starts)):
         starts[k] += starts[k - 1]
     order = np.empty(len(dead), np.int64)
     for u in range(len(dead)):
-        order[starts[dead[u] - first]] = u
-        starts[dead[u] - first] += 1
+        end = (dead[u] - first + ROUGHLY - 1) // ROUGHLY
+        order[starts[end]] = u
+        starts[end] += 1
     return order
 
 

@@ -31,7 +31,7 @@ def play(routes: Routes, rules: Rules, counts: Counts, window: Window, uploads: 
     largest = 0
     for sync in range(at, len(window.starts) - 1):
         largest = max(largest, window.starts[sync + 1] - window.starts[sync])
-    given = _room(rules, max(2 * largest * classes, 1024))
+    given = _room(rules, max(2 * largest * classes, 8192))
     top = (np.empty(rules.slots + 1, np.int64), np.empty(rules.slots + 1))
     scratch = (np.empty(rules.slots, np.int64), top, np.empty(routes.seen.shape[1]))
     starts = np.empty(classes + 1, np.int64)

@@ -132,13 +132,18 @@ def judge(logits: Any, near: float, pseudo: Any, entropy: Any, close: Any) -> No
 
 
 @tightly
-def blend(items: Items, contents: Any, weights: Any, room: Any, places: Any, vectors: Any) -> None:
-    """Write eq. 1 of samples (n, S), -1 for none, as LocalMemory.prototypes computes it, into rows of ``vectors``."""
+def blend(items: Items, contents: Any, weights: Any, room: Any, out: Any) -> None:
+    """Write eq. 1 of samples (n, S), -1 for none, as LocalMemory.prototypes computes it.
+
+    ``out`` is rows of vectors, the vectors, and who has a prototype (n,).
+    """
+    places, vectors, seen = out
     for r in range(len(contents)):
         total = room[0]
         total[:] = 0.0
         _add_all(items, contents[r], weights[r], total)
         square = _square(total)
+        seen[r] = square > 0
         shrink = 1.0 / math.sqrt(square) if square > 0 else 1.0
         vector = vectors[places[r]]
         for d in range(len(total)):

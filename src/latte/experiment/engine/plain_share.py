@@ -32,12 +32,17 @@ def judge(logits: Reals, near: float, pseudo: Integers, uncertainty: Reals, clos
     close[:] = two[:, 1] - two[:, 0] < near
 
 
-def blend(items: Items, contents: Integers, weights: Reals, room: Reals, places: Integers, vectors: Vectors) -> None:
-    """Write eq. 1 of samples (n, S), -1 for none, as LocalMemory.prototypes computes it, into rows of ``vectors``."""
+def blend(items: Items, contents: Integers, weights: Reals, room: Reals, out: tuple[Integers, Vectors, Mask]) -> None:
+    """Write eq. 1 of samples (n, S), -1 for none, as LocalMemory.prototypes computes it.
+
+    ``out`` is rows of vectors, the vectors, and who has a prototype (n,).
+    """
     del room
+    places, vectors, seen = out
     units = items.rows[items.row_of[contents]]
     units /= items.norms[contents][..., None]
-    vectors[places] = normalised(weighted_sums(weights, units))
+    sums = weighted_sums(weights, units)
+    vectors[places], seen[:] = normalised(sums), sums.any(axis=1)
 
 
 def push(routes: Routes, uploads: Uploads, part: tuple[int, int], now: int) -> None:

@@ -39,24 +39,22 @@ class Pool:
         places, seen = self._take(len(contents)), np.zeros(len(contents), np.bool_)
 
         def some(part: slice) -> None:
-            seen[part] = self._store(contents[part], items, places[part])
+            self._store(contents[part], items, places[part], seen[part])
 
         self.crew.share(some, (slice(start, start + CHUNK) for start in range(0, len(contents), CHUNK)))
         self.exact[places] = ~seen
         return places, seen
 
-    def _store(self, contents: Integers, items: Items, places: Integers) -> Mask:
-        """Write some prototypes and their entropies; return who has one."""
+    def _store(self, contents: Integers, items: Items, places: Integers, seen: Mask) -> None:
+        """Write some prototypes, their entropies and who has one."""
         zero_shot, valid, n = self.streams.zero_shot, contents >= 0, len(places)
         weights = self._weights(np.where(valid, self.streams.entropy[contents], np.inf), valid)
         room, logits, uncertainty = np.empty((2, zero_shot.dim)), np.empty((n, zero_shot.classes)), np.empty(n)
-        self.loops.blend(items, contents, weights, room, places, self.vectors)
+        self.loops.blend(items, contents, weights, room, (places, self.vectors, seen))
         # One row's entropy from a product of another shape may differ in the last bits: see make_exact.
         self.loops.classify(self.vectors, places, np.ones(n, np.float32), zero_shot.scaled, room, logits)
         self.loops.judge(logits, 0.0, np.empty(n, np.int64), uncertainty, np.empty(n, np.bool_))
-        seen: Mask = np.logical_and(valid.any(axis=1), self.vectors[places].any(axis=1))
         self.entropy[places] = np.where(seen, uncertainty, 1.0)
-        return seen
 
     def _weights(self, certain: Reals, valid: Mask) -> Reals:
         if self.params.prototype == "min_entropy":

@@ -29,10 +29,13 @@ Sync = tuple[Integers, Integers]  # members, and what each has handled
 def windows(lengths: list[int], schedule: Schedule, rng: np.random.Generator, size: int) -> Iterator[Window]:
     """Yield the windows of a run of ``size`` rounds; cohorts are drawn as the readable simulator draws them."""
     schedule.check(len(lengths))
+    if schedule.barrier and schedule.participation == 1:
+        yield from _everyone(np.array(lengths, np.int64), schedule, size)
+        return
     handled = np.zeros(len(lengths), np.int64)
     syncs: list[Sync] = []
     count = 0
-    for handled, part in _everyone(lengths, schedule) if _simple(schedule) else _each(lengths, schedule, rng):
+    for handled, part in _each(lengths, schedule, rng):
         syncs.extend(part)
         count += 1
         if count % size == 0:
@@ -49,26 +52,21 @@ def _window(handled: Integers, syncs: list[Sync]) -> Window:
     return Window(handled.copy(), members, at, np.cumsum([0, *(len(who) for who, _ in syncs)]))
 
 
-def _simple(schedule: Schedule) -> bool:
-    """Say whether all clients that have started take part in every round: then no cohort is drawn."""
-    return schedule.barrier and schedule.participation == 1
-
-
-def _everyone(lengths: list[int], schedule: Schedule) -> Iterator[tuple[Integers, list[Sync]]]:
-    """Yield what is handled after each round, and its syncs, where everyone takes part."""
-    length = np.array(lengths)
+def _everyone(length: Integers, schedule: Schedule, size: int) -> Iterator[Window]:
+    """Yield the windows where all clients that have started take part in every round: no cohort is drawn."""
     start = np.ones(len(length), np.int64) if schedule.starts is None else np.array(schedule.starts)
     final = int((start + length - 1)[length > 0].max(initial=0))
-    everyone = np.arange(len(length))
-    for number in range(1, final + 1):
-        handled = np.clip(number + 1 - start, 0, length)
-        due = number % schedule.period == 0 and number < final
-        there = everyone if schedule.starts is None else np.flatnonzero(start <= number)
-        yield handled, [(there, handled[there])] if due else []
+    for first in range(1, final + 1, size):
+        number = np.arange(first, min(first + size, final + 1))[:, None]  # (rounds, 1)
+        handled = np.clip(number + 1 - start, 0, length)  # (rounds, N)
+        due = (number % schedule.period == 0) & (number < final)
+        there = due & (start <= number)
+        starts = np.cumsum([0, *there.sum(axis=1)[due[:, 0]]])
+        yield Window(handled[-1], np.nonzero(there)[1], handled[there], starts)
 
 
 def _each(lengths: list[int], schedule: Schedule, rng: np.random.Generator) -> Iterator[tuple[Integers, list[Sync]]]:
-    """Yield the same for any schedule."""
+    """Yield what is handled after each round, and its syncs."""
     handled = np.zeros(len(lengths), np.int64)
     for turn in rounds(lengths, schedule, rng):
         syncs = list(_syncs_of(turn, schedule, handled))
