@@ -11,7 +11,7 @@ from .backend import Loops
 from .state import CLIENT, NONE, RELEASED, Counts, Given, Routes, Rules, Uploads
 from .timeline import Window
 
-SPARE = 8  # more clients than are wanted on a list, so that one that leaves it is replaced without a search
+SPARE = 4  # more clients than are wanted on a list, so that one that leaves it is replaced without a search
 EMPTY = {"client": CLIENT, "none": NONE, "released": RELEASED}
 
 
