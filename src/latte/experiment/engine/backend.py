@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from ...core.validate import choice
 
 BACKENDS = ("auto", "numba", "numpy")
-NUMBA = ("loops_share", "loops_route", "loops_read")
-NUMPY = ("plain_share", "plain_route", "plain_read")
+NUMBA = ("loops_share", "loops_route", "loops_read", "loops_large")
+NUMPY = ("plain_share", "plain_route", "plain_read", "plain_large")
 
 
 class Loops(NamedTuple):
@@ -27,6 +27,9 @@ class Loops(NamedTuple):
     play: Callable[..., Any]
     accept: Callable[..., Any]
     read_clients: Callable[..., Any]
+    offer: Callable[..., Any]
+    offer_means: Callable[..., Any]
+    best_of_rows: Callable[..., Any]
 
 
 def loops(backend: str = "auto") -> Loops:
@@ -36,7 +39,8 @@ def loops(backend: str = "auto") -> Loops:
     if backend == "numba" and not there:
         raise ModuleNotFoundError('the numba backend needs numba: pip install "latte-tta[fast]"')
     compiled = backend == "numba" or (backend == "auto" and there)
-    share, route, read = (importlib.import_module(f"{__package__}.{name}") for name in (NUMBA if compiled else NUMPY))
+    modules = (importlib.import_module(f"{__package__}.{name}") for name in (NUMBA if compiled else NUMPY))
+    share, route, read, large = modules
     return Loops(
         share.fill_queues,
         share.upload,
@@ -48,4 +52,7 @@ def loops(backend: str = "auto") -> Loops:
         route.play,
         share.accept,
         read.read_clients,
+        large.offer,
+        large.offer_means,
+        large.best_of_rows,
     )

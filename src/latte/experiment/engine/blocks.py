@@ -6,9 +6,8 @@ exchanged against the readable simulator: with very many clients such near ties 
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,27 +18,34 @@ from .server import EMPTY, ranking_of
 from .state import CLIENT, NONE, Given, Rules, Uploads
 from .timeline import Window
 
-BLOCK = 256  # clients that are compared with everyone at a time
-COMPILED = importlib.util.find_spec("numba") is not None
-NOBODY = -2.0  # below every cosine
+BLOCK, TILE = 256, 4096  # clients that are compared at a time, and with how many others
 
 
-class Donors(Protocol):
-    """Finds, for some rows of ``vectors`` (n, D), the most similar rows."""
+class Lists(NamedTuple):
+    """The best donors so far, best first: who (C, M, K), -1 for none, and how similar (C, M, K)."""
 
-    def __call__(self, vectors: Vectors, queries: Integers, k: int) -> tuple[Integers, Vectors]:
-        """Return positions (q, k), best first and -1 for none, and similarities; a row is its own neighbour."""
+    who: Integers
+    values: Vectors
+
+
+class Tile(NamedTuple):
+    """Some clients in the order that decides among equals, with what they have seen."""
+
+    who: Integers  # (T,)
+    seen: Mask  # (T, C)
+    places: list[Integers]  # per class, who of them has seen it
+    vectors: list[Vectors]  # per class, their prototypes
 
 
 class BlockServer:
     """Plays syncs as :class:`Server` does, in memory that grows with N · C and not with N²."""
 
-    def __init__(self, names: tuple[str, ...], params: LatteParams, pool: Pool, find: Donors) -> None:
+    def __init__(self, names: tuple[str, ...], params: LatteParams, pool: Pool) -> None:
         n, classes = len(names), pool.streams.zero_shot.classes
         slots = min(params.routing.external_slots, n - 1)
         self.rules = Rules(slots, params.released, EMPTY[params.routing.empty_query], 0.0)
         self.ranking = ranking_of(names, params.routing)
-        self.pool, self.find, self.samples = pool, find, len(pool.streams)
+        self.pool, self.samples = pool, len(pool.streams)
         self.current = np.full((classes, n), -1, np.int64)
         self.external = np.full((n, classes, slots), -1, np.int64)
 
@@ -72,37 +78,24 @@ class BlockServer:
 
     def _lists(self, members: Integers) -> Iterator[tuple[int, Integers]]:
         """Yield per class the donors (M, slots) of all members, -1 for none."""
-        by_mean = self._by_mean(members) if self.rules.empty == CLIENT else {}
-        for label in range(len(self.current)):
+        lists = self.nearest(members) if self.rules.slots else None
+        for label, now in enumerate(self.current):
             donors = np.full((len(members), self.rules.slots), -1, np.int64)
-            seen = self.current[label, members] >= 0
-            if self.rules.slots and seen.any():
-                donors[seen] = self._nearest(label, members[seen])
-            if label in by_mean:
-                rows, chosen = by_mean[label]
-                donors[rows] = chosen
-            elif self.rules.empty not in (CLIENT, NONE):
-                first = self.ranking[1 : self.rules.slots + 1]
-                donors[~seen] = np.where(self.current[label, first] >= 0, first, -1)
+            if lists:
+                seen = now[members] >= 0
+                donors[seen] = self._chosen(label, members[seen], lists.who[label, seen], lists.values[label, seen])
+                if self.rules.empty == CLIENT:
+                    donors[~seen] = lists.who[label, ~seen, : self.rules.slots]
+                elif self.rules.empty != NONE:
+                    first = self.ranking[1 : self.rules.slots + 1]
+                    donors[~seen] = np.where(now[first] >= 0, first, -1)
             yield label, donors
 
-    # --- a class that the client has seen -----------------------------------------------------------------
-
-    def vectors_of(self, label: int) -> tuple[Integers, Vectors]:
-        """Return who has seen a class, in the order that decides among equals, and their prototypes as stored."""
-        who = self.ranking[self.current[label, self.ranking] >= 0]
-        return who, self.pool.vectors[self.current[label, who] - self.samples]
-
-    def _nearest(self, label: int, members: Integers) -> Integers:
-        who, vectors = self.vectors_of(label)
-        place = np.empty(self.current.shape[1], np.int64)
-        place[who] = np.arange(len(who))
-        slots, drop = self.rules.slots, self.rules.drop_first
-        k = min(slots + 1, len(who))
-        found, similarity = self.find(vectors, place[members], k)
-        wanted = self._without_best(similarity, len(who)) if drop else found != place[members][:, None]
-        wanted &= found >= 0
-        return first_wanted(np.where(found >= 0, who[found], -1), wanted, slots)
+    def _chosen(self, label: int, members: Integers, who: Integers, values: Vectors) -> Integers:
+        """Return the donors of those who have seen a class, from the most similar who have."""
+        donors = int((self.current[label] >= 0).sum())
+        wanted = self._without_best(values, donors) if self.rules.drop_first else who != members[:, None]
+        return first_wanted(who, wanted & (who >= 0), self.rules.slots)
 
     def _without_best(self, similarity: Vectors, donors: int) -> Mask:
         """Say which places are from the second to the last slot, where who has not seen the class counts as 0 (B4)."""
@@ -111,61 +104,48 @@ class BlockServer:
         wanted: Mask = (place >= 1) & (place <= self.rules.slots)
         return wanted
 
-    # --- a class that the client has not seen -------------------------------------------------------------
+    # --- everyone against everyone, in tiles --------------------------------------------------------------
 
-    def _by_mean(self, members: Integers) -> dict[int, tuple[Integers, Integers]]:
-        """Return per class the rows of members that have not seen it, and their donors by mean similarity (B3)."""
-        seen = (self.current >= 0).T.astype(np.float32)  # (N, C)
-        rows = np.flatnonzero(seen[members].min(axis=1, initial=1) == 0)
-        parts: dict[int, list[tuple[Integers, Integers]]] = {}
-        for start in range(0, len(rows) if self.rules.slots else 0, BLOCK):
-            block = rows[start : start + BLOCK]
-            scores = self._mean_scores(members[block], seen)
-            for label in range(len(self.current)):
-                blank = np.flatnonzero(seen[members[block], label] == 0)
-                chosen = self._best_of(scores[blank], seen[:, label] > 0, members[block[blank]])
-                parts.setdefault(label, []).append((block[blank], chosen))
-        return {y: (np.concatenate([a for a, _ in p]), np.concatenate([b for _, b in p])) for y, p in parts.items()}
+    def nearest(self, members: Integers) -> Lists:
+        """Return the clients that are most similar to the members (C, M, slots + 1), themselves included.
 
-    def _mean_scores(self, members: Integers, seen: Vectors) -> Vectors:
-        """Return the mean similarity (M, N) over the classes both have seen."""
-        total = np.zeros((len(members), len(seen)), np.float32)
-        for label in range(len(self.current)):
-            own = np.flatnonzero(seen[members, label])
-            if len(own):
-                who, vectors = self.vectors_of(label)
-                mine = self.pool.vectors[self.current[label, members[own]] - self.samples]
-                total[np.ix_(own, who)] += mine @ vectors.T
-        common = seen[members] @ seen.T
-        scores: Vectors = np.where(common > 0, total / np.maximum(common, 1), np.float32(NOBODY))
-        return scores
+        In a class that a member has not seen, these are the others of the highest mean similarity over the classes
+        that both have seen (B3), where that is asked for.
+        """
+        shape = (len(self.current), len(members), self.rules.slots + 1)
+        lists = Lists(np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32))
+        for start in range(0, len(self.ranking), TILE):
+            tile = self._tile(self.ranking[start : start + TILE])
 
-    def _best_of(self, scores: Vectors, seen: Mask, own: Integers) -> Integers:
-        """Return the donors (M, slots) with the highest ``scores`` (M, N) among those who have seen the class."""
-        who = self.ranking[seen[self.ranking]]
-        if not len(who) or not len(scores):
-            return np.full((len(scores), self.rules.slots), -1, np.int64)
-        ranked = scores[:, who]
-        ranked[who == own[:, None]] = -np.inf
-        order = best_columns(ranked, min(self.rules.slots, len(who)))
-        good = np.isfinite(np.take_along_axis(ranked, order, axis=1))
-        return first_wanted(who[order], good, self.rules.slots)
+            def compare(part: slice, tile: Tile = tile) -> None:
+                self._compare(members[part], tile, Lists(lists.who[:, part], lists.values[:, part]))
 
+            parts = (slice(first, first + BLOCK) for first in range(0, len(members), BLOCK))
+            self.pool.crew.share(compare, parts)
+        return lists
 
-def best_columns(scores: Vectors, k: int) -> Integers:
-    """Return the columns (M, k) of the largest of each row, best first, the first among equals."""
-    if k > 0 and COMPILED:
-        from .loops_large import best_of_rows
+    def _tile(self, who: Integers) -> Tile:
+        seen = self.current[:, who] >= 0
+        places = [np.flatnonzero(one) for one in seen]
+        vectors = [self._prototypes(y, who[place]) for y, place in enumerate(places)]
+        return Tile(who, np.ascontiguousarray(seen.T), places, vectors)
 
-        compiled: Integers = best_of_rows(scores, k)
-        return compiled
-    if k < scores.shape[1]:
-        near = np.sort(np.argpartition(-scores, k - 1, axis=1)[:, :k], axis=1)
-    else:
-        near = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
-    order = np.argsort(-np.take_along_axis(scores, near, axis=1), axis=1, kind="stable")
-    columns: Integers = np.take_along_axis(near, order, axis=1)
-    return columns
+    def _prototypes(self, label: int, who: Integers) -> Vectors:
+        return self.pool.vectors[self.current[label, who] - self.samples]
+
+    def _compare(self, members: Integers, tile: Tile, lists: Lists) -> None:
+        """Offer the clients of a tile to the lists of some members."""
+        by_mean = self.rules.empty == CLIENT
+        seen = self.current[:, members] >= 0
+        total = np.zeros((len(members), len(tile.who)) if by_mean else (len(members), 0), np.float32)
+        for label, vectors in enumerate(tile.vectors):
+            rows = np.flatnonzero(seen[label])
+            products = self._prototypes(label, members[rows]) @ vectors.T
+            best = Lists(lists.who[label], lists.values[label])
+            self.pool.loops.offer(products, rows, (tile.who, tile.places[label]), total, best)
+        if by_mean and not seen.all():
+            common = seen.T.astype(np.float32) @ tile.seen.T.astype(np.float32)
+            self.pool.loops.offer_means(total, common, (members, ~seen.T), (tile.who, tile.seen), lists)
 
 
 def first_wanted(donors: Integers, wanted: Mask, slots: int) -> Integers:
@@ -174,14 +154,3 @@ def first_wanted(donors: Integers, wanted: Mask, slots: int) -> Integers:
     chosen = np.where(np.take_along_axis(wanted, order, axis=1), np.take_along_axis(donors, order, axis=1), -1)
     short = slots - chosen.shape[1]
     return np.pad(chosen, ((0, 0), (0, max(short, 0))), constant_values=-1)
-
-
-def compare_all(vectors: Vectors, queries: Integers, k: int) -> tuple[Integers, Vectors]:
-    """Find the ``k`` most similar rows exactly, in blocks."""
-    found, similarity = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
-    for start in range(0, len(queries), BLOCK):
-        part = slice(start, start + BLOCK)
-        scores = vectors[queries[part]] @ vectors.T
-        found[part] = best_columns(scores, k)
-        similarity[part] = np.take_along_axis(scores, found[part], axis=1)
-    return found, similarity

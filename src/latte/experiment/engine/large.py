@@ -6,7 +6,7 @@ Needs numba and faiss: ``pip install "latte-tta[fast,scale]"``.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,10 @@ from ...methods.latte import LatteParams
 from ..outcome import Outcome
 from ..schedule import Schedule
 from .backend import loops
-from .blocks import BlockServer, best_columns, compare_all, first_wanted
+from .blocks import BlockServer, Lists, first_wanted
 from .crew import Crew
 from .latte import Replay, read_all, windows_of
+from .pool import Pool
 from .state import CLIENT
 
 EXACT_UP_TO = 5_000  # clients; docs/performance.md has the measurement
@@ -69,19 +70,18 @@ class Ivf:
     several times faster than to scan the lists for one query at a time.
     """
 
-    def __init__(self, probes: int = 32, rng: np.random.Generator | None = None) -> None:
-        self.probes, self.rng = probes, rng or np.random.default_rng(0)
-        self.near, self.unseen = Recall(), Recall()
+    def __init__(self, best_of_rows: Callable[..., Any], probes: int = 32) -> None:
+        self.best_of_rows, self.probes = best_of_rows, probes
 
     def __call__(
-        self, vectors: Vectors, queries: Integers, k: int, strangers: tuple[Vectors, int] | None = None
+        self, vectors: Vectors, queries: Integers, k: int, strangers: tuple[Vectors, int]
     ) -> tuple[Integers, Vectors]:
-        """Find about the ``k`` most similar rows.
+        """Find about the ``k`` most similar rows of ``vectors`` (n, D) for some of them, and how similar they are.
 
         ``strangers`` gives the classes that every row has seen (n, C) and a number: so many more rows are found
         among those that have one or two classes in common with the query.
         """
-        more = strangers[1] if strangers else 0
+        classes, more = strangers
         own, around = self._lists(vectors)
         members = np.split(np.argsort(own, kind="stable"), _cuts(own, len(around)))
         found = np.full((len(queries), k + more), -1, np.int64)
@@ -91,15 +91,14 @@ class Ivf:
             if len(rows):
                 candidates = np.sort(np.concatenate([members[one] for one in around[number]]))
                 scores = vectors[queries[rows]] @ vectors[candidates].T
-                best = best_columns(scores, min(k, len(candidates)))
+                best = self.best_of_rows(scores, min(k, len(candidates)))
                 found[rows, : best.shape[1]] = candidates[best]
                 similarity[rows, : best.shape[1]] = np.take_along_axis(scores, best, axis=1)
-                if strangers:
-                    scores[strangers[0][queries[rows]] @ strangers[0][candidates].T > 2] = -np.inf
-                    best = best_columns(scores, min(more, len(candidates)))
+                if more:
+                    scores[classes[queries[rows]] @ classes[candidates].T > 2] = -np.inf
+                    best = self.best_of_rows(scores, min(more, len(candidates)))
                     real = np.isfinite(np.take_along_axis(scores, best, axis=1))
                     found[rows, k : k + best.shape[1]] = np.where(real, candidates[best], -1)
-        self._probe(vectors, queries, k, found[:, :k])
         return found, similarity
 
     def _lists(self, vectors: Vectors) -> tuple[Integers, Integers]:
@@ -109,59 +108,70 @@ class Ivf:
         means = _faiss().Kmeans(vectors.shape[1], count, niter=5, seed=0, spherical=True, **limits)
         means.train(vectors)
         _, own = means.index.search(vectors, 1)
-        around = best_columns(means.centroids @ means.centroids.T, min(self.probes, count))
+        around = self.best_of_rows(means.centroids @ means.centroids.T, min(self.probes, count))
         return own[:, 0], around
-
-    def _probe(self, vectors: Vectors, queries: Integers, k: int, found: Integers) -> None:
-        sample = self.rng.permutation(len(queries))[:PROBED]
-        exact, _ = compare_all(vectors, queries[sample], k)
-        self.near.count(found[sample], exact)
 
 
 class ApproximateServer(BlockServer):
-    """Takes the donors of a class that a client has not seen from the neighbours that it has in other classes."""
+    """Finds the most similar with an index, and those by mean similarity among the most similar in other classes."""
 
-    find: Ivf
+    def __init__(self, names: tuple[str, ...], params: LatteParams, pool: Pool) -> None:
+        super().__init__(names, params, pool)
+        self.find, self.rng = Ivf(pool.loops.best_of_rows), np.random.default_rng(0)
+        self.near, self.unseen = Recall(), Recall()
 
-    def _lists(self, members: Integers) -> Iterator[tuple[int, Integers]]:
-        if self.rules.empty != CLIENT:
-            yield from super()._lists(members)
-            return
-        slots = self.rules.slots
-        wide = np.full((len(members), len(self.current), (WIDTH + STRANGERS) * slots), -1, np.int32)
+    def nearest(self, members: Integers) -> Lists:
+        """Return about what the exact path returns, and measure on some members how much of it was found."""
+        slots, by_mean = self.rules.slots, self.rules.empty == CLIENT
+        shape = (len(self.current), len(members), slots + 1)
+        lists = Lists(np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32))
+        wide = np.full((len(members), len(self.current), (WIDTH + STRANGERS) * slots if by_mean else 0), -1, np.int32)
         for label in range(len(self.current)):
-            self._widely(label, members, wide)
-        candidates = wide.reshape(len(members), -1)
-        scores = self._score(members, candidates)
-        probed = self.find.rng.permutation(len(members))[:PROBED]
-        seen = (self.current >= 0).T.astype(np.float32)
-        exact = self._mean_scores(members[probed], seen)
-        for label, around in enumerate(wide.transpose(1, 0, 2)):
-            donors = around[:, :slots].astype(np.int64)
-            blank = np.flatnonzero(self.current[label, members] < 0)
-            donors[blank] = self._from_candidates(label, candidates[blank], scores[blank])
-            checked = self.current[label, members[probed]] < 0
-            rows = probed[checked]
-            self.find.unseen.count(donors[rows], self._best_of(exact[checked], seen[:, label] > 0, members[rows]))
-            yield label, donors
+            self._near(label, members, (lists, wide))
+        if by_mean:
+            candidates = wide.reshape(len(members), -1)
+            scores = self._score(members, candidates)
+            for label in range(len(self.current)):
+                blank = np.flatnonzero(self.current[label, members] < 0)
+                lists.who[label, blank, :slots] = self._from_candidates(label, candidates[blank], scores[blank])
+        self._probe(members, lists)
+        return lists
 
-    def _widely(self, label: int, members: Integers, wide: Any) -> None:
-        """Write candidates from one class for those who have seen it: near ones, then strangers.
+    def _near(self, label: int, members: Integers, out: tuple[Lists, Any]) -> None:
+        """Write the most similar of a class, and candidates from it for other classes: near ones, then strangers.
 
         A mean over few classes in common varies most, so that the best by mean are often strangers.
         """
+        lists, wide = out
+        slots, by_mean = self.rules.slots, wide.shape[2] > 0
         rows = np.flatnonzero(self.current[label, members] >= 0)
-        if len(rows):
-            who, vectors = self.vectors_of(label)
-            place = np.empty(self.current.shape[1], np.int64)
-            place[who] = np.arange(len(who))
-            own = place[members[rows]]
-            near, more = WIDTH * self.rules.slots, STRANGERS * self.rules.slots
-            k = min(near + 1, len(who))
-            found, _ = self.find(vectors, own, k, ((self.current[:, who] >= 0).T.astype(np.float32), more))
-            wanted = (found >= 0) & (found != own[:, None])
+        if not len(rows):
+            return
+        who = self.ranking[self.current[label, self.ranking] >= 0]
+        vectors = self._prototypes(label, who)
+        place = np.empty(self.current.shape[1], np.int64)
+        place[who] = np.arange(len(who))
+        near, more = (WIDTH * slots, STRANGERS * slots) if by_mean else (slots, 0)
+        k = min(near + 1, len(who))
+        seen = (self.current[:, who] >= 0).T.astype(np.float32)
+        own = place[members[rows]]
+        found, similarity = self.find(vectors, own, k, (seen, more))
+        real = found >= 0
+        width = min(k, slots + 1)
+        lists.who[label, rows, :width] = np.where(real, who[found], -1)[:, :width]
+        lists.values[label, rows, :width] = similarity[:, :width]
+        if by_mean:
+            wanted = real & (found != own[:, None])
             wide[rows, label, :near] = first_wanted(who[found[:, :k]], wanted[:, :k], near)
             wide[rows, label, near:] = first_wanted(who[found[:, k:]], wanted[:, k:], more)
+
+    def _probe(self, members: Integers, lists: Lists) -> None:
+        some = self.rng.permutation(len(members))[:PROBED]
+        exact = super().nearest(members[some])
+        seen = self.current[:, members[some]] >= 0
+        found = lists.who[:, some]
+        self.near.count(found[seen], exact.who[seen])
+        self.unseen.count(found[~seen], exact.who[~seen])
 
     def _score(self, members: Integers, candidates: Any) -> Vectors:
         from .loops_large import mean_similarities
@@ -171,9 +181,8 @@ class ApproximateServer(BlockServer):
         return scores
 
     def _from_candidates(self, label: int, candidates: Any, scores: Vectors) -> Integers:
-        seen = self.current[label, candidates] >= 0
-        ranked = np.where(seen, scores, -np.inf)
-        order = best_columns(ranked, min(self.rules.slots, ranked.shape[1]))
+        ranked = np.where(self.current[label, candidates] >= 0, scores, -np.inf)
+        order = self.pool.loops.best_of_rows(ranked, min(self.rules.slots, ranked.shape[1]))
         good = np.isfinite(np.take_along_axis(ranked, order, axis=1))
         return first_wanted(np.take_along_axis(candidates, order, axis=1).astype(np.int64), good, self.rules.slots)
 
@@ -183,22 +192,23 @@ class SomeServer(BlockServer):
 
     some: Integers = np.zeros(0, np.int64)
 
-    def _lists(self, members: Integers) -> Iterator[tuple[int, Integers]]:
+    def nearest(self, members: Integers) -> Lists:
+        """Return the lists of the clients ``some``, and empty ones for the others."""
         rows = np.flatnonzero(np.isin(members, self.some))
-        for label, donors in super()._lists(members[rows]):
-            everyone = np.full((len(members), self.rules.slots), -1, np.int64)
-            everyone[rows] = donors
-            yield label, everyone
+        exact = super().nearest(members[rows])
+        shape = (len(self.current), len(members), exact.who.shape[2])
+        lists = Lists(np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32))
+        lists.who[:, rows], lists.values[:, rows] = exact
+        return lists
 
 
 def run_sample(
     federation: Federation, params: LatteParams, schedule: Schedule, rng: np.random.Generator, some: Integers
 ) -> list[Integers]:
     """Return the labels of the clients ``some`` when their donors, of all clients, are found exactly."""
-    replay = Replay(federation, params, loops("auto"), find=compare_all)
-    server = SomeServer(tuple(client.name for client in federation.clients), params, replay.pool, compare_all)
-    server.some = some
-    replay.server = server
+    replay = Replay(federation, params, loops("auto"), server=SomeServer)
+    assert isinstance(replay.server, SomeServer)
+    replay.server.some = some
     axes = np.array([params.alpha]), np.array([params.beta])
     grid = read_all(replay, params, axes, windows_of(schedule, rng))
     labels = np.split(grid.labels[0, 0], grid.streams.offsets[1:-1])
@@ -217,16 +227,14 @@ def run_large(
     choice("index", index, ("auto", "exact", "ivf"))
     if index == "auto":
         index = "exact" if len(federation) <= EXACT_UP_TO else "ivf"
-    find = Ivf() if index == "ivf" else compare_all
     with Crew(threads) as crew:
-        replay = Replay(federation, params, loops("auto"), crew, find)
-        if index == "ivf":
-            names = tuple(client.name for client in federation.clients)
-            replay.server = ApproximateServer(names, params, replay.pool, find)
+        kind = ApproximateServer if index == "ivf" else BlockServer
+        replay = Replay(federation, params, loops("auto"), crew, kind)
         axes = np.array([params.alpha]), np.array([params.beta])
         grid = read_all(replay, params, axes, windows_of(schedule, rng))
     labels = tuple(np.split(grid.labels[0, 0], grid.streams.offsets[1:-1]))
-    recalls = (find.near.share, find.unseen.share) if isinstance(find, Ivf) else (1.0, 1.0)
+    server = replay.server
+    recalls = (server.near.share, server.unseen.share) if isinstance(server, ApproximateServer) else (1.0, 1.0)
     return LargeOutcome(Outcome(labels, None, f"fast, {index}"), index, *recalls)
 
 

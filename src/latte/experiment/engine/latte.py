@@ -12,7 +12,7 @@ from ...data.benchmark import Federation
 from ...methods.latte import LatteParams
 from ..schedule import Schedule
 from .backend import Loops
-from .blocks import BlockServer, Donors, compare_all
+from .blocks import BlockServer
 from .crew import Crew
 from .pool import Pool
 from .reader import Reader
@@ -45,7 +45,7 @@ class Replay:
         params: LatteParams,
         loops: Loops,
         crew: Crew | None = None,
-        find: Donors | None = None,
+        server: type[BlockServer] | None = None,
     ) -> None:
         self.loops, self.crew = loops, crew or Crew()
         self.streams = streams = lay_out(federation, loops, self.crew)
@@ -58,11 +58,11 @@ class Replay:
         self.pool = Pool(streams, params, loops, self.crew)
         names = tuple(client.name for client in federation.clients)
         self.server: Server | BlockServer
-        if find is None and 4 * len(names) ** 2 * streams.zero_shot.classes <= KEPT:
+        if server is None and 4 * len(names) ** 2 * streams.zero_shot.classes <= KEPT:
             self.server = Server(names, streams.zero_shot.classes, streams.zero_shot.dim, params, loops)
             self.pool.beside = np.zeros((0, len(names)), np.float32)
         else:
-            self.server = BlockServer(names, params, self.pool, find or compare_all)
+            self.server = (server or BlockServer)(names, params, self.pool)
         self.pushed = np.zeros(streams.clients, np.int64)
         self.local = np.full((streams.clients, *self.shape), -1, np.int64)
 

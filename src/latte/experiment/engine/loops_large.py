@@ -6,7 +6,91 @@ from typing import Any
 
 import numpy as np
 
-from .compiled import exactly, loosely
+from .compiled import exactly, loosely, tightly
+
+GLANCE = 16  # values that are looked at together: almost always none of them counts
+NOTHING_IN_COMMON = np.float32(-2.0)  # below every cosine
+
+
+@tightly
+def offer(products: Any, rows: Any, candidates: Any, total: Any, best: Any) -> None:
+    """Offer candidates to the lists of the most similar, and add up their products.
+
+    ``products`` (R, K) are of the lists ``rows`` (R,) with the candidates; ``total`` (B, T), or (B, 0) for none.
+    """
+    who, places = candidates
+    for r in range(len(rows)):
+        row, sums = products[r], total[rows[r]]
+        if len(sums):
+            for c in range(len(places)):
+                sums[places[c]] += row[c]
+        ids, values = best.who[rows[r]], best.values[rows[r]]
+        last = len(values) - 1
+        for start in range(0, len(row), GLANCE):
+            if start + GLANCE <= len(row) and not _any_above(row, start, values[last]):
+                continue
+            for c in range(start, min(start + GLANCE, len(row))):
+                if row[c] > values[last]:
+                    _insert(ids, values, who[places[c]], row[c])
+
+
+@exactly
+def offer_means(total: Any, common: Any, members: Any, candidates: Any, lists: Any) -> None:
+    """Offer candidates by mean similarity to the lists of classes that members have not seen."""
+    _offer_means(total, common, members, candidates, lists, np.empty(total.shape[1], np.float32))
+
+
+@tightly
+def _offer_means(total: Any, common: Any, members: Any, candidates: Any, lists: Any, score: Any) -> None:
+    own, unseen = members
+    who, seen = candidates
+    for m in range(len(own)):
+        if not _any(unseen[m]):
+            continue
+        for j in range(len(score)):
+            score[j] = total[m, j] / common[m, j] if common[m, j] > 0 else NOTHING_IN_COMMON
+        for y in range(unseen.shape[1]):
+            if unseen[m, y]:
+                _offer_seen(score, (own[m], who, seen[:, y]), (lists.who[y, m], lists.values[y, m]))
+
+
+@tightly
+def _offer_seen(score: Any, candidates: Any, best: Any) -> None:
+    own, who, seen = candidates
+    ids, values = best
+    last = len(values) - 2  # as many as there are slots: a list has one more
+    for start in range(0, len(score), GLANCE):
+        if start + GLANCE <= len(score) and not _any_above(score, start, values[last]):
+            continue
+        for j in range(start, min(start + GLANCE, len(score))):
+            if score[j] > values[last] and seen[j] and who[j] != own:
+                _insert(ids[: last + 1], values[: last + 1], who[j], score[j])
+
+
+@tightly
+def _any(flags: Any) -> Any:
+    found = False
+    for j in range(len(flags)):
+        found = found or flags[j]
+    return found
+
+
+@tightly
+def _any_above(values: Any, start: int, limit: Any) -> Any:
+    above = 0
+    for j in range(start, start + GLANCE):
+        above |= values[j] > limit
+    return above > 0
+
+
+@tightly
+def _insert(ids: Any, values: Any, who: int, value: Any) -> None:
+    """Insert into a list, behind those that are as good; the last falls off."""
+    at = len(values) - 1
+    while at > 0 and values[at - 1] < value:
+        values[at], ids[at] = values[at - 1], ids[at - 1]
+        at -= 1
+    values[at], ids[at] = value, who
 
 
 @exactly
@@ -14,16 +98,12 @@ def best_of_rows(scores: Any, k: int) -> Any:
     """Return the columns (M, k) of the largest of each row, best first, the first among equals."""
     columns, values = np.empty((len(scores), k), np.int64), np.empty(k, scores.dtype)
     for m in range(len(scores)):
-        row, chosen, found = scores[m], columns[m], 0
+        row, chosen = scores[m], columns[m]
         for j in range(len(row)):
-            if found == k and row[j] <= values[k - 1]:
-                continue
-            at = min(found, k - 1)
-            while at > 0 and values[at - 1] < row[j]:
-                values[at], chosen[at] = values[at - 1], chosen[at - 1]
-                at -= 1
-            values[at], chosen[at] = row[j], j
-            found = min(found + 1, k)
+            if j < k:
+                _insert(chosen[: j + 1], values[: j + 1], j, row[j])
+            elif row[j] > values[k - 1]:
+                _insert(chosen, values, j, row[j])
     return columns
 
 
