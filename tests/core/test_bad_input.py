@@ -199,3 +199,25 @@ def test_unit_rows_does_not_touch_its_input():
     rows = GOOD.astype(np.float32)
     unit_rows("x", rows)[0, 0] = 9
     assert rows[0, 0] == np.float32(0.6)
+
+
+def test_what_is_of_unit_length_stays_as_it_is():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(200, 512)).astype(np.float32)
+    once = unit_rows("x", rows, normalise=True)
+    assert unit_rows("x", once).tobytes() == once.tobytes()
+    assert unit_rows("x", once[:1]).tobytes() == once[:1].tobytes()
+    stretched = once * np.float32(1.0004)
+    again = unit_rows("x", stretched)
+    assert not np.array_equal(again, stretched) and np.abs(np.linalg.norm(again, axis=1) - 1).max() < 1e-6
+
+
+def test_what_is_uploaded_is_stored_bit_for_bit():
+    rng = np.random.default_rng(0)
+    memory = LocalMemory(3, 4, 64)
+    for k in range(12):
+        memory.insert(k % 3, unit_rows("x", rng.normal(size=(1, 64)), normalise=True)[0], 0.1 + 0.05 * k)
+    vectors, seen = memory.prototypes("exp_weighted", 6.0)
+    server = GlobalMemory(3, 64, Routing(1))
+    server.push("ann", Prototypes(vectors, np.full(3, 0.5), seen))
+    assert server.state()["vectors"][0].tobytes() == vectors.tobytes()

@@ -153,3 +153,18 @@ def test_convert(tmp_path):
     first = json.loads(latte("data", "show", "one.npz", "--json", cwd=tmp_path).stdout)
     assert first["fingerprint"] == shown["fingerprint"], "a converted file is the same classifier"
     assert latte("data", "convert", "one.npz", "two.npz", cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize(("choice", "told"), [((), "fast"), (("--engine", "readable"), "readable")])
+def test_the_results_say_which_engine_ran(data, tmp_path, choice, told):
+    done = latte("run", *ON_SMALL, "latte", "--seeds", "0", "--data", "data", *choice, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (results,) = (tmp_path / "runs").rglob("results.jsonl")
+    assert json.loads(results.read_text())["engine"] == told
+
+
+def test_a_grid_of_readouts_is_swept_in_one_go(data, tmp_path):
+    over = ("--over", "alpha=0.5,1,2", "--over", "beta=2,8")
+    done = latte("sweep", *ON_SMALL, "latte", "--seeds", "0", "--data", "data", *over, cwd=tmp_path)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 7, done.stderr
+    assert len(list((tmp_path / "runs").rglob("done"))) == 6

@@ -1,9 +1,12 @@
 """The engine and the readable simulator predict the same, in every variant and under every schedule."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from experiment.engine_support import compare, made_up
+from latte.data.benchmark import Federation
 from latte.experiment.engine import has_engine, run_fast, run_grid
 from latte.experiment.schedule import Schedule
 
@@ -103,6 +106,16 @@ def test_one_client_and_one_sample():
 def test_many_windows():
     federation = made_up((150, 140, 150), 3, 8)
     assert compare(federation, "latte", {"k_l": 2, "k_e": 2}, Schedule(7)).ties == 0
+
+
+@every_backend
+def test_rows_that_are_not_quite_of_unit_length(backend):
+    federation = made_up((40, 35, 40, 30), 4, 24)
+    stretch = np.random.default_rng(0).uniform(0.9995, 1.0005, len(federation.embeddings.views))
+    views = federation.embeddings.views * stretch[:, None, None].astype(np.float32)
+    stretched = Federation(replace(federation.embeddings, views=views), federation.clients)
+    for name in ("latte", "tda", "dmn"):
+        assert compare(stretched, name, backend=backend).ties == 0
 
 
 def test_no_engine():

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from experiment.engine_support import compare, made_up
+from latte.experiment.engine import blocks
 from latte.experiment.engine import latte as engine
 from latte.experiment.engine import run_fast
+from latte.experiment.engine.crew import Crew
 from latte.experiment.engine.large import Recall, run_large, run_sample
 from latte.experiment.schedule import Schedule
 from latte.methods.latte import LatteParams
@@ -18,10 +20,30 @@ SCHEDULES = [Schedule(), Schedule(5), Schedule(2, participation=0.4), Schedule(3
 @pytest.mark.parametrize(
     ("variant", "empty"), [("paper", "client"), ("paper", "none"), ("paper", "released"), ("released", "released")]
 )
-def test_blocks_choose_the_same_donors(monkeypatch, schedule, variant, empty):
+@pytest.mark.parametrize("backend", ["auto", "numpy"])
+def test_blocks_choose_the_same_donors(monkeypatch, schedule, variant, empty, backend):
     monkeypatch.setattr(engine, "KEPT", 0)  # as if there were too many clients to keep their similarities
+    monkeypatch.setattr(blocks, "BLOCK", 2)
+    monkeypatch.setattr(blocks, "TILE", 3)
     params = {"variant": variant, "empty_query": empty, "k_l": 3, "k_e": 3}
-    assert compare(made_up(LENGTHS, 5, 16, absent=1), "latte", params, schedule).ties == 0
+    assert compare(made_up(LENGTHS, 5, 16, absent=1), "latte", params, schedule, backend=backend).ties == 0
+
+
+def test_blocks_of_many_clients_are_shared_by_threads(monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 7)
+    federation, params = made_up((9,) * 60, 4, 16), LatteParams(k_l=3, k_e=4)
+    one, two = (run_large(federation, params, Schedule(3), np.random.default_rng(0), "exact", n) for n in (1, 2))
+    for a, b in zip(one.outcome.labels, two.outcome.labels, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_goes_wrong_in_a_thread_is_raised():
+    def fail(part):
+        if part == 7:
+            raise RuntimeError("seven")
+
+    with Crew(3) as crew, pytest.raises(RuntimeError, match="seven"):
+        crew.share(fail, range(20))
 
 
 @pytest.mark.parametrize("threads", [2, 3])

@@ -30,6 +30,7 @@ class Asked:
     methods: str | None
     seeds: str | None
     settings: tuple[str, ...]
+    engine: str | None
     data: Path | None
     plugins: tuple[Path, ...]
 
@@ -46,6 +47,8 @@ class Asked:
             raw["methods"] = [parse_method(text) for text in self.methods.split(",")]
         if self.seeds:
             raw["seeds"] = self.seeds
+        if self.engine:
+            raw["engine"] = self.engine
         if self.benchmark is None and self.config is None:
             raise click.UsageError("name a benchmark (--benchmark NAME) or give a CONFIG.toml")
         named = self.benchmark.split(",") if self.benchmark else []
@@ -60,7 +63,7 @@ def experiment_options(command: Command) -> Command:
     """Add the options that say what to run; the command gets them as ``asked``."""
 
     def collected(config: Path | None, **given: Any) -> Any:
-        names = ("benchmark", "methods", "seeds", "settings", "data", "plugins")
+        names = ("benchmark", "methods", "seeds", "settings", "engine", "data", "plugins")
         asked = Asked(config, *(given.pop(name) for name in names))
         return command(asked=asked, **given)
 
@@ -79,6 +82,11 @@ def _options() -> list[Callable[[Command], Command]]:
         click.option("--methods", metavar="SPEC,...", help="[LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated."),
         click.option("--seeds", metavar="LIST", help="Seeds, such as 0-4 or 0,2,7."),
         click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Change one value; repeatable."),
+        click.option(
+            "--engine",
+            type=click.Choice(("auto", "readable")),
+            help="auto: the fast engine where a method has one; readable: sample by sample.",
+        ),
         click.option("--data", type=_FOLDER, help="Folder of embedding files (default: $LATTE_DATA)."),
         click.option("--plugin", "plugins", type=file, multiple=True, help="Python file with methods of your own."),
     ]

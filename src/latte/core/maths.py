@@ -39,7 +39,7 @@ def entropy_of_one(logits: Reals) -> float:
     return min(max(nats / math.log(len(logits)), 0.0), 1.0)
 
 
-def normalised(vectors: Vectors) -> Vectors:
+def normalised(vectors: Vectors | Reals) -> Vectors:
     """Return ``vectors`` (..., D) with rows of unit length; a zero row stays zero."""
     norms = np.sqrt(np.einsum("...d,...d->...", vectors, vectors))
     safe = np.where(norms > 0, norms, np.float32(1))

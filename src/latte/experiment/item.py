@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-import numpy as np
 
 from ..core.validate import refuse
 from ..data.benchmark import Federation
@@ -20,10 +18,12 @@ from ..data.catalogue import Entry, open_entry
 from ..data.partition import federate, generators
 from ..methods import METHODS, needs_text_encoder, register, resolve
 from .config import RunConfig
+from .engine import run_fast
 from .outcome import Outcome
 from .readable import run_readable
 from .records import Result
 from .structure import structured
+from .together import run_readouts
 
 
 def run_item(federation: Federation, config: RunConfig, seed: int) -> Outcome:
@@ -31,7 +31,7 @@ def run_item(federation: Federation, config: RunConfig, seed: int) -> Outcome:
     (method,) = config.methods
     params = resolve(method.name, dict(method.params))
     if config.engine == "auto":
-        outcome = _fast(federation, method.name, params, config, generators(seed).cohort)
+        outcome = run_fast(federation, method.name, params, config.schedule, generators(seed).cohort)
         if outcome is not None:
             return outcome
     tuner = _prompt_tuner(federation, config) if needs_text_encoder(method.name) else None
@@ -45,18 +45,30 @@ def _prompt_tuner(federation: Federation, config: RunConfig) -> Any:
     return prompt_tuner(str(config.text_encoder), federation.embeddings.zero_shot.classnames, threads=1)
 
 
-def run_one(config: RunConfig, path: Path) -> Result:
-    """Run the only method and the only seed of ``config`` on the embeddings in ``path``."""
+def run_together(configs: Sequence[RunConfig], path: Path) -> list[Result]:
+    """Run the only method and the only seed of every one of ``configs`` on the embeddings in ``path``.
+
+    Several differ in the two readout parameters of their method only (see :mod:`together`): one replay serves them.
+    """
+    first = configs[0]
+    (seed,) = first.seeds
+    embeddings = open_entry(Entry(first.benchmark, path))
+    federation = federate(embeddings, first.clients_per_domain, seed, first.order)
+    if len(configs) == 1:
+        outcomes = [run_item(federation, first, seed)]
+    else:
+        outcomes = run_readouts(federation, configs, generators(seed).cohort)
+    return [_result(federation, config, outcome) for config, outcome in zip(configs, outcomes, strict=True)]
+
+
+def _result(federation: Federation, config: RunConfig, outcome: Outcome) -> Result:
     (method,), (seed,) = config.methods, config.seeds
-    embeddings = open_entry(Entry(config.benchmark, path))
-    federation = federate(embeddings, config.clients_per_domain, seed, config.order)
-    outcome = run_item(federation, config, seed)
     result = outcome.result(federation, method.label, dict(method.params), method.setting, seed)
     return replace(result, benchmark=config.benchmark)
 
 
 def work(message: str) -> str:
-    """Do one item in a worker process; text comes in and goes out, so nothing is ever pickled but strings."""
+    """Do items in a worker process; text comes in and goes out, so nothing is ever pickled but strings."""
     told = json.loads(message)
     for plugin in told["plugins"]:
         load_plugin(Path(plugin))
@@ -64,8 +76,9 @@ def work(message: str) -> str:
         if name not in METHODS:
             register(name, target)
     started = time.perf_counter()
-    result = run_one(structured(told["config"]), Path(told["path"]))
-    return json.dumps({"line": result.to_json(), "seconds": time.perf_counter() - started})
+    found = run_together([structured(config) for config in told["configs"]], Path(told["path"]))
+    seconds = (time.perf_counter() - started) / len(found)
+    return json.dumps({"lines": [result.to_json() for result in found], "seconds": seconds})
 
 
 def load_plugin(path: Path) -> ModuleType:
@@ -85,14 +98,3 @@ def load_plugin(path: Path) -> ModuleType:
         del sys.modules[name]
         raise ValueError(f"plugin {path}: {type(error).__name__}: {error}") from error
     return module
-
-
-def _fast(
-    federation: Federation, name: str, params: Any, config: RunConfig, rng: np.random.Generator
-) -> Outcome | None:
-    """Ask the fast engine; None where it is not installed or has nothing for this method."""
-    if importlib.util.find_spec("latte.experiment.engine") is None:
-        return None
-    engine = importlib.import_module("latte.experiment.engine")
-    outcome: Outcome | None = engine.run_fast(federation, name, params, config.schedule, rng)
-    return outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -138,13 +138,15 @@ def _source(name: str) -> str:
     return checksum(Path(inspect.getfile(find_method(name))))
 
 
-def as_message(plan: Plan, item: Item, plugins: tuple[str, ...]) -> str:
-    """Return one item as text, for a worker process."""
-    own: dict[str, Any] = {name: METHODS[name] for name in plan.sources}
+def as_message(jobs: Sequence[tuple[Plan, Item]], plugins: tuple[str, ...] = ()) -> str:
+    """Return items of the same data as text, for a worker process that does them together."""
+    plans = [plan for plan, _ in jobs]
+    configs = [replace(plan.config, methods=(item.method,), seeds=(item.seed,)) for plan, item in jobs]
+    own: dict[str, Any] = {name: METHODS[name] for plan in plans for name in plan.sources}
     return json.dumps(
         {
-            "config": unstructured(replace(plan.config, methods=(item.method,), seeds=(item.seed,))),
-            "path": str(plan.entry.path.resolve()),
+            "configs": [unstructured(config) for config in configs],
+            "path": str(plans[0].entry.path.resolve()),
             "plugins": list(plugins),
             "own": own,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from .manifest import describe_session, manifest, now
 from .plan import Item, Plan, as_message
 from .pool import unordered
 from .records import Result
+from .together import batches
+
+Answer = tuple[str, float] | BaseException  # a line of results and its seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,20 @@ def execute(plan: Plan, out: Path, options: Options | None = None) -> Iterator[E
     for plugin in options.plugins:
         load_plugin(Path(plugin))
     folder = RunFolder(Path(out) / plan.name)
-    lines = _kept(folder, plan)
-    if folder.complete() and len(lines) == len(plan.items()):
-        yield from _events(plan, lines)
+    if done(plan, folder):
+        yield from _events(plan, _kept(folder, plan))
         return
     with folder.lock():
-        yield from _continue(plan, folder, options)
+        session = Session(plan, folder, options)
+        yield from session.kept()
+        for position, answer in answers([(plan, item) for item in session.missing], options):
+            yield session.take(session.missing[position], answer)
+        session.close()
+
+
+def done(plan: Plan, folder: RunFolder) -> bool:
+    """Say whether a folder has everything, made with this version."""
+    return folder.complete() and len(_kept(folder, plan)) == len(plan.items())
 
 
 def run(plan: Plan, out: Path, options: Options | None = None) -> list[Result]:
@@ -97,38 +108,55 @@ def _version(session: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _continue(plan: Plan, folder: RunFolder, options: Options) -> Iterator[Event]:
-    lines = _kept(folder, plan)
-    before = folder.manifest() if lines else {}
-    folder.restart(plan, _in_order(plan, lines))
-    session = describe_session(options.command, options.processes)
-    folder.write_manifest(manifest(plan, before, session))
-    yield from _events(plan, lines)
-    missing = [item for item in plan.items() if (item.method.label, item.seed) not in lines]
-    failed = 0
-    for event, line in _work(plan, missing, options):
-        if event.result is not None:
-            folder.append(line, event.seconds)
-            lines[event.item.method.label, event.item.seed] = line
-        failed += event.kind == "failed"
-        yield event
-    folder.write_manifest(manifest(plan, before, {**session, "ended": now()}))
-    if failed:
-        raise IncompleteError(f"{failed} of {len(plan.items())} items failed; the others are kept in {folder.path}")
-    folder.finish(_in_order(plan, lines))
+class Session:
+    """A run folder that is being filled; whoever makes one holds its lock."""
 
+    def __init__(self, plan: Plan, folder: RunFolder, options: Options) -> None:
+        self.plan, self.folder, self.failed = plan, folder, 0
+        self.lines = _kept(folder, plan)
+        self.before = folder.manifest() if self.lines else {}
+        folder.restart(plan, _in_order(plan, self.lines))
+        self.told = describe_session(options.command, options.processes)
+        folder.write_manifest(manifest(plan, self.before, self.told))
+        self.missing = [item for item in plan.items() if (item.method.label, item.seed) not in self.lines]
 
-def _work(plan: Plan, items: list[Item], options: Options) -> Iterator[tuple[Event, str]]:
-    if not items:
-        return
-    messages = [as_message(plan, item, options.plugins) for item in items]
-    for position, answer in unordered(work, messages, options.processes, options.executor):
-        item = items[position]
+    def kept(self) -> Iterator[Event]:
+        """Yield what was there already."""
+        yield from _events(self.plan, self.lines)
+
+    def take(self, item: Item, answer: Answer) -> Event:
+        """Write what came back for an item."""
         if isinstance(answer, BaseException):
-            yield Event("failed", item, None, 0.0, f"{type(answer).__name__}: {answer}"), ""
+            self.failed += 1
+            return Event("failed", item, None, 0.0, f"{type(answer).__name__}: {answer}")
+        line, seconds = answer
+        self.folder.append(line, seconds)
+        self.lines[item.method.label, item.seed] = line
+        return Event("done", item, Result.from_json(line), seconds)
+
+    def close(self) -> None:
+        """Say that it ended; a folder that has everything is done."""
+        self.folder.write_manifest(manifest(self.plan, self.before, {**self.told, "ended": now()}))
+        if self.failed:
+            raise IncompleteError(
+                f"{self.failed} of {len(self.plan.items())} items failed; the others are kept in {self.folder.path}"
+            )
+        self.folder.finish(_in_order(self.plan, self.lines))
+
+
+def answers(jobs: Sequence[tuple[Plan, Item]], options: Options) -> Iterator[tuple[int, Answer]]:
+    """Do items of any plans, those together that can be; yield positions and what came back, as it comes."""
+    if not jobs:
+        return
+    groups = batches(jobs)
+    messages = [as_message([jobs[position] for position in group], options.plugins) for group in groups]
+    for number, answer in unordered(work, messages, options.processes, options.executor):
+        if isinstance(answer, BaseException):
+            yield from ((position, answer) for position in groups[number])
             continue
         told = json.loads(answer)
-        yield Event("done", item, Result.from_json(told["line"]), told["seconds"]), told["line"]
+        for position, line in zip(groups[number], told["lines"], strict=True):
+            yield position, (line, told["seconds"])
 
 
 def _events(plan: Plan, lines: dict[tuple[str, int], str]) -> Iterator[Event]:

@@ -6,8 +6,7 @@ of studies in one pool of processes, each distinct run once however many cases a
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,11 +16,9 @@ from ..core.validate import refuse
 from ..data.catalogue import default_clients
 from ..methods.latte import PRESETS, LatteParams
 from .config import MethodConfig, RunConfig
-from .item import work
-from .plan import Item, Opened, as_message, plan_on
-from .pool import unordered
+from .plan import Item, Opened, Plan, as_message, plan_on
 from .records import Result
-from .run import Options
+from .run import Options, answers
 from .schedule import Schedule
 
 BASELINES = ("clip", "tda", "tda-global", "dmn", "dmn-global")
@@ -180,25 +177,27 @@ def measure(
     progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> list[Score]:
     """Run the cases; one :class:`Score` per case and seed, in their order. ``progress(done, total)`` counts runs."""
-    points = [(case, seed, _message(setup, case, seed)) for case in cases for seed in setup.seeds]
-    messages = list(dict.fromkeys(message for _, _, message in points))
-    found = _answers(messages, options or Options(), progress)
-    return [Score(c.panel, c.method, c.value, seed, found[message]) for c, seed, message in points]
+    points = [(case, seed, _job(setup, case, seed)) for case in cases for seed in setup.seeds]
+    names = [as_message([job]) for _, _, job in points]  # points that several panels share are run once
+    found = _accuracies(dict(zip(names, (job for _, _, job in points), strict=True)), options or Options(), progress)
+    return [Score(c.panel, c.method, c.value, s, found[name]) for (c, s, _), name in zip(points, names, strict=True)]
 
 
-def _message(setup: Setup, case: Case, seed: int) -> str:
+def _job(setup: Setup, case: Case, seed: int) -> tuple[Plan, Item]:
     plan = plan_on(replace(case.config, seeds=(seed,)), setup.opened)
-    return as_message(plan, Item(plan.config.methods[0], seed), ())
+    return plan, Item(plan.config.methods[0], seed)
 
 
-def _answers(messages: Iterable[str], options: Options, progress: Callable[[int, int], object]) -> dict[str, float]:
-    told = list(messages)
+def _accuracies(
+    jobs: Mapping[str, tuple[Plan, Item]], options: Options, progress: Callable[[int, int], object]
+) -> dict[str, float]:
+    names = list(jobs)
     found: dict[str, float] = {}
-    for position, answer in unordered(work, told, options.processes) if told else ():
+    for position, answer in answers(list(jobs.values()), options):
         if isinstance(answer, BaseException):
             raise answer
-        found[told[position]] = Result.from_json(json.loads(answer)["line"]).micro
-        progress(len(found), len(told))
+        found[names[position]] = Result.from_json(answer[0]).micro
+        progress(len(found), len(names))
     return found
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from ..core.validate import refuse
 from .config import RunConfig, changed, parse_value
-from .folder import write
+from .folder import RunFolder, write
 from .plan import Opened, Plan, plan_on
-from .run import Event, Options, execute
+from .run import Event, IncompleteError, Options, Session, answers, done, execute
 from .schedule import Schedule
 
 _TOP = ("clients_per_domain", "order")
@@ -94,10 +94,35 @@ def make_sweep(config: RunConfig, axes: Sequence[Axis], opened: Opened) -> Sweep
 
 
 def execute_sweep(sweep: Sweep, out: Path, options: Options | None = None) -> Iterator[tuple[Point, Event]]:
-    """Run what is missing, point after point."""
+    """Run what is missing; points that differ in how a memory is read only are done together."""
     folder = Path(out) / sweep.name
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / "sweep.json", sweep.canonical())
-    for point in sweep.points:
-        for event in execute(point.plan, folder, options):
-            yield point, event
+    options = options or Options()
+    with RunFolder(folder).lock():  # of all points: nobody else works in this folder
+        sessions: list[tuple[Point, Session]] = []
+        for point in sweep.points:
+            inside = RunFolder(folder / point.plan.name)
+            if done(point.plan, inside):
+                yield from ((point, event) for event in execute(point.plan, folder, options))
+                continue
+            session = Session(point.plan, inside, options)
+            yield from ((point, event) for event in session.kept())
+            sessions.append((point, session))
+        jobs = [(point, session, item) for point, session in sessions for item in session.missing]
+        for position, answer in answers([(point.plan, item) for point, _, item in jobs], options):
+            point, session, item = jobs[position]
+            yield point, session.take(item, answer)
+        _close([session for _, session in sessions])
+
+
+def _close(sessions: Sequence[Session]) -> None:
+    """Close all; raise what the first that is not done raises."""
+    problem: IncompleteError | None = None
+    for session in sessions:
+        try:
+            session.close()
+        except IncompleteError as error:
+            problem = problem or error
+    if problem:
+        raise problem

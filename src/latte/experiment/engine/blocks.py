@@ -131,7 +131,8 @@ class BlockServer:
         return Tile(who, np.ascontiguousarray(seen.T), places, vectors)
 
     def _prototypes(self, label: int, who: Integers) -> Vectors:
-        return self.pool.vectors[self.current[label, who] - self.samples]
+        vectors: Vectors = self.pool.vectors[self.current[label, who] - self.samples]
+        return vectors
 
     def _compare(self, members: Integers, tile: Tile, lists: Lists) -> None:
         """Offer the clients of a tile to the lists of some members."""

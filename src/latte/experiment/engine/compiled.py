@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numba
 
-exactly = numba.njit(cache=True, nogil=True)
-# Loops that allocate nothing are compiled without reference counts: to count who holds which array, at every call and
-# slice, took a fifth of the time.
-tightly = numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True)
-# A slice that is returned would be counted, too: such functions become part of who calls them.
-inlined = numba.njit(cache=True, nogil=True, inline="always")
+Loop = TypeVar("Loop", bound=Callable[..., Any])
+
+
+def _forget_what_is_old() -> None:
+    """Remove machine code that is older than any of the loops.
+
+    numba keeps it per function and looks at the file of that function only, but a function contains those it calls.
+    """
+    here = Path(__file__).parent
+    newest = max(source.stat().st_mtime for source in here.glob("*.py"))
+    for index in (here / "__pycache__").glob("*.nbi"):
+        with contextlib.suppress(OSError):
+            if index.stat().st_mtime < newest:
+                index.unlink()
+
+
+def _compiler(**options: Any) -> Callable[[Loop], Loop]:
+    decorator: Callable[[Loop], Loop] = numba.njit(cache=True, nogil=True, **options)
+    return decorator
+
+
+_forget_what_is_old()
+exactly = _compiler()
+# Loops that allocate nothing are compiled without reference counts, as a part of who calls them: to count who holds
+# which array, at every call and slice, took a fifth of the time.
+tightly = _compiler(_nrt=False, forceinline=True)
+# A slice that is returned would be counted, too.
+inlined = _compiler(inline="always")
 # sums may be reordered, which lets them use the width of the machine; NaN and infinity keep their meaning
-loosely = numba.njit(cache=True, nogil=True, _nrt=False, fastmath={"reassoc", "contract", "arcp", "nsz"})
+loosely = _compiler(_nrt=False, forceinline=True, fastmath={"reassoc", "contract", "arcp", "nsz"})
 
 
 @tightly

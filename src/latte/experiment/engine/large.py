@@ -19,7 +19,7 @@ from ...methods.latte import LatteParams
 from ..outcome import Outcome
 from ..schedule import Schedule
 from .backend import loops
-from .blocks import BlockServer, Lists, first_wanted
+from .blocks import BLOCK, BlockServer, Lists, first_wanted
 from .crew import Crew
 from .latte import Replay, read_all, windows_of
 from .pool import Pool
@@ -70,8 +70,8 @@ class Ivf:
     several times faster than to scan the lists for one query at a time.
     """
 
-    def __init__(self, best_of_rows: Callable[..., Any], probes: int = 32) -> None:
-        self.best_of_rows, self.probes = best_of_rows, probes
+    def __init__(self, best_of_rows: Callable[..., Any], crew: Crew, probes: int = 32) -> None:
+        self.best_of_rows, self.crew, self.probes = best_of_rows, crew, probes
 
     def __call__(
         self, vectors: Vectors, queries: Integers, k: int, strangers: tuple[Vectors, int]
@@ -87,18 +87,22 @@ class Ivf:
         found = np.full((len(queries), k + more), -1, np.int64)
         similarity = np.full((len(queries), k), -np.inf, np.float32)
         asked = own[queries]
-        for number, rows in enumerate(np.split(np.argsort(asked, kind="stable"), _cuts(asked, len(around)))):
-            if len(rows):
-                candidates = np.sort(np.concatenate([members[one] for one in around[number]]))
-                scores = vectors[queries[rows]] @ vectors[candidates].T
-                best = self.best_of_rows(scores, min(k, len(candidates)))
-                found[rows, : best.shape[1]] = candidates[best]
-                similarity[rows, : best.shape[1]] = np.take_along_axis(scores, best, axis=1)
-                if more:
-                    scores[classes[queries[rows]] @ classes[candidates].T > 2] = -np.inf
-                    best = self.best_of_rows(scores, min(more, len(candidates)))
-                    real = np.isfinite(np.take_along_axis(scores, best, axis=1))
-                    found[rows, k : k + best.shape[1]] = np.where(real, candidates[best], -1)
+
+        def look(job: tuple[int, Integers]) -> None:
+            number, rows = job
+            candidates = np.sort(np.concatenate([members[one] for one in around[number]]))
+            scores = vectors[queries[rows]] @ vectors[candidates].T
+            best = self.best_of_rows(scores, min(k, len(candidates)))
+            found[rows, : best.shape[1]] = candidates[best]
+            similarity[rows, : best.shape[1]] = np.take_along_axis(scores, best, axis=1)
+            if more:
+                scores[classes[queries[rows]] @ classes[candidates].T > 2] = -np.inf
+                best = self.best_of_rows(scores, min(more, len(candidates)))
+                real = np.isfinite(np.take_along_axis(scores, best, axis=1))
+                found[rows, k : k + best.shape[1]] = np.where(real, candidates[best], -1)
+
+        lists = enumerate(np.split(np.argsort(asked, kind="stable"), _cuts(asked, len(around))))
+        self.crew.share(look, (job for job in lists if len(job[1])))
         return found, similarity
 
     def _lists(self, vectors: Vectors) -> tuple[Integers, Integers]:
@@ -117,7 +121,7 @@ class ApproximateServer(BlockServer):
 
     def __init__(self, names: tuple[str, ...], params: LatteParams, pool: Pool) -> None:
         super().__init__(names, params, pool)
-        self.find, self.rng = Ivf(pool.loops.best_of_rows), np.random.default_rng(0)
+        self.find, self.rng = Ivf(pool.loops.best_of_rows, pool.crew), np.random.default_rng(0)
         self.near, self.unseen = Recall(), Recall()
 
     def nearest(self, members: Integers) -> Lists:
@@ -177,7 +181,12 @@ class ApproximateServer(BlockServer):
         from .loops_large import mean_similarities
 
         places = np.where(self.current >= 0, self.current - self.samples, -1)
-        scores: Vectors = mean_similarities(members, candidates, places, self.pool.vectors)
+        scores: Vectors = np.empty(candidates.shape, np.float32)
+
+        def some(part: slice) -> None:
+            scores[part] = mean_similarities(members[part], candidates[part], places, self.pool.vectors)
+
+        self.pool.crew.share(some, (slice(start, start + BLOCK) for start in range(0, len(members), BLOCK)))
         return scores
 
     def _from_candidates(self, label: int, candidates: Any, scores: Vectors) -> Integers:

@@ -1,0 +1,53 @@
+"""Runs that differ in how the memory is read only: the engine replays what happens once and reads it for all of them.
+
+These are the parameters of :data:`latte.experiment.engine.run.GRIDS`: alpha and beta for Latte and TDA, the weight of
+the memory and beta for DMN.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..data.benchmark import Federation
+from ..methods import resolve
+from .config import RunConfig
+from .engine import has_engine, run_grid
+from .engine.run import GRIDS
+from .outcome import Outcome
+from .plan import Item, Plan
+from .structure import unstructured
+
+
+def batches(jobs: Sequence[tuple[Plan, Item]]) -> list[list[int]]:
+    """Return which jobs are done together, by position: each is in one batch."""
+    groups: dict[str, list[int]] = {}
+    for position, (plan, item) in enumerate(jobs):
+        groups.setdefault(_key(plan, item) or f"alone {position}", []).append(position)
+    return list(groups.values())
+
+
+def _key(plan: Plan, item: Item) -> str | None:
+    """Return what jobs that can be done together have in common; None where there is no engine for it."""
+    method = item.method
+    base = method.name.removesuffix("-global")
+    if plan.config.engine != "auto" or base not in GRIDS or not has_engine(method.name, dict(method.params)):
+        return None
+    told = unstructured(plan.config)
+    told["methods"] = method.name
+    told["seeds"] = item.seed
+    fixed = {key: value for key, value in method.params.items() if key not in GRIDS[base]}
+    return json.dumps([str(plan.entry.path), told, fixed], sort_keys=True)
+
+
+def run_readouts(federation: Federation, configs: Sequence[RunConfig], rng: np.random.Generator) -> list[Outcome]:
+    """Return the outcome of every one of ``configs``, which a batch has put together."""
+    methods = [config.methods[0] for config in configs]
+    names = GRIDS[methods[0].name.removesuffix("-global")]
+    pairs = [tuple(float(method.params[name]) for name in names) for method in methods]
+    alphas, betas = (sorted({pair[axis] for pair in pairs}) for axis in (0, 1))
+    params = resolve(methods[0].name, dict(methods[0].params))
+    grid = run_grid(federation, methods[0].name, params, alphas, betas, configs[0].schedule, rng)
+    return [grid.outcome(alphas.index(alpha), betas.index(beta)) for alpha, beta in pairs]
