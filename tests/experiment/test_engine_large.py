@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from experiment.engine_support import compare, made_up
-from latte.experiment.engine import blocks
+from latte.experiment.engine import blocks, run_fast
 from latte.experiment.engine import latte as engine
-from latte.experiment.engine import run_fast
 from latte.experiment.engine.crew import Crew
 from latte.experiment.engine.large import Recall, run_large, run_sample
 from latte.experiment.schedule import Schedule

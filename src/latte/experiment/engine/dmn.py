@@ -61,8 +61,7 @@ def _memory(streams: Streams, lives: Lives, block: tuple[Integers, Integers], be
         gram = _gram(vectors[mine], streams.logits[lives.sample[mine], y] / scale)
         near = np.concatenate([similarity[:, mine], text[:, y : y + 1]], axis=1)  # the text last
         there = np.concatenate([alive[:, mine], np.ones((len(places), 1), np.bool_)], axis=1)
-        for b, beta in enumerate(betas):
-            cosines[b, :, y] = _cosines(near, there, gram, float(beta))
+        cosines[:, :, y] = _cosines(near, there, gram, betas)
     return softmax(scale * cosines)
 
 
@@ -75,12 +74,13 @@ def _gram(vectors: Vectors, text: Reals) -> Reals:
     return gram
 
 
-def _cosines(near: Reals, there: Mask, gram: Reals, beta: float) -> Reals:
-    """Return f · normalise(Σ exp(-beta (1 - f·a)) a) (B,) over the images and the text of a class."""
-    exponent = np.where(there, beta * near, -np.inf)
-    weights = np.exp(exponent - exponent.max(axis=1, keepdims=True))
-    squares = ((weights @ gram) * weights).sum(axis=1)
+def _cosines(near: Reals, there: Mask, gram: Reals, betas: Reals) -> Reals:
+    """Return f · normalise(Σ exp(-beta (1 - f·a)) a) (betas, B) over the images and the text of a class."""
+    largest = np.where(there, near, -np.inf).max(axis=1, keepdims=True)
+    weights = np.exp(betas[:, None, None] * np.where(there, near - largest, 0.0))  # (betas, B, U)
+    weights *= there
+    squares = np.einsum("...u,...u->...", (weights.reshape(-1, len(gram)) @ gram).reshape(weights.shape), weights)
     live = squares > CANCELLED
-    dots = np.where(live, (weights * near).sum(axis=1), 0.0)
+    dots = np.where(live, np.einsum("...u,...u->...", weights, near), 0.0)
     cosines: Reals = dots / np.sqrt(squares, where=live, out=np.ones_like(squares))
     return cosines
