@@ -83,7 +83,7 @@ class Replay:
         few = client.astype(np.uint16) if self.streams.clients < 1 << 16 else client  # these are sorted much faster
         order = np.argsort(few, kind="stable")
         bounds = np.searchsorted(client[order], np.arange(self.streams.clients + 1))
-        return Arrivals(sample[order], label[order], items[order], bounds)
+        return Arrivals(sample[order], label[order], order, items, bounds)
 
     def _uploads(self, window: Window) -> Uploads:
         """Compute the prototypes of all syncs together: what a client holds does not depend on the others."""

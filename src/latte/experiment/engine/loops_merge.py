@@ -36,7 +36,7 @@ def walk(span: Any, items: Items, memory: Memory, arrivals: Arrivals, out: Any) 
     for k in range(first, last + 1):
         while at < len(sample) and sample[at] <= k:
             y = label[at]
-            put(arrivals.items[at], external[y])
+            put(arrivals.items[arrivals.row[at]], external[y])
             at += 1
             verdict = _renew(local[y], external[y], merged[y], known, (mode, room)) if mode != LOCAL else 0
             if verdict < 0:

@@ -33,7 +33,9 @@ def read_clients(
             continue
         mine = Memory(memory.local[i], memory.external[i], memory.merged[i], memory.gram[i])
         part = slice(arrivals.bounds[i], arrivals.bounds[i + 1])
-        given = Arrivals(arrivals.sample[part], arrivals.label[part], arrivals.items[part], arrivals.bounds)
+        given = Arrivals(
+            arrivals.sample[part], arrivals.label[part], arrivals.row[part], arrivals.items, arrivals.bounds
+        )
         before = Memory(mine.local.copy(), mine.external.copy(), mine.merged.copy(), mine.gram)
         events = _room(span.last[i] - span.first[i] + len(given.sample), mine.merged.shape[1])
         count = walk((span.first[i], span.last[i]), items, mine, given, (readout.mode, events, room))

@@ -45,7 +45,7 @@ def read_clients(
 def _of(arrivals: Arrivals, i: int) -> Arrivals:
     part = slice(arrivals.bounds[i], arrivals.bounds[i + 1])
     a = arrivals
-    return Arrivals(a.sample[part], a.label[part], a.items[part], a.bounds)
+    return Arrivals(a.sample[part], a.label[part], a.row[part], a.items, a.bounds)
 
 
 def _walk(
@@ -62,7 +62,7 @@ def _walk(
         changed = []
         while at < len(arrive) and arrive[at] <= k:
             y = int(arrivals.label[at])
-            memory.external[y] = arrivals.items[at]
+            memory.external[y] = arrivals.items[arrivals.row[at]]
             changed += [y] if mode != LOCAL else []
             at += 1
         if k < last and slot[k - first] >= 0:

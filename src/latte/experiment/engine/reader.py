@@ -11,6 +11,7 @@ from ...core.types import Integers
 from .crew import Job
 from .pool import make_exact
 from .state import EXTERNAL, Arrivals, Items, Memory, Readout, Span
+from .streams import near_ties
 
 if TYPE_CHECKING:
     from .latte import Replay
@@ -68,9 +69,17 @@ class Reader:
                 self._make_exact(task, at, label)
 
     def _make_exact(self, task: Task, client: int, label: int) -> None:
-        """Make exact the entropies of all prototypes of a class that a client holds in this window."""
-        arrivals = task.arrivals
+        """Make exact what decides the merges of a class in this window.
+
+        These are the entropies of prototypes that the client holds meanwhile, if they are close to another entropy.
+        """
+        arrivals, items, streams = task.arrivals, task.items, self.replay.streams
         part = slice(arrivals.bounds[client], arrivals.bounds[client + 1])
-        rows = arrivals.items[part][arrivals.label[part] == label]
-        held = np.unique(np.concatenate([self.memory.external[client, label], rows.ravel()]))
-        make_exact(self.replay.streams.zero_shot, task.items, held[held >= 0] - task.items.samples, label)
+        given = arrivals.items[arrivals.row[part][arrivals.label[part] == label]]
+        held = np.unique(np.concatenate([self.memory.external[client, label], given.ravel()]))
+        places = held[held >= 0] - items.samples
+        mine = slice(streams.offsets[client], streams.offsets[client + 1])
+        own = streams.entropy[mine][streams.pseudo[mine] == label]
+        values = np.concatenate([items.stored[places], own])
+        close = near_ties(np.zeros(len(values), np.int64), values, 2.0)[: len(places)]
+        make_exact(streams.zero_shot, items, places[close], label)

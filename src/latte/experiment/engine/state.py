@@ -107,8 +107,9 @@ class Arrivals(NamedTuple):
 
     sample: Integers  # (R,)
     label: Integers  # (R,)
-    items: Integers  # (R, E)
-    bounds: Integers  # (N + 1,) the rows of client i are bounds[i] to bounds[i + 1]
+    row: Integers  # (R,) where in ``items``
+    items: Integers  # (R, E) in another order
+    bounds: Integers  # (N + 1,) what client i was given is bounds[i] to bounds[i + 1]
 
 
 class Span(NamedTuple):

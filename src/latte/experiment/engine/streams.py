@@ -114,15 +114,15 @@ def settle(streams: Streams, doubtful: Mask) -> None:
         streams.pseudo[k], streams.entropy[k] = logits.argmax(), entropy_of_one(logits)
 
 
-def near_ties(groups: Integers, values: Reals) -> Mask:
-    """Return the samples whose value is too close to that of another sample of the same group.
+def near_ties(groups: Integers, values: Reals, margin: float = 1.0) -> Mask:
+    """Return the samples whose value is too close to that of another sample of the same group; ``margin`` widens that.
 
     >>> near_ties(np.array([0, 0, 1, 1]), np.array([0.5, 0.500001, 0.5, 0.7]))
     array([ True,  True, False, False])
     """
     order = np.lexsort((values, groups))
     group, value = groups[order], values[order]
-    close = (group[1:] == group[:-1]) & (value[1:] - value[:-1] <= NEAR_ENTROPY * np.abs(value[1:]) + NOISE)
+    close = (group[1:] == group[:-1]) & (value[1:] - value[:-1] <= margin * (NEAR_ENTROPY * np.abs(value[1:]) + NOISE))
     tied = np.zeros(len(values), np.bool_)
     tied[order[1:]] |= close
     tied[order[:-1]] |= close
