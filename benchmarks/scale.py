@@ -11,17 +11,17 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the threads of a run share out the products themselves
 
-import argparse  # noqa: E402
-import time  # noqa: E402
+import argparse
+import time
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from latte.core.zero_shot import ZeroShot  # noqa: E402
-from latte.data.benchmark import ClientStream, Embeddings, Federation  # noqa: E402
-from latte.experiment.engine.large import run_large, run_sample  # noqa: E402
-from latte.experiment.schedule import Schedule  # noqa: E402
-from latte.experiment.speed import high_water  # noqa: E402
-from latte.methods.latte import LatteParams  # noqa: E402
+from latte.core.zero_shot import ZeroShot
+from latte.data.benchmark import ClientStream, Embeddings, Federation
+from latte.experiment.engine.large import run_large, run_sample
+from latte.experiment.schedule import Schedule
+from latte.experiment.speed import high_water
+from latte.methods.latte import LatteParams
 
 CLASSES, DIM, LENGTH, PERIOD, DOMAINS = 10, 512, 20, 10, 19
 
