@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,8 +35,10 @@ def bench() -> None:
 def speed(shapes: tuple[str, ...], baseline: Path, repeat: int, as_json: bool) -> None:
     """Time the engine beside the readable simulator and a torch baseline at the paper's shapes (T = 1).
 
-    Set OPENBLAS_NUM_THREADS=1 for figures of one thread.
+    Linear algebra uses one thread, unless OPENBLAS_NUM_THREADS and the like say otherwise.
     """
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # decided when numpy is imported: below
     from ..experiment.speed import load_baseline, measure_speed, probe
 
     machine, module = probe(), load_baseline(baseline)
