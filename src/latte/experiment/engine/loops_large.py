@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from .compiled import exactly, loosely, tightly
+from .loops_lists import GLANCE, any_above, place
 
-GLANCE = 16  # values that are looked at together: almost always none of them counts
 NOTHING_IN_COMMON = np.float32(-2.0)  # below every cosine
 
 
@@ -27,11 +27,11 @@ def offer(products: Any, rows: Any, candidates: Any, total: Any, best: Any) -> N
         ids, values = best.who[rows[r]], best.values[rows[r]]
         last = len(values) - 1
         for start in range(0, len(row), GLANCE):
-            if start + GLANCE <= len(row) and not _any_above(row, start, values[last]):
+            if start + GLANCE <= len(row) and not any_above(row, start, values[last]):
                 continue
             for c in range(start, min(start + GLANCE, len(row))):
                 if row[c] > values[last]:
-                    _insert(ids, values, who[places[c]], row[c])
+                    place(ids, values, len(ids), who[places[c]], row[c])
 
 
 @exactly
@@ -60,11 +60,11 @@ def _offer_seen(score: Any, candidates: Any, best: Any) -> None:
     ids, values = best
     last = len(values) - 2  # as many as there are slots: a list has one more
     for start in range(0, len(score), GLANCE):
-        if start + GLANCE <= len(score) and not _any_above(score, start, values[last]):
+        if start + GLANCE <= len(score) and not any_above(score, start, values[last]):
             continue
         for j in range(start, min(start + GLANCE, len(score))):
             if score[j] > values[last] and seen[j] and who[j] != own:
-                _insert(ids[: last + 1], values[: last + 1], who[j], score[j])
+                place(ids[: last + 1], values[: last + 1], last + 1, who[j], score[j])
 
 
 @tightly
@@ -75,24 +75,6 @@ def _any(flags: Any) -> Any:
     return found
 
 
-@tightly
-def _any_above(values: Any, start: int, limit: Any) -> Any:
-    above = 0
-    for j in range(start, start + GLANCE):
-        above |= values[j] > limit
-    return above > 0
-
-
-@tightly
-def _insert(ids: Any, values: Any, who: int, value: Any) -> None:
-    """Insert into a list, behind those that are as good; the last falls off."""
-    at = len(values) - 1
-    while at > 0 and values[at - 1] < value:
-        values[at], ids[at] = values[at - 1], ids[at - 1]
-        at -= 1
-    values[at], ids[at] = value, who
-
-
 @exactly
 def best_of_rows(scores: Any, k: int) -> Any:
     """Return the columns (M, k) of the largest of each row, best first, the first among equals."""
@@ -100,10 +82,8 @@ def best_of_rows(scores: Any, k: int) -> Any:
     for m in range(len(scores)):
         row, chosen = scores[m], columns[m]
         for j in range(len(row)):
-            if j < k:
-                _insert(chosen[: j + 1], values[: j + 1], j, row[j])
-            elif row[j] > values[k - 1]:
-                _insert(chosen, values, j, row[j])
+            if j < k or row[j] > values[k - 1]:
+                place(chosen, values, min(j, k), j, row[j])
     return columns
 
 

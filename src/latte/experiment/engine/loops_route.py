@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from .compiled import exactly, loosely, put, tightly
+from .loops_lists import GLANCE, any_above, place
 from .loops_share import accept, push
 from .state import CLIENT, NONE, Counts, Given, Routes, Rules, Uploads
 from .timeline import Window
 
-GLANCE = 16  # values that are looked at together: almost always none of them counts
 UNTOUCHED, CHANGED, ANOTHER = 0, 1, 2  # what new prototypes of others do to a list
 
 
@@ -135,7 +135,7 @@ def _update(routes: Routes, rules: Rules, query: Any, uploaders: Any) -> Any:
                 bound = max(bound, min(similarity[j], values[found - 1]))
             if found < len(rows) or similarity[j] > values[found - 1]:
                 touched = True
-                found = _place(rows, values, found, j, similarity[j])
+                found = place(rows, values, found, j, similarity[j])
     routes.length[i, y], routes.bound[i, y] = found, bound
     if found < rules.slots + 2 and bound > -np.inf:
         return ANOTHER
@@ -216,9 +216,9 @@ def _largest(source: Any, seen: Any, own: int, seeds: int, rows: Any, values: An
     for e in range(seeds):
         j = rows[e]
         if own < 0 or (j != own and seen[j]):
-            found = _place(rows, values, found, j, source[j])
+            found = place(rows, values, found, j, source[j])
     for start in range(0, len(source), GLANCE):
-        if found == size and start + GLANCE <= len(source) and not _any_above(source, start, values[size - 1]):
+        if found == size and start + GLANCE <= len(source) and not any_above(source, start, values[size - 1]):
             continue
         for j in range(start, min(start + GLANCE, len(source))):
             if found == size and source[j] <= values[size - 1]:
@@ -229,25 +229,5 @@ def _largest(source: Any, seen: Any, own: int, seeds: int, rows: Any, values: An
             for e in range(found):
                 known = known or rows[e] == j
             if not known:
-                found = _place(rows, values, found, j, source[j])
+                found = place(rows, values, found, j, source[j])
     return found
-
-
-@tightly
-def _any_above(values: Any, start: int, limit: float) -> Any:
-    """Say whether any of the next values is above the limit."""
-    above = 0
-    for j in range(start, start + GLANCE):
-        above |= values[j] > limit
-    return above > 0
-
-
-@tightly
-def _place(rows: Any, values: Any, found: int, row: int, value: float) -> Any:
-    """Insert into a list; the last falls off when there is no room."""
-    at = min(found, len(rows) - 1)
-    while at > 0 and values[at - 1] < value:
-        values[at], rows[at] = values[at - 1], rows[at - 1]
-        at -= 1
-    values[at], rows[at] = value, row
-    return min(found + 1, len(rows))
