@@ -13,7 +13,7 @@ import numpy as np
 from . import common
 from .compiled import exactly, loosely, put, tightly
 from .state import Items, Routes, Uploads
-from .tiles import against_all
+from .tiles import against_all, tile
 
 NEAR_DOT = 5e-7  # against_all differs from a matrix product by up to 1.2e-7, so that two of its products by twice that
 
@@ -93,17 +93,7 @@ def _products(a: Any, b: Any, text: Any, one: Any, other: Any) -> None:
     for u in range(0, end + 1, 4):
         v, w, x = min(u + 1, end), min(u + 2, end), min(u + 3, end)
         p, q, r, s = text[u], text[v], text[w], text[x]
-        ap = aq = ar = az = bp = bq = br = bz = 0.0
-        for d in range(len(a)):
-            ad, bd = a[d], b[d]
-            ap += ad * p[d]
-            aq += ad * q[d]
-            ar += ad * r[d]
-            az += ad * s[d]
-            bp += bd * p[d]
-            bq += bd * q[d]
-            br += bd * r[d]
-            bz += bd * s[d]
+        ap, aq, ar, az, bp, bq, br, bz = tile(a, b, (p, q, r, s), 0.0)
         one[u], one[v], one[w], one[x] = ap, aq, ar, az
         other[u], other[v], other[w], other[x] = bp, bq, br, bz
 

@@ -15,6 +15,24 @@ from .state import Items
 
 
 @loosely
+def tile(a: Any, b: Any, others: Any, zero: Any) -> Any:
+    """Return the eight products of two vectors with four others; ``zero`` is of the type to sum in."""
+    p, q, r, s = others
+    ap = aq = ar = az = bp = bq = br = bz = zero
+    for d in range(len(a)):
+        ad, bd = a[d], b[d]
+        ap += ad * p[d]
+        aq += ad * q[d]
+        ar += ad * r[d]
+        az += ad * s[d]
+        bp += bd * p[d]
+        bq += bd * q[d]
+        br += bd * r[d]
+        bz += bd * s[d]
+    return ap, aq, ar, az, bp, bq, br, bz
+
+
+@loosely
 def against_all(vectors: Any, rows: Any, similarity: Any) -> None:
     """Write the products of some ``rows`` of ``vectors`` (N, D) with all of them, into rows and columns."""
     end, last, zero = len(vectors) - 1, len(rows) - 1, np.float32(0.0)
@@ -24,17 +42,7 @@ def against_all(vectors: Any, rows: Any, similarity: Any) -> None:
         for u in range(0, end + 1, 4):
             v, w, x = min(u + 1, end), min(u + 2, end), min(u + 3, end)
             p, q, r, s = vectors[u], vectors[v], vectors[w], vectors[x]
-            ap = aq = ar = az = bp = bq = br = bz = zero
-            for d in range(len(a)):
-                ad, bd = a[d], b[d]
-                ap += ad * p[d]
-                aq += ad * q[d]
-                ar += ad * r[d]
-                az += ad * s[d]
-                bp += bd * p[d]
-                bq += bd * q[d]
-                br += bd * r[d]
-                bz += bd * s[d]
+            ap, aq, ar, az, bp, bq, br, bz = tile(a, b, (p, q, r, s), zero)
             similarity[i, u], similarity[i, v], similarity[i, w], similarity[i, x] = ap, aq, ar, az
             similarity[k, u], similarity[k, v], similarity[k, w], similarity[k, x] = bp, bq, br, bz
     for t in range(last + 1):
@@ -75,17 +83,7 @@ def similarities(items: Items, span: Any, used: Any, life: Any, scale: Any, out:
         for k in range(begin, stop, 2):
             m = min(k + 1, last - 1)
             a, b = rows[index[k]], rows[index[m]]
-            ap = aq = ar = az = bp = bq = br = bz = zero
-            for d in range(len(a)):
-                ad, bd = a[d], b[d]
-                ap += ad * p[d]
-                aq += ad * q[d]
-                ar += ad * r[d]
-                az += ad * s[d]
-                bp += bd * p[d]
-                bq += bd * q[d]
-                br += bd * r[d]
-                bz += bd * s[d]
+            ap, aq, ar, az, bp, bq, br, bz = tile(a, b, (p, q, r, s), zero)
             k_, m_ = k - first, m - first
             out[k_, u], out[k_, v], out[k_, w], out[k_, x] = ap, aq, ar, az
             out[m_, u], out[m_, v], out[m_, w], out[m_, x] = bp, bq, br, bz
@@ -116,17 +114,7 @@ def pairs(items: Items, one: Any, other: Any, out: Any) -> None:
             v, w, x = min(u + 1, end), min(u + 2, end), min(u + 3, end)
             p, q = vector_of(items, other[u]), vector_of(items, other[v])
             r, s = vector_of(items, other[w]), vector_of(items, other[x])
-            ap = aq = ar = az = bp = bq = br = bz = zero
-            for d in range(len(a)):
-                ad, bd = a[d], b[d]
-                ap += ad * p[d]
-                aq += ad * q[d]
-                ar += ad * r[d]
-                az += ad * s[d]
-                bp += bd * p[d]
-                bq += bd * q[d]
-                br += bd * r[d]
-                bz += bd * s[d]
+            ap, aq, ar, az, bp, bq, br, bz = tile(a, b, (p, q, r, s), zero)
             out[t, u], out[t, v], out[t, w], out[t, x] = ap, aq, ar, az
             out[m, u], out[m, v], out[m, w], out[m, x] = bp, bq, br, bz
     for t in range(last + 1):
