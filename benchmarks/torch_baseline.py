@@ -67,7 +67,7 @@ class TorchClient:
         return int((logits + self.p.alpha * self.scale * centres @ image).argmax())
 
     def prototypes(self) -> tuple[torch.Tensor, torch.Tensor]:
-        weights = torch.exp(-self.p.prototype_rate * self.local_entropy)
+        weights = torch.exp(-self.p.prototype_gamma * self.local_entropy)
         sums = (weights[:, :, None] * self.local).sum(dim=1)
         vectors = sums / sums.norm(dim=-1, keepdim=True).clamp_min(1e-12)
         return vectors, self.entropy(self.scale * vectors @ self.text.T)

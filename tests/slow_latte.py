@@ -16,12 +16,13 @@ def zero_shot(text, scale, f):
     return np.array([scale * float(np.dot(t, f)) for t in text])
 
 
-def entropy(text, scale, f):
-    """H(f) = - sum p log p, divided by ln C."""
+def entropy(text, scale, f, unit="normalised"):
+    """H(f) = - sum p log p; divided by ln C unless the unit is nats (B6)."""
     z = zero_shot(text, scale, f)
     p = np.exp(z - z.max())
     p = p / p.sum()
-    return -sum(q * log(q) for q in p if q > 0) / log(len(text))
+    nats = -sum(q * log(q) for q in p if q > 0)
+    return nats if unit == "nats" else nats / log(len(text))
 
 
 class SlowClient:
@@ -33,13 +34,13 @@ class SlowClient:
     def predict(self, f):
         f = unit(np.asarray(f, np.float64))
         z = zero_shot(self.text, self.scale, f)
-        y, h = int(np.argmax(z)), entropy(self.text, self.scale, f)
+        y, h = int(np.argmax(z)), entropy(self.text, self.scale, f, self.p.entropy)
         queue = self.local[y]
         if len(queue) < self.p.k_l:
             queue.append((h, f))
         else:
             worst = max(range(len(queue)), key=lambda k: queue[k][0])
-            if h < queue[worst][0]:
+            if h < queue[worst][0] or self.p.replace == "always":  # B7
                 queue[worst] = (h, f)
         memory = np.array([self.scale * self.read(c, f) for c in range(len(self.text))])
         return z + self.p.alpha * memory
@@ -74,7 +75,7 @@ class SlowClient:
                 g = unit(sum(m for _, m in queue))
             else:
                 g = unit(sum(exp(-rate * h) * m for h, m in queue))
-            result.append((entropy(self.text, self.scale, g), g))
+            result.append((entropy(self.text, self.scale, g, self.p.entropy), g))
         return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,6 +35,13 @@ def made_up(lengths, C: int, D: int, seed: int = 0, spread: float = 0.6, absent:
     embeddings = Embeddings("made up", zero_shot, rows[:, None], labels, domain, ("a", "b"))
     parts = np.split(np.arange(n), np.cumsum(lengths)[:-1])
     return Federation(embeddings, tuple(ClientStream(f"client {i}", i % 2, p) for i, p in enumerate(parts)))
+
+
+def rescaled(federation: Federation, scale: float) -> Federation:
+    """Return the same federation under another logit scale."""
+    embeddings = federation.embeddings
+    zero_shot = replace(embeddings.zero_shot, scale=scale)
+    return replace(federation, embeddings=replace(embeddings, zero_shot=zero_shot))
 
 
 @dataclass

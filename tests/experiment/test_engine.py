@@ -159,3 +159,14 @@ def test_a_grid_is_its_runs(name):
             one = run_fast(federation, name, {**base, first: float(alpha), "beta": float(beta)}, Schedule(2))
             for got, want in zip(grid.outcome(a, b).labels, one.labels, strict=True):
                 np.testing.assert_array_equal(got, want)
+
+
+@every_backend
+@pytest.mark.parametrize("gamma", [1e3, 1e4, 1e6])
+@pytest.mark.parametrize("change", [{}, {"entropy": "nats", "replace": "always"}], ids=["default", "letter"])
+def test_large_gamma(backend, gamma, change):
+    """Every weight of a class that is nowhere certain is below the smallest float: the readout must not notice."""
+    federation = made_up(LENGTHS, 5, 16, spread=2.0, absent=1)
+    outcome = compare(federation, "latte", {"gamma": gamma, "k_l": 3, "k_e": 3, **change}, backend=backend)
+    assert outcome.ties == 0
+    assert outcome.downloads_equal

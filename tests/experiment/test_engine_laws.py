@@ -1,9 +1,11 @@
 """The engine against the readable simulator on federations that nobody chose."""
 
+import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from experiment.engine_support import compare, made_up
+from experiment.engine_support import compare, made_up, readable, rescaled
+from latte.experiment.engine import run_fast
 from latte.experiment.schedule import Schedule
 
 
@@ -39,6 +41,8 @@ def cases(draw):
         "memory": draw(st.sampled_from(["both", "both", "local", "external"])),
         "prototype": draw(st.sampled_from(["exp_weighted", "mean", "min_entropy"])),
         "empty_query": draw(st.sampled_from([None, "none", "released"])),
+        "entropy": draw(st.sampled_from(["normalised", "nats"])),
+        "replace": draw(st.sampled_from(["lower", "always"])),
     }
     return federation, params, draw(schedules(len(lengths)))
 
@@ -57,3 +61,35 @@ def test_latte(case, backend):
 def test_caches(case, name, k):
     federation, _, schedule = case
     assert compare(federation, name, {"k": k}, schedule).ties <= 1
+
+
+factors = st.sampled_from([0.0, 1e-3, 1.0, 100.0, 720.0, 1500.0, 1e4, 1e6, 1e9])
+
+
+@settings(max_examples=60)
+@given(
+    case=cases(), backend=st.sampled_from(["auto", "numpy"]), alpha=factors, beta=factors, gamma=factors,
+    prototype=st.none() | factors, scale=st.sampled_from([1e-9, 1.0, 100.0, 1e6, 1e9]),
+)  # fmt: skip
+def test_latte_with_extreme_parameters(case, backend, alpha, beta, gamma, prototype, scale):
+    """The same limits from every path. Rounding of a cosine, times beta, may turn the odd near tie, no more."""
+    federation, params, schedule = case
+    federation = rescaled(federation, scale)
+    params |= {"alpha": alpha, "beta": beta, "gamma": gamma, "gamma_prototype": prototype}
+    logits, _ = readable(federation, "latte", params, schedule, np.random.default_rng(7))
+    fast = run_fast(federation, "latte", params, schedule, np.random.default_rng(7), backend)
+    assert all(np.isfinite(one).all() for one in logits)
+    different = sum(int((one.argmax(axis=1) != labels).sum()) for one, labels in zip(logits, fast.labels, strict=True))
+    assert different <= 1
+
+
+@settings(max_examples=30)
+@given(case=cases(), name=st.sampled_from(["tda", "dmn-global"]), first=factors, beta=factors)
+def test_caches_with_extreme_parameters(case, name, first, beta):
+    federation, _, schedule = case
+    params = {"weight" if name.startswith("dmn") else "alpha": first, "beta": beta, "k": 3}
+    logits, _ = readable(federation, name, params, schedule, np.random.default_rng(7))
+    fast = run_fast(federation, name, params, schedule, np.random.default_rng(7))
+    assert all(np.isfinite(one).all() for one in logits)
+    different = sum(int((one.argmax(axis=1) != labels).sum()) for one, labels in zip(logits, fast.labels, strict=True))
+    assert different <= 1

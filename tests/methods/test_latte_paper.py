@@ -26,6 +26,8 @@ def params(draw):
         prototype=draw(st.sampled_from(["exp_weighted", "mean", "min_entropy"])),
         memory=draw(st.sampled_from(["both", "both", "local", "external"])),
         empty_query=draw(st.sampled_from([None, "client", "none"])),
+        entropy=draw(st.sampled_from(["normalised", "nats"])),
+        replace=draw(st.sampled_from(["lower", "always"])),
     )
 
 
@@ -67,3 +69,30 @@ def test_the_transcription_can_fail():
     ours = [client.predict(f[None]).logits for f in stream]
     other = slow_federation(text, 5.0, LatteParams(beta=2.0, gamma=1.2), [stream], 1, ["x"])[0]
     assert np.abs(np.array(ours) - other).max() > 1e-3
+
+
+def test_the_letter_of_the_text_differs():
+    """B6 and B7 change predictions: each switch does something, and only what it says."""
+    rng = np.random.default_rng(0)
+    zero_shot = ZeroShot(unit(rng.normal(size=(3, 8))), ("a", "b", "c"), 5.0)
+    stream = unit(rng.normal(size=(30, 1, 8)))
+
+    def logits(**changes):
+        client = Latte(zero_shot, LatteParams(k_l=3, beta=2.0, gamma=1.0, **changes))
+        return np.array([client.predict(f).logits for f in stream])
+
+    plain = logits()
+    assert np.abs(logits(entropy="nats") - plain).max() > 1e-3
+    assert np.abs(logits(replace="always") - plain).max() > 1e-3
+
+
+def test_always_replacing_keeps_the_newest():
+    """With one slot the text's rule keeps the last sample of a class, the Lemma's the most certain."""
+    zero_shot = ZeroShot(np.eye(2), ("a", "b"), 2.0)
+    newest, lowest = (Latte(zero_shot, LatteParams(k_l=1, replace=rule)) for rule in ("always", "lower"))
+    sure, unsure = np.array([[1.0, 0.0]]), np.array([[0.8, 0.6]])
+    for client in (newest, lowest):
+        client.predict(sure)
+        client.predict(unsure)
+    np.testing.assert_allclose(newest.local.vectors[0, 0], unsure[0], atol=1e-6)
+    np.testing.assert_allclose(lowest.local.vectors[0, 0], sure[0], atol=1e-6)

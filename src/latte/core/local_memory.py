@@ -11,12 +11,15 @@ from .types import Arrays, Mask, Reals, State, Vectors
 from .validate import at_least, boolean, choice, entropies, real, refuse, unit_rows, unit_where
 
 PROTOTYPE_KINDS = ("exp_weighted", "mean", "min_entropy")
+REPLACEMENTS = ("lower", "always")
 
 
 class LocalMemory:
     """C independent queues of S slots.
 
     ``vectors`` (C, S, D), ``entropy`` (C, S), ``valid`` (C, S). Slots of a class fill in order and are then reused.
+    What a full class gives up is its highest entropy: ``replace`` says whether only for a ``lower`` one, as the paper's
+    Lemma and the released code have it, or ``always``, as the paper's text has it (B7).
 
     >>> memory = LocalMemory(classes=2, slots=1, dim=2)
     >>> memory.insert(0, [1.0, 0.0], entropy=0.5)
@@ -25,7 +28,9 @@ class LocalMemory:
     -1
     """
 
-    def __init__(self, classes: int, slots: int, dim: int) -> None:
+    def __init__(self, classes: int, slots: int, dim: int, replace: str = "lower") -> None:
+        choice("replace", replace, REPLACEMENTS)
+        self.always = replace == "always"
         shape = (at_least("classes", classes, 2), at_least("slots", slots, 1), at_least("dim", dim, 1))
         self.vectors: Vectors = np.zeros(shape, np.float32)
         self.entropy: Reals = np.ones(shape[:2])
@@ -45,8 +50,7 @@ class LocalMemory:
         valid = self.valid[label]
         if valid[-1]:  # full: slots fill in order
             slot = len(valid) - 1 - int(self.entropy[label][::-1].argmax())  # among equals the last
-            # B7: the paper's text replaces always, its Lemma and the released code only for a lower entropy
-            if entropy >= self.entropy[label, slot]:
+            if entropy >= self.entropy[label, slot] and not self.always:  # B7
                 return -1
         else:
             slot = int(valid.argmin())
@@ -70,7 +74,8 @@ class LocalMemory:
             return np.where(np.arange(certain.shape[1]) == certain.argmin(axis=1)[:, None], self.valid, 0.0)
         rate = 0.0 if kind == "mean" else gamma
         # A common factor cancels in the normalisation, so the smallest entropy may be subtracted first.
-        return np.where(self.valid, np.exp(rate * (lowest - self.entropy)), 0.0)
+        exponent = np.where(self.valid, rate * (lowest - self.entropy), -np.inf)
+        return np.exp(exponent, out=exponent)
 
     def clear(self) -> None:
         """Forget everything."""

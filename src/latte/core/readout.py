@@ -11,7 +11,9 @@ import numpy as np
 from .types import External, Integers, Mask, Reals, Vectors
 
 GATE = 1e-3  # B1: the released code silences a class whose weighted sum is not longer than this
-_LOWEST, _TINY = np.finfo(np.float64).min, np.finfo(np.float64).tiny
+# Where the largest weight of a class is 1, a sum shorter than this, squared, is rounding and has no direction.
+CANCELLED = 1e-12
+_LOWEST = np.finfo(np.float64).min
 
 
 class MergedMemory:
@@ -47,10 +49,8 @@ class MergedMemory:
         dots = np.einsum("ck,ck->c", weights, similarity)
         squares = np.einsum("ck,ck->c", weights, (self.gram @ weights[:, :, None])[:, :, 0])
         # B2: the paper leaves the empty class undefined (a sum over nothing), the released code gives 0; so do we.
-        cosines: Reals = dots / np.sqrt(squares + _TINY)
-        if gate is not None:  # B1: the paper's formula has no threshold
-            cosines[squares <= gate * gate] = 0.0
-        return cosines
+        limit = CANCELLED if gate is None else gate * gate  # B1: the paper's formula has no threshold
+        return np.where(squares > limit, dots / np.sqrt(np.maximum(squares, limit)), 0.0)
 
     def _weights(self, similarity: Reals, beta: float, scale_free: bool) -> Reals:
         """Return w = exp(beta s - gamma h) (C, K), eq. 4, 0 in free slots."""

@@ -12,6 +12,10 @@ from .types import Mask, Reals, Vectors
 NORM_TOLERANCE = 1e-3
 SETTLED = 1e-6  # a row whose squared length is this near to 1 is left as it is, to the last bit
 _LOW, _HIGH = (1 - NORM_TOLERANCE) ** 2, (1 + NORM_TOLERANCE) ** 2
+# What multiplies a cosine, an entropy or a logit is at most this: no exponent and no logit of any method overflows, and
+# the formulas are at their limit (the most similar item, the most certain one), since a cosine of float32 vectors is
+# known to 1e-7 only.
+LARGEST_FACTOR = 1e9
 
 
 def refuse(name: str, got: object, want: str) -> ValueError:
@@ -121,14 +125,23 @@ def at_least(name: str, value: object, least: int) -> int:
     return int(value)
 
 
-def real(name: str, value: object, least: float = 0.0) -> float:
-    """Return ``value`` as a finite float that is ``least`` or more."""
+def real(name: str, value: object, least: float = 0.0, most: float = math.inf) -> float:
+    """Return ``value`` as a finite float from ``least`` to ``most``."""
+    want = f"a finite number >= {least:g}" if most == math.inf else f"a number from {least:g} to {most:g}"
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
-        raise refuse(name, repr(value), f"a number >= {least:g}")
-    number = float(value)
-    if not np.isfinite(number) or number < least:
-        raise refuse(name, repr(value), f"a finite number >= {least:g}")
+        raise refuse(name, repr(value), want)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        raise refuse(name, "a number of more than 308 digits", want) from None
+    if not math.isfinite(number) or not least <= number <= most:
+        raise refuse(name, repr(value), want)
     return number
+
+
+def factor(name: str, value: object, least: float = 0.0) -> float:
+    """Return ``value`` as a number by which a cosine, an entropy or a logit can be multiplied."""
+    return real(name, value, least, LARGEST_FACTOR)
 
 
 def choice(name: str, value: object, options: tuple[str, ...]) -> None:

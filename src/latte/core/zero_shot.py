@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .types import Reals, Vectors
-from .validate import real, refuse, unit_rows
+from .validate import LARGEST_FACTOR, factor, refuse, unit_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +33,7 @@ class ZeroShot:
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", _read_only(unit_rows("text", self.text)))
         object.__setattr__(self, "classnames", _checked_names(self.classnames, len(self.text)))
-        object.__setattr__(self, "scale", real("scale", self.scale))
-        if self.scale == 0:
-            raise refuse("scale", 0, "a number > 0")
+        object.__setattr__(self, "scale", factor("scale", self.scale, least=1 / LARGEST_FACTOR))
 
     @property
     def classes(self) -> int:

@@ -113,7 +113,7 @@ def ablation(setup: Setup) -> list[Case]:
 
     Switching off a weight concerns the readout only: the prototypes keep their own gamma (B14).
     """
-    keep = setup.latte.prototype_rate
+    keep = setup.latte.prototype_gamma
     panels: dict[str, dict[str, dict[str, Any]]] = {
         "memory": {"local only": {"memory": "local"}, "external only": {"memory": "external"}, "both": {}},
         "weights": {

@@ -18,8 +18,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core.maths import entropy_of_one, softmax
+from ..core.readout import CANCELLED
 from ..core.types import Arrays, Prediction, Reals, State, Vectors
-from ..core.validate import at_least, real
+from ..core.validate import at_least, factor
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 from .caches import Cache
@@ -27,9 +28,6 @@ from .views import check_views, mean_probabilities, most_confident
 
 # The official code runs once and keeps the weight of this list with the best accuracy on the test set.
 WEIGHT_GRID = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-
-# The largest weight of a class is 1: a sum shorter than this, squared, is rounding and has no direction.
-CANCELLED = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +47,8 @@ class DmnParams:
 
     def __post_init__(self) -> None:
         at_least("k", self.k, 1)
-        real("beta", self.beta)
-        real("weight", self.weight)
+        factor("beta", self.beta)
+        factor("weight", self.weight)
         check_views(self.views)
 
 

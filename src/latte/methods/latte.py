@@ -5,6 +5,7 @@ Where the paper and the authors' released code disagree, the decision is named B
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,23 +13,27 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core.global_memory import EMPTY_QUERIES, GlobalMemory, Routing
-from ..core.local_memory import PROTOTYPE_KINDS, LocalMemory
+from ..core.local_memory import PROTOTYPE_KINDS, REPLACEMENTS, LocalMemory
 from ..core.maths import entropy, entropy_of_one
 from ..core.readout import GATE, MergedMemory, concatenated, most_certain
 from ..core.types import Arrays, External, Prediction, Prototypes, State
-from ..core.validate import at_least, boolean, choice, entropies, real, refuse, unit_where
+from ..core.validate import at_least, boolean, choice, entropies, factor, refuse, unit_where
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 
 VARIANTS = ("paper", "released")
 MEMORIES = ("both", "local", "external")
+ENTROPIES = ("normalised", "nats")
 
 
 @dataclass(frozen=True, slots=True)
 class LatteParams:
     """Everything Latte can be told; the names are the paper's.
 
-    ``variant`` selects the paper's formulas or the released code to the letter (B1 to B4 differ).
+    ``variant`` selects the paper's formulas or the released code to the letter (B1 to B4 differ). In two points the
+    ``paper`` variant follows the released code and not the paper's text, because the published gammas and the paper's
+    Lemma are meant so: entropies are divided by ln C (B6), and a full class replaces its highest entropy only for a
+    lower one (B7). ``entropy="nats"`` and ``replace="always"`` switch each to the letter of the text.
     ``k_l`` local slots per class, ``k_e`` prototypes per class from other clients.
     ``alpha`` weighs the memory's logits, ``beta`` similarity, ``gamma`` certainty; beta = 0 or gamma = 0 switches
     that weight off. ``gamma_prototype`` overrides gamma in the prototypes (B14). ``memory`` is what is read: both,
@@ -49,16 +54,20 @@ class LatteParams:
     prototype: str = "exp_weighted"
     memory: str = "both"
     empty_query: str | None = None
+    entropy: str = "normalised"
+    replace: str = "lower"
 
     def __post_init__(self) -> None:
         choice("variant", self.variant, VARIANTS)
         choice("memory", self.memory, MEMORIES)
         choice("prototype", self.prototype, PROTOTYPE_KINDS)
+        choice("entropy", self.entropy, ENTROPIES)
+        choice("replace", self.replace, REPLACEMENTS)
         at_least("k_l", self.k_l, 1)
         for name in ("alpha", "beta", "gamma"):
-            real(name, getattr(self, name))
+            factor(name, getattr(self, name))
         if self.gamma_prototype is not None:
-            real("gamma_prototype", self.gamma_prototype)
+            factor("gamma_prototype", self.gamma_prototype)
         if self.empty_query is not None:
             choice("empty_query", self.empty_query, EMPTY_QUERIES)
         self.routing  # noqa: B018  refuses a k_e or a combination that cannot be
@@ -80,9 +89,21 @@ class LatteParams:
         return Routing(self.k_e, self.empty_query or default, drop_first_rank=self.released)
 
     @property
-    def prototype_rate(self) -> float:
+    def prototype_gamma(self) -> float:
         """The gamma of the prototypes (B14)."""
         return self.gamma if self.gamma_prototype is None else self.gamma_prototype
+
+    def readout_rate(self, classes: int) -> float:
+        """Return what multiplies an entropy divided by ln C in eq. 4."""
+        return self.gamma * self._entropy_size(classes)
+
+    def prototype_rate(self, classes: int) -> float:
+        """Return what multiplies an entropy divided by ln C in eq. 1."""
+        return self.prototype_gamma * self._entropy_size(classes)
+
+    def _entropy_size(self, classes: int) -> float:
+        """Return the largest entropy in the unit that gamma is meant for (B6)."""
+        return math.log(classes) if self.entropy == "nats" else 1.0
 
 
 # The published hyper-parameters; both backbones share them.
@@ -112,7 +133,7 @@ class Latte(BaseMethod):
     def __init__(self, zero_shot: ZeroShot, params: LatteParams | None = None, normalise: bool = False) -> None:
         super().__init__(zero_shot, normalise)
         self.params = params or LatteParams()
-        self.local = LocalMemory(zero_shot.classes, self.params.k_l, zero_shot.dim)
+        self.local = self._new_local()
         self.external = External.empty(zero_shot.classes, zero_shot.dim)
         self._build()
 
@@ -135,7 +156,7 @@ class Latte(BaseMethod):
     def prototypes(self) -> Prototypes:
         """Return one prototype per class (eq. 1), with the entropy of the prototype itself (B5)."""
         p = self.params
-        vectors, seen = self.local.prototypes(p.prototype, p.prototype_rate)
+        vectors, seen = self.local.prototypes(p.prototype, p.prototype_rate(self.zero_shot.classes))
         uncertainty = np.where(seen, entropy(self.zero_shot.logits(vectors)), 1.0)
         return Prototypes(vectors, uncertainty, seen)
 
@@ -152,10 +173,14 @@ class Latte(BaseMethod):
 
     # --- what is read -------------------------------------------------------------------------------------
 
+    def _new_local(self) -> LocalMemory:
+        return LocalMemory(self.zero_shot.classes, self.params.k_l, self.zero_shot.dim, self.params.replace)
+
     def _build(self) -> None:
         """Merge every class anew (eq. 3)."""
         slots = self.external.valid.shape[1] if self.params.memory == "external" else self.params.k_l
-        self.merged = MergedMemory(self.zero_shot.classes, slots, self.zero_shot.dim, self.params.gamma)
+        rate = self.params.readout_rate(self.zero_shot.classes)
+        self.merged = MergedMemory(self.zero_shot.classes, slots, self.zero_shot.dim, rate)
         if self.params.memory == "external":  # the ablation reads all of it, with no cut
             self.merged.replace_all(self.external.vectors, self.external.entropy, self.external.valid)
         elif self.params.memory == "local":
@@ -205,7 +230,7 @@ class Latte(BaseMethod):
         missing = sorted(set(self.state()) - set(arrays))
         if missing:
             raise refuse("arrays", f"no {', '.join(missing)}", "what state() returns")
-        local = LocalMemory(*self.local.vectors.shape)
+        local = self._new_local()
         local.load({name: arrays[f"local.{name}"] for name in ("vectors", "entropy", "valid")})
         before, self.local = self.local, local
         try:

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..core.maths import entropy_of_one, softmax
 from ..core.types import Arrays, Prediction, Reals, State, Vectors
-from ..core.validate import at_least, real, refuse
+from ..core.validate import at_least, factor, real, refuse
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 from .caches import NAMES, SortedCache, push, require
@@ -55,7 +55,7 @@ class TdaParams:
         at_least("k", self.k, 1)
         at_least("k_negative", self.k_negative, 1)
         for name in ("alpha", "beta", "alpha_negative", "beta_negative"):
-            real(name, getattr(self, name))
+            factor(name, getattr(self, name))
         _check_window("entropy", self.entropy_above, self.entropy_below)
         _check_window("probability", self.probability_above, self.probability_below)
         check_views(self.views)
@@ -232,4 +232,5 @@ class Tda(BaseMethod):
 def _weights(cache: SortedCache, vector: Vectors, beta: float) -> Reals:
     """Return exp(-beta (1 - f·f_j)) (C, K), 0 in free slots."""
     similarity = (cache.vectors.reshape(-1, len(vector)) @ vector).reshape(cache.valid.shape)
-    return np.exp(beta * (similarity.astype(np.float64) - 1.0)) * cache.valid
+    distance = 1.0 - np.minimum(similarity.astype(np.float64), 1.0)  # rounding can put a cosine above 1
+    return np.exp(-beta * distance) * cache.valid

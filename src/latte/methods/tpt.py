@@ -48,8 +48,8 @@ class TptParams:
     share: float = CONFIDENT
 
     def __post_init__(self) -> None:
-        real("lr", self.lr)
-        real("weight_decay", self.weight_decay)
+        real("lr", self.lr, most=1.0)  # AdamW moves every number of the context by up to lr at each step
+        real("weight_decay", self.weight_decay, most=1.0)
         at_least("steps", self.steps, 0)
         check_share("share", self.share)
 

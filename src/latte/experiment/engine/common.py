@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .state import FIRST, LATEST, Counts, Items, Routes
+from .state import ALWAYS, FIRST, LATEST, Counts, Items, Routes
 from .timeline import Window
 
 
@@ -14,7 +14,7 @@ def fill_queues(sequence: Any, starts: Any, pseudo: Any, entropy: Any, shape: An
     """Return the slot (n,) that each sample goes into, -1 for none.
 
     ``sequence`` orders the samples; a new set of queues starts at each of ``starts``. What leaves a full queue is
-    the highest entropy; which of several equal ones is the last part of ``shape``.
+    the highest entropy; which of several equal ones, and for what, is the last part of ``shape``.
     """
     classes, slots, rule = shape
     slot = np.full(len(pseudo), -1, np.int64)
@@ -34,7 +34,7 @@ def fill_queues(sequence: Any, starts: Any, pseudo: Any, entropy: Any, shape: An
                     tie = held[y, t] == held[y, s]
                     tie = tie and (rule == FIRST or (rule == LATEST and since[y, t] > since[y, s]))
                     s = t if held[y, t] > held[y, s] or tie else s
-                if entropy[k] >= held[y, s]:
+                if entropy[k] >= held[y, s] and rule != ALWAYS:
                     continue
             held[y, s], since[y, s] = entropy[k], place
             slot[k] = s

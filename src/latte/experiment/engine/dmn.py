@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from ...core.maths import softmax
+from ...core.readout import CANCELLED
 from ...core.types import Integers, Mask, Reals, Vectors
-from ...methods.dmn import CANCELLED, DmnParams
+from ...methods.dmn import DmnParams
 from .backend import Loops
 from .caches import Lives, Order, blocks, lives_of, softmax_rows
 from .state import FIRST

@@ -17,7 +17,7 @@ from .crew import Crew
 from .pool import Pool
 from .reader import Reader
 from .server import Server
-from .state import BOTH, EXTERNAL, LAST, LOCAL, Arrivals, Given, Items, Readout, Uploads
+from .state import ALWAYS, BOTH, EXTERNAL, LAST, LOCAL, Arrivals, Given, Items, Readout, Uploads
 from .streams import Streams, lay_out, near_ties, owners, settle
 from .timeline import Window, windows
 
@@ -52,8 +52,9 @@ class Replay:
         group = owners(streams) * streams.zero_shot.classes + streams.pseudo
         settle(streams, near_ties(group, streams.entropy))
         self.shape = (streams.zero_shot.classes, params.k_l)
+        rule = ALWAYS if params.replace == "always" else LAST
         self.slot = loops.fill_queues(
-            np.arange(len(streams)), streams.offsets, streams.pseudo, streams.entropy, (*self.shape, LAST)
+            np.arange(len(streams)), streams.offsets, streams.pseudo, streams.entropy, (*self.shape, rule)
         )
         self.pool = Pool(streams, params, loops, self.crew)
         names = tuple(client.name for client in federation.clients)
@@ -141,7 +142,8 @@ def read_all(
     s = replay.streams
     gate = -1.0 if params.gate is None else params.gate
     alphas, betas = grid
-    readout = Readout(MODES[params.memory], alphas, betas, params.gamma, gate, s.zero_shot.scale)
+    rate = params.readout_rate(s.zero_shot.classes)
+    readout = Readout(MODES[params.memory], alphas, betas, rate, gate, s.zero_shot.scale)
     labels = np.full((len(alphas), len(betas), len(s)), -1, np.int64)
     reader = Reader(replay, readout, labels)
     for window in plan(replay):

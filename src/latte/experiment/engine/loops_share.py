@@ -147,12 +147,12 @@ def _amend(items: Items, queues: Any, weights: Any, total: Any) -> Any:
 
     What leaves a queue is what weighs least, so that to subtract it costs no accuracy.
     """
-    changed, factor = 0, 0.0
+    changed, heaviest, factor = 0, 0.0, 0.0
     for s in range(queues.shape[1]):
         if queues[0, s] != queues[1, s]:
             changed += 1 if queues[1, s] >= 0 else queues.shape[1]
-        elif queues[0, s] >= 0 and weights[0, s] > 0:
-            factor = weights[1, s] / weights[0, s]
+        elif queues[0, s] >= 0 and weights[0, s] > heaviest:  # the ratio of two that nearly vanish has few digits
+            heaviest, factor = weights[0, s], weights[1, s] / weights[0, s]
     if factor <= 0 or 4 * changed > queues.shape[1]:
         return False
     if factor != 1:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...core.readout import CANCELLED
 from ...core.types import Integers, Mask, Reals, Vectors
 from .state import BOTH, EXTERNAL, LOCAL, NEAR_ENTROPY, NOISE, Arrivals, Items, Memory, Readout, Span
-
-TINY = np.finfo(np.float64).tiny
 
 
 def read_clients(
@@ -163,7 +162,7 @@ def _cosines(block: tuple[Reals, Mask, Reals, Reals], beta: float, readout: Read
         largest = exponent.max(axis=1, keepdims=True)
         weights = np.exp(exponent - np.where(np.isfinite(largest), largest, 0.0))
     squares = ((weights @ gram) * weights).sum(axis=1)
-    live = squares > (readout.gate**2 if readout.gate >= 0 else TINY)
+    live = squares > (readout.gate**2 if readout.gate >= 0 else CANCELLED)
     dots = np.where(live, (weights * similarity).sum(axis=1), 0.0)
     cosines: Reals = dots / np.sqrt(squares, where=live, out=np.ones_like(squares))
     return cosines

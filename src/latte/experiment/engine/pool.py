@@ -59,9 +59,10 @@ class Pool:
     def _weights(self, certain: Reals, valid: Mask) -> Reals:
         if self.params.prototype == "min_entropy":
             return np.where(np.arange(certain.shape[1]) == certain.argmin(axis=1)[:, None], valid, 0.0)
-        rate = 0.0 if self.params.prototype == "mean" else self.params.prototype_rate
+        rate = 0.0 if self.params.prototype == "mean" else self.params.prototype_rate(self.streams.zero_shot.classes)
         lowest = certain.min(axis=1, keepdims=True, initial=2.0)
-        return np.where(valid, np.exp(rate * (lowest - np.where(valid, certain, 1.0))), 0.0)
+        exponent = np.where(valid, rate * (lowest - np.where(valid, certain, 1.0)), -np.inf)
+        return np.exp(exponent, out=exponent)
 
     def keep(self, places: Integers) -> None:
         """Let all places but these be reused, but not before the next call: somebody may still read the others."""

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ...core.readout import CANCELLED
 from .compiled import exactly, loosely, tightly
 from .state import Readout
 
-TINY = float(np.finfo(np.float64).tiny)
+NOTHING = float(np.finfo(np.float64).min)
 LOWEST = -708.0  # exp of less is not a normal number: so much as 0
 LOG2_E, ROUND = 1 / math.log(2), 1.5 * 2.0**52  # a number to which this is added is rounded to a whole one
 LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10  # ln 2 in two parts, the first with trailing zeros
@@ -41,7 +42,8 @@ def cosines(memory: Any, beta: float, readout: Readout, room: Any, answer: Any) 
                 w[k] = beta * s[k] - readout.gamma * uncertainty[row[k]]
                 largest = max(largest, w[k])
         # B8: exp(beta (s - 1)); a common factor matters only with the gate of B1
-        shift = beta if readout.gate >= 0 else max(largest, LOWEST)
+        # where nothing is stored the largest is -inf, and any shift will do
+        shift = beta if readout.gate >= 0 else max(largest, NOTHING)
         for k in range(len(row)):
             w[k] = max(w[k] - shift, LOWEST)
     _exponentials(flat, scratch)
@@ -80,7 +82,7 @@ def _cosine(weights: Any, near: Any, gram: Any, gate: float) -> Any:
         for t in range(len(weights)):
             part += weights[t] * gram[s, t]
         squares += weights[s] * part
-    limit = gate * gate if gate >= 0 else TINY
+    limit = gate * gate if gate >= 0 else CANCELLED
     return dots / math.sqrt(squares) if squares > limit else 0.0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.types import Integers, Reals
-from ...core.validate import at_least, real, refuse
+from ...core.validate import at_least, factor, refuse
 from ...data.benchmark import Federation
 from ...methods import is_global, resolve
 from ..outcome import Outcome
@@ -97,7 +97,7 @@ def run_grid(
         raise refuse("method", repr(name), "one with a readout that the engine knows: " + ", ".join(GRIDS))
     if not len(alphas) or not len(betas):
         raise refuse("grid", "an empty axis", "at least one value on both")
-    grid = [real("alpha", value) for value in alphas], [real("beta", value) for value in betas]
+    grid = [factor("alpha", value) for value in alphas], [factor("beta", value) for value in betas]
     return _run(federation, name, resolve(name, params), grid, (schedule, rng, "auto", 1))
 
 

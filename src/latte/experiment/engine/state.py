@@ -8,7 +8,9 @@ from ...core.types import Integers, Mask, Reals, Vectors
 
 CLIENT, NONE, RELEASED = 0, 1, 2  # what comes back for a class that a client has not seen (B3)
 BOTH, LOCAL, EXTERNAL = 0, 1, 2  # what is read
-LAST, FIRST, LATEST = 0, 1, 2  # which of several equal entropies leaves: the last or first slot, or the latest
+# which of several equal entropies leaves a full queue: the last or first slot, or the latest; ALWAYS is LAST, and what
+# comes is taken even if its entropy is not lower (B7)
+LAST, FIRST, LATEST, ALWAYS = 0, 1, 2, 3
 NEAR_DOT = 2e-6  # two float32 dot products of unit vectors that are closer than this may be ordered either way
 NEAR_ENTROPY = 5e-5  # the same for entropies, relative to their size
 NOISE = 1e-13  # and absolute: float64 cancellation in the entropy of a certain prediction

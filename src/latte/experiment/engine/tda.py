@@ -48,21 +48,26 @@ def _lives(streams: Streams, order: Order, shape: tuple[int, int], eligible: Mas
 def _attraction(streams: Streams, lives: Lives, block: tuple[Integers, Vectors], betas: Reals) -> Reals:
     """Return Σ exp(-beta (1 - f·f_j)) over the items of each class (betas, B, C)."""
     places, own = block
-    similarity = (own @ streams.vectors(lives.sample).T).astype(np.float64)
-    alive = lives.alive(places)
+    distance, alive = _distances(streams, lives, own), lives.alive(places)
     classes = np.eye(streams.zero_shot.classes)[lives.label]
-    return np.stack([(np.exp(beta * (similarity - 1.0)) * alive) @ classes for beta in betas])
+    return np.stack([(np.exp(-beta * distance) * alive) @ classes for beta in betas])
 
 
 def _repulsion(streams: Streams, params: TdaParams, lives: Lives, block: tuple[Integers, Vectors]) -> Reals:
     """Return what the negative cache takes from the classes whose stored probability is inside its window."""
     places, own = block
-    similarity = (own @ streams.vectors(lives.sample).T).astype(np.float64)
-    weights = np.exp(params.beta_negative * (similarity - 1.0)) * lives.alive(places)
+    weights = np.exp(-params.beta_negative * _distances(streams, lives, own)) * lives.alive(places)
     p = softmax_rows(streams, lives.sample)
     inside = (p > params.probability_above) & (p < params.probability_below)
     total: Reals = weights @ inside.astype(np.float64)
     return params.alpha_negative * total
+
+
+def _distances(streams: Streams, lives: Lives, own: Vectors) -> Reals:
+    """Return 1 - f·f_j (B, U); rounding can put a cosine above 1."""
+    similarity = own @ streams.vectors(lives.sample).T
+    distance: Reals = 1.0 - np.minimum(similarity.astype(np.float64), 1.0)
+    return distance
 
 
 def _near_limits(streams: Streams, params: TdaParams) -> Mask:
