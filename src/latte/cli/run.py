@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import Asked, drawn, experiment_options, make_options, or_exit, print_rows, running_options, summarise
+from .output import line
 
 if TYPE_CHECKING:
     from ..experiment.plan import Plan
@@ -57,7 +58,7 @@ def _run_all(plans: list[Plan], out: Path, options: Options, as_json: bool) -> N
     for plan in plans:
         for _ in drawn(execute(plan, out, options), len(plan.items()), plan.config.benchmark):
             pass
-        click.echo(f"{out / plan.name}", err=True)
+        line(out / plan.name, err=True)
         rows += summarise(results(plan, out))
     print_rows(rows, as_json)
 
