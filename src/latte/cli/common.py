@@ -119,12 +119,12 @@ def command_line() -> tuple[str, ...]:
     return ("latte", *sys.argv[1:])
 
 
-def make_options(asked: Asked, jobs: int) -> Options:
+def make_options(asked: Asked, jobs: int, predictions: bool = False) -> Options:
     """Return how to run, with the command line as it was typed."""
     from ..experiment.run import Options
 
     executor = click.get_current_context().meta.get(_EXECUTOR) or ""
-    return Options(jobs, tuple(str(path.resolve()) for path in asked.plugins), command_line(), executor)
+    return Options(jobs, tuple(str(path.resolve()) for path in asked.plugins), command_line(), executor, predictions)
 
 
 def drawn(events: Iterable[Event], total: int, label: str) -> Iterator[Event]:
