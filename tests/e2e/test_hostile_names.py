@@ -44,7 +44,7 @@ def folder(data):
     out = data.parent / "runs"
     table = latte(
         "run", "--benchmark", data, "--methods", METHODS, "--engine", "readable", "--seeds", "0-1",
-        "--set", "clients_per_domain=2", "--jobs", "1", "--out", out,
+        "--set", "clients_per_domain=2", "--jobs", "1", "--out", out, "--predictions",
     )  # fmt: skip
     assert len(table.splitlines()) == 3 and "l\\x1b[8mb<b>\\udcff" in table
     return out

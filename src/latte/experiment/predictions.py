@@ -177,7 +177,7 @@ class PredictionFiles:
         }
 
     def _write(self, entries: Mapping[Key, Entry]) -> None:
-        files = [asdict(entry) for entry in entries.values()]
+        files = sorted((asdict(entry) for entry in entries.values()), key=repr)  # whichever came first
         write(self.index, json.dumps({"format": FORMAT, "files": files}, indent=1) + "\n")
 
 
