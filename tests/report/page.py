@@ -18,7 +18,7 @@ from latte.report.stats import Paired
 from latte.report.tables import build_table
 from report.fake import DOMAINS, GAINS, fake_results
 
-NASTY = "</script><script>alert(1)</script><b>&'\""
+NASTY = "</script><!--<script>alert(1)</script><b>&'\"\x1b\u2028"
 
 
 def full_page(title: str = "Latte on CIFAR-10-C") -> str:

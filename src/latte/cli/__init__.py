@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from ..version import __version__
+from .output import problem
 
 COMMANDS = {
     "demo": ("latte.cli.demo:demo", "Run CLIP and Latte on the bundled benchmark and write report.html."),
@@ -58,6 +61,30 @@ class LazyGroup(click.Group):
             ctx.fail(f"no command {args[0]!r}; there is {', '.join(near)}")
         return super().resolve_command(ctx, args)
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the options before the command."""
+        with _safe_messages():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Read the options of the command, and run it."""
+        with _safe_messages():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _safe_messages() -> Iterator[None]:
+    """Make what click says of a bad option safe for a terminal: it repeats what was typed."""
+    try:
+        yield
+    except click.ClickException as error:
+        from ..core.escape import visible
+
+        error.message = visible(error.message)  # type: ignore[misc]  # final only in click's types
+        raise
+
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="latte")
@@ -70,8 +97,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         cli.main(args=arguments, prog_name="latte")
     except (ValueError, ModuleNotFoundError) as error:  # bad input, or an extra that is not installed
-        click.echo(f"latte: {error}", err=True)
+        problem(error)
         sys.exit(2)
     except OSError as error:  # a full disk, a folder that may not be written
-        click.echo(f"latte: {error}", err=True)
+        problem(error)
         sys.exit(1)

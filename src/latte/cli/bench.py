@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .output import block, line
+
 if TYPE_CHECKING:
     from ..experiment.speed import Machine, Speed
 
@@ -44,23 +46,23 @@ def speed(shapes: tuple[str, ...], baseline: Path, repeat: int, as_json: bool) -
     machine, module = probe(), load_baseline(baseline)
     rows = []
     for name in shapes or NAMES:
-        click.echo(f"timing {name} ...", err=True)
+        line(f"timing {name} ...", err=True)
         rows.append(measure_speed(name, machine, module, repeat))
     if as_json:
-        click.echo(json.dumps({"machine": asdict(machine), "shapes": [asdict(row) for row in rows]}, indent=2))
+        block(json.dumps({"machine": asdict(machine), "shapes": [asdict(row) for row in rows]}, indent=2) + "\n")
         return
     _table(rows, machine)
 
 
 def _table(rows: list[Speed], machine: Machine) -> None:
-    click.echo(f"one core: {machine.bandwidth / 1e9:.1f} GB/s, {machine.products / 1e9:.1f} G multiply-adds/s")
-    click.echo("processor microseconds per sample, one thread; the slow two on the first rounds only")
+    line(f"one core: {machine.bandwidth / 1e9:.1f} GB/s, {machine.products / 1e9:.1f} G multiply-adds/s")
+    line("processor microseconds per sample, one thread; the slow two on the first rounds only")
     head = ("shape", "engine", "readable", "baseline", "ratio", "2 threads", "limit", "differ", "MB", "embeddings")
-    click.echo(" ".join(f"{cell:>10}" for cell in head))
+    line(" ".join(f"{cell:>10}" for cell in head))
     for row in rows:
         base = "-" if row.baseline is None else f"{row.baseline:.0f}"
         ratio = "-" if row.baseline is None else f"{row.baseline / row.engine:.0f}x"
         differ = f"{row.different[0]}/{'-' if row.different[1] is None else row.different[1]}"
         cells = [row.shape, f"{row.engine:.1f}", f"{row.readable:.0f}", base, ratio, f"{1 / row.balance:.2f}x"]
         cells += [f"{row.limit:.1f}", differ, f"{row.megabytes[0]:.0f}", f"{row.megabytes[1]:.0f}"]
-        click.echo(" ".join(f"{cell:>10}" for cell in cells))
+        line(" ".join(f"{cell:>10}" for cell in cells))

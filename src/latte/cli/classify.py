@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .output import line, problem
+
 if TYPE_CHECKING:
     from ..core.types import Method
     from ..core.zero_shot import ZeroShot
@@ -84,9 +86,9 @@ def _method(task: ZeroShot, plain: bool, memory: Path | None) -> Method:
 
 def _show(answer: Answer, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(asdict(answer)))
+        line(json.dumps(asdict(answer)))
     elif answer.problem is not None:
-        click.echo(f"latte: {answer.problem}", err=True)
+        problem(answer.problem)
     else:
         changed = "" if answer.label == answer.zero_shot else f"   (zero-shot: {answer.zero_shot})"
-        click.echo(f"{answer.label:<20}{100 * (answer.certainty or 0):5.1f} %  {answer.file}{changed}")
+        line(f"{answer.label:<20}{100 * (answer.certainty or 0):5.1f} %  {answer.file}{changed}")

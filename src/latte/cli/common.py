@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .output import line, problem
+
 if TYPE_CHECKING:
     from ..experiment.config import RunConfig
     from ..experiment.records import Result
@@ -117,12 +119,12 @@ def command_line() -> tuple[str, ...]:
     return ("latte", *sys.argv[1:])
 
 
-def make_options(asked: Asked, jobs: int) -> Options:
+def make_options(asked: Asked, jobs: int, predictions: bool = False) -> Options:
     """Return how to run, with the command line as it was typed."""
     from ..experiment.run import Options
 
     executor = click.get_current_context().meta.get(_EXECUTOR) or ""
-    return Options(jobs, tuple(str(path.resolve()) for path in asked.plugins), command_line(), executor)
+    return Options(jobs, tuple(str(path.resolve()) for path in asked.plugins), command_line(), executor, predictions)
 
 
 def drawn(events: Iterable[Event], total: int, label: str) -> Iterator[Event]:
@@ -132,7 +134,7 @@ def drawn(events: Iterable[Event], total: int, label: str) -> Iterator[Event]:
     with bar(label[:24], total) as advance:
         for event in events:
             if event.kind == "failed":
-                click.echo(f"latte: {event.item.method.label}, seed {event.item.seed}: {event.problem}", err=True)
+                problem(f"{event.item.method.label}, seed {event.item.seed}: {event.problem}")
             advance(1)
             yield event
 
@@ -144,7 +146,7 @@ def or_exit(run: Callable[[], None]) -> None:
     try:
         run()
     except IncompleteError as error:
-        click.echo(f"latte: {error}", err=True)
+        problem(error)
         sys.exit(1)
 
 
@@ -173,19 +175,21 @@ def summarise(results: Iterable[Result], **first: Any) -> list[dict[str, Any]]:
 def print_rows(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
     """Print rows as JSON or as a plain table on stdout."""
     if as_json:
-        click.echo(json.dumps(list(rows)))
+        line(json.dumps(list(rows)))
         return
     if not rows:
         return
-    cells = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+    cells = [[_cell(name) for name in rows[0]], *([_cell(value) for value in row.values()] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     numbers = [isinstance(value, (int, float)) for value in rows[0].values()]
     for row in cells:
         parts = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numbers, strict=True))
-        click.echo("  ".join(parts).rstrip())
+        line("  ".join(parts).rstrip())
 
 
 def _cell(value: Any) -> str:
+    from ..core.escape import visible
+
     if value is None:
         return "-"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    return f"{value:.2f}" if isinstance(value, float) else visible(str(value))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import print_rows
+from .output import block, line
 
 if TYPE_CHECKING:
     from ..experiment.config import MethodConfig
@@ -108,23 +109,23 @@ def _print_json(rows: list[CostRow], shape: Shape, against: _Encoder) -> None:
     from ..experiment.cost_table import as_json
 
     facts = {"encoder_macs": against.macs, "encoder_macs_from": against.words}
-    click.echo(json.dumps({**as_json(rows, shape, against.reference), **facts}))
+    line(json.dumps({**as_json(rows, shape, against.reference), **facts}))
 
 
 def _print_text(rows: list[CostRow], shape: Shape, against: _Encoder) -> None:
     from ..experiment.cost import PAPER_SIZES, short
 
     macs = f"{short(against.macs) or '?'} ({against.words})"
-    click.echo(f"{shape.classes} classes, {shape.dim} dimensions; MACs of the encoder: {macs}")
+    line(f"{shape.classes} classes, {shape.dim} dimensions; MACs of the encoder: {macs}")
     if against.reference is not None:
         held = f", {short(against.reference.bytes)}B" if against.reference.bytes else ""
-        click.echo(f"times are set against {against.reference.what}: {1e3 * against.reference.seconds:.1f} ms{held}")
-    click.echo("\nper image")
+        line(f"times are set against {against.reference.what}: {1e3 * against.reference.seconds:.1f} ms{held}")
+    block("\nper image\n")
     beside = (shape.classes, shape.dim) == PAPER_SIZES  # the paper's numbers are for its own sizes only
     print_rows([{**_computation(row), **(_papers(row) if beside else {})} for row in rows], False)
-    click.echo("\nbytes per round of one client, up + down (in brackets with entropies, validity and scales)")
+    block("\nbytes per round of one client, up + down (in brackets with entropies, validity and scales)\n")
     print_rows([_bytes(row, beside) for row in rows if row.traffic], False)
-    click.echo(_NOTES)
+    block(_NOTES)
 
 
 def _computation(row: CostRow) -> dict[str, Any]:
@@ -170,4 +171,5 @@ _NOTES = """
 MACs: encoder passes and what is beside them, as the printed formulas have it; "here" is what this package computes.
 ms: beside the encoder, median over images; extra time: that and the other views, in per cent of one encoder pass.
 Peak memory is that of the method's state and workspace, without the encoder; the paper's are with it, on a GPU.
-Latte's round is whenever a client exchanges; a global memory has one for every image."""
+Latte's round is whenever a client exchanges; a global memory has one for every image.
+"""

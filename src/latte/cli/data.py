@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import print_rows
+from .output import line, problem
 
 if TYPE_CHECKING:
     from ..data.benchmark import Embeddings
@@ -45,11 +46,11 @@ def show(name: str, data: Path | None, as_json: bool) -> None:
     entry = find(name, data)
     facts = _facts(entry, open_entry(entry))
     if as_json:
-        click.echo(json.dumps(facts))
+        line(json.dumps(facts))
         return
     for key, value in facts.items():
         text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
-        click.echo(f"{key:<12} {', '.join(text) if isinstance(text, list) else text}")
+        line(f"{key:<12} {', '.join(text) if isinstance(text, list) else text}")
 
 
 @data.command("check")
@@ -64,9 +65,9 @@ def check(names: tuple[str, ...], data: Path | None) -> None:
     for entry in chosen:
         found = _problems(entry)
         bad += bool(found)
-        click.echo(f"{entry.name}: {'; '.join(found) or 'ok'}")
+        line(f"{entry.name}: {'; '.join(found) or 'ok'}")
     if bad:
-        click.echo(f"latte: {bad} of {len(chosen)} files are not sound", err=True)
+        problem(f"{bad} of {len(chosen)} files are not sound")
         sys.exit(2)
 
 
@@ -83,7 +84,7 @@ def convert(source: Path, target: Path) -> None:
         raise refuse("target", f"{target}", "a name that ends in .safetensors")
     embeddings = convert_npz(source)
     save(target, embeddings)
-    click.echo(f"{target}: {len(embeddings)} images", err=True)
+    line(f"{target}: {len(embeddings)} images", err=True)
 
 
 @data.command("fetch")
@@ -113,7 +114,7 @@ def fetch(name: str, dest: Path, source: Path | None) -> None:
             place = get(name, dest, source, absolute(advance))
     except ConnectionError as error:
         raise click.ClickException(str(error)) from None
-    click.echo(str(place))
+    line(str(place))
 
 
 def _line(entry: Entry) -> dict[str, Any]:

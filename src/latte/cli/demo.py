@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .output import line
+
 if TYPE_CHECKING:
     from ..data.benchmark import Federation
     from ..experiment.outcome import Outcome
@@ -31,7 +33,8 @@ def demo(out: Path, as_json: bool) -> None:
     outcomes = {name: _run(federation, name) for name in ("clip", "latte")}
     out.write_text(_page(federation, outcomes), encoding="utf-8")
     _print(federation, outcomes, as_json)
-    click.echo(f"\nwrote {out}", err=True)
+    line("", err=True)
+    line(f"wrote {out}", err=True)
 
 
 def _run(federation: Federation, name: str) -> Outcome:
@@ -53,11 +56,11 @@ def _print(federation: Federation, outcomes: dict[str, Outcome], as_json: bool) 
     rows = [(domain, clip[domain], latte[domain]) for domain in clip]
     rows.append(("all", results["clip"].micro, results["latte"].micro))
     if as_json:
-        click.echo(json.dumps([{"domain": d, "clip": a, "latte": b, "gain": b - a} for d, a, b in rows]))
+        line(json.dumps([{"domain": d, "clip": a, "latte": b, "gain": b - a} for d, a, b in rows]))
         return
-    click.echo(f"{'accuracy, %':<20}{'CLIP':>8}{'Latte':>8}{'gain':>8}")
+    line(f"{'accuracy, %':<20}{'CLIP':>8}{'Latte':>8}{'gain':>8}")
     for domain, before, after in rows:
-        click.echo(f"{domain:<20}{before:8.1f}{after:8.1f}{after - before:+8.1f}")
+        line(f"{domain:<20}{before:8.1f}{after:8.1f}{after - before:+8.1f}")
 
 
 def _page(federation: Federation, outcomes: dict[str, Outcome]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import print_rows
+from .output import block, line
 
 if TYPE_CHECKING:
     from ..experiment.diagnose import ClassReport, Diagnosis
@@ -34,22 +35,23 @@ def diagnose(
     asked = open_replay(run, data, label, seed)
     with bar(asked.method.label[:12], asked.federation.samples) as advance:
         found = replay(asked, advance)
-    click.echo(f"wrote {keep(found, asked.run.path)}", err=True)
+    line(f"wrote {keep(found, asked.run.path)}", err=True)
     if html is not None:
         _write_page(found, html)
     if as_json:
-        click.echo(found.to_json(), nl=False)
+        block(found.to_json())
     else:
         _print(found)
 
 
 def _print(found: Diagnosis) -> None:
-    click.echo(
+    line(
         f"{found.method} on {found.benchmark}, seed {found.seed} (one seed, replayed): {found.clients} clients, "
-        f"{found.samples} images, accuracy {found.accuracy:.2f} %\n"
+        f"{found.samples} images, accuracy {found.accuracy:.2f} %"
     )
+    line("")
     print_rows([_row(report) for report in (found.total, *found.classes)], False)
-    click.echo(_NOTES)
+    block(_NOTES)
 
 
 def _row(report: ClassReport) -> dict[str, Any]:
@@ -82,11 +84,12 @@ def _write_page(found: Diagnosis, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     title = f"Diagnosis: {found.method} on {found.benchmark}"
     path.write_text(render_page(title, diagnosis_sections(found)), encoding="utf-8")
-    click.echo(f"wrote {path}", err=True)
+    line(f"wrote {path}", err=True)
 
 
 _NOTES = """
 full: filled local slots at the end. without: clients that end with no item. empty queries: exchanges at which a client
 had no prototype of its own. nothing to read: predictions with nothing stored. external: items from others among those
 read. silenced: what the gate of the released code silences of the classes with something stored.
-entropy: 10, 50 and 90 % of the stored items are at most this uncertain (0 certain, 1 no idea)."""
+entropy: 10, 50 and 90 % of the stored items are at most this uncertain (0 certain, 1 no idea).
+"""

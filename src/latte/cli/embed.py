@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .output import line
+
 if TYPE_CHECKING:
     from ..data.embed import EmbedPlan
     from ..data.image_set import ImageSet
@@ -88,6 +90,6 @@ def _run(images: ImageSet, encoder: Encoder, out: Path, plan: EmbedPlan) -> None
             made = embed(images, encoder, out, plan, advance)
     except BadImagesError as error:
         for _, message in error.bad:
-            click.echo(message, err=True)
+            line(message, err=True)
         raise
-    click.echo(f"{out}: {len(made)} images, {len(images) - len(made)} left out", err=True)
+    line(f"{out}: {len(made)} images, {len(images) - len(made)} left out", err=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .output import line
+
 if TYPE_CHECKING:
     from ..experiment.studies import Setup
 
@@ -104,8 +106,9 @@ def _draw(names: tuple[str, ...], setup: Setup, out: Path, jobs: int, values: tu
     pictures = make_figures(names, setup, out, Options(jobs), values, _Follow())
     page = write_gallery(pictures, setup, out)
     for picture in pictures:
-        click.echo(f"{picture.path('svg')}\n  {picture.caption}")
-    click.echo(f"wrote {page}", err=True)
+        line(picture.path("svg"))
+        line(f"  {picture.caption}")
+    line(f"wrote {page}", err=True)
 
 
 class _Follow:
@@ -117,5 +120,5 @@ class _Follow:
     def __call__(self, what: str, done: int, total: int) -> None:
         text = f"{what} {total * (10 * done // total) // 10}/{total}" if total > 1 else what
         if text != self._said:
-            click.echo(text, err=True)
+            line(text, err=True)
         self._said = text

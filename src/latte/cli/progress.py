@@ -15,10 +15,13 @@ def bar(label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from ..core.escape import visible
+
     speed = [TextColumn("{task.fields[speed]}")] if unit else []
-    columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), *speed, TimeRemainingColumn())
+    name = TextColumn("{task.description:<12}", markup=False)  # a label such as [red] is a name, not a colour
+    columns = (name, BarColumn(), MofNCompleteColumn(), *speed, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(label, total=total, speed="")
+        task = progress.add_task(visible(label), total=total, speed="")
 
         def advance(steps: int) -> None:
             progress.update(task, advance=steps)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from .output import block, line
+
 FORMATS = ("text", "markdown", "latex", "json", "html")
 
 
@@ -31,7 +33,7 @@ def report(runs: tuple[Path, ...], kind: str | None, out: Path | None, paper_bac
     found = [read_run(folder) for folder in find_runs(runs)]
     for run in found:
         if not run.done:
-            click.echo(f"{run.folder}: not finished, {len(run.results)} results so far", err=True)
+            line(f"{run.folder}: not finished, {len(run.results)} results so far", err=True)
     tables = build_tables(merged(found), encoders(found), paper_backbone)
     write(rendered(tables, found, kind or by_name(out)), out)
 
@@ -39,11 +41,11 @@ def report(runs: tuple[Path, ...], kind: str | None, out: Path | None, paper_bac
 def write(text: str, out: Path | None) -> None:
     """Write to a file, or to stdout."""
     if out is None:
-        click.echo(text, nl=False)
+        block(text)
         return
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text, encoding="utf-8")
-    click.echo(f"wrote {out}", err=True)
+    line(f"wrote {out}", err=True)
 
 
 def by_name(out: Path | None) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import command_line, drawn, or_exit
+from .output import line
 from .report import FORMATS, by_name, write
 
 if TYPE_CHECKING:
@@ -58,10 +59,10 @@ def _there(files: tuple[Source, Source], text_encoder: str | None) -> list[Sourc
     if not plain.path.is_file():
         raise ValueError(plain.missing())
     if not viewed.path.is_file():
-        click.echo(f"left out: {viewed.missing()}", err=True)
+        line(f"left out: {viewed.missing()}", err=True)
         return [plain]
     for name in needing_text_encoder() if text_encoder is None else ():
-        click.echo(f"left out: {display(name)}, which needs the text encoder itself: --text-encoder", err=True)
+        line(f"left out: {display(name)}, which needs the text encoder itself: --text-encoder", err=True)
     return [plain, viewed]
 
 

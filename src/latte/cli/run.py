@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import Asked, drawn, experiment_options, make_options, or_exit, print_rows, running_options, summarise
+from .output import line
 
 if TYPE_CHECKING:
     from ..experiment.plan import Plan
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 @experiment_options
 @running_options
 @click.option("--tuned", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="What latte tune wrote.")
-def run(asked: Asked, out: Path, jobs: int, dry_run: bool, as_json: bool, tuned: Path | None) -> None:
+@click.option("--predictions", is_flag=True, help="Keep the prediction of every sample, too, in the run folder.")
+def run(
+    asked: Asked, out: Path, jobs: int, dry_run: bool, as_json: bool, tuned: Path | None, predictions: bool
+) -> None:
     """Run methods on benchmarks and print their accuracy.
 
     What to run comes from CONFIG.toml, from options, or from both (options win). Results go to a folder under --out
@@ -28,11 +32,11 @@ def run(asked: Asked, out: Path, jobs: int, dry_run: bool, as_json: bool, tuned:
     latte run --benchmark cifar10c-mini --methods clip,tda,latte:cifar10c --seeds 0-4
     latte run CONFIG.toml --set method.alpha=0.5 --set schedule.period=5 --dry-run
     """
-    plans = _plans(asked, tuned)
+    plans, options = _plans(asked, tuned), make_options(asked, jobs, predictions)
     if dry_run:
-        print_rows([_described(plan, out) for plan in plans], as_json)
+        print_rows([_described(plan, out, options) for plan in plans], as_json)
         return
-    or_exit(lambda: _run_all(plans, out, make_options(asked, jobs), as_json))
+    or_exit(lambda: _run_all(plans, out, options, as_json))
 
 
 def _plans(asked: Asked, tuned: Path | None) -> list[Plan]:
@@ -57,13 +61,14 @@ def _run_all(plans: list[Plan], out: Path, options: Options, as_json: bool) -> N
     for plan in plans:
         for _ in drawn(execute(plan, out, options), len(plan.items()), plan.config.benchmark):
             pass
-        click.echo(f"{out / plan.name}", err=True)
+        line(out / plan.name, err=True)
         rows += summarise(results(plan, out))
     print_rows(rows, as_json)
 
 
-def _described(plan: Plan, out: Path) -> dict[str, Any]:
+def _described(plan: Plan, out: Path, options: Options) -> dict[str, Any]:
     from ..experiment.folder import RunFolder
+    from ..experiment.run import complete_items
 
     folder = RunFolder(out / plan.name)
     clients = plan.config.clients_per_domain
@@ -73,6 +78,6 @@ def _described(plan: Plan, out: Path) -> dict[str, Any]:
         "methods": " ".join(method.label for method in plan.config.methods),
         "seeds": " ".join(map(str, plan.config.seeds)),
         "items": len(plan.items()),
-        "there already": len(folder.trusted(plan)),
+        "there already": len(complete_items(folder, folder.trusted(plan), options)),
         "folder": str(folder.path),
     }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import Asked, drawn, experiment_options, make_options, or_exit, print_rows, running_options, summarise
+from .output import line
 
 if TYPE_CHECKING:
     from ..experiment.run import Event, Options
@@ -53,7 +54,7 @@ def _run_all(sweeps: list[Sweep], out: Path, options: Options, as_json: bool) ->
         total = sum(len(point.plan.items()) for point in one.points)
         for _ in drawn(_events(one, out, options), total, one.name):
             pass
-        click.echo(f"{out / one.name}", err=True)
+        line(out / one.name, err=True)
         for point in one.points:
             rows += summarise(results(point.plan, out / one.name), **point.values)
     print_rows(rows, as_json)

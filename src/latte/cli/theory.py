@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from .output import block, line
+
 
 @click.command("theory")
 @click.option(
@@ -23,7 +25,7 @@ def theory(out: Path, seed: int, quick: bool, as_json_: bool) -> None:
     from ..report.theory import write_theory
     from ..theory.study import Plan, run_study
 
-    click.echo("simulating: about two minutes (half a minute with --quick) ...", err=True)
+    line("simulating: about two minutes (half a minute with --quick) ...", err=True)
     paths = write_theory(run_study(seed, Plan.quick() if quick else Plan()), out)
-    click.echo(f"wrote {len(paths)} files to {out}", err=True)
-    click.echo((out / ("theory.json" if as_json_ else "theory.txt")).read_text(encoding="utf-8"), nl=False)
+    line(f"wrote {len(paths)} files to {out}", err=True)
+    block((out / ("theory.json" if as_json_ else "theory.txt")).read_text(encoding="utf-8"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import Asked, drawn, experiment_options, make_options, or_exit, print_rows, running_options
+from .output import line
 
 if TYPE_CHECKING:
     from ..experiment.run import Event, Options
@@ -56,7 +57,7 @@ def _run_all(tunings: list[Tuning], save: Path, out: Path, options: Options, as_
         pass
     tuned = select(tunings, out)
     save_tuned(save, tuned)
-    click.echo(f"wrote {save}", err=True)
+    line(f"wrote {save}", err=True)
     print_rows([_row(tuning, tuned["methods"][tuning.method.label]) for tuning in tunings], as_json)
 
 

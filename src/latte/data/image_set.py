@@ -166,7 +166,7 @@ def _files_digest(listed: ImageFolders) -> str:
     """Return one sha256 over names and contents; an unreadable file counts by its name."""
     total = hashlib.sha256()
     for name, path in zip(listed.relative(), listed.paths, strict=True):
-        total.update(name.encode() + b"\0")
+        total.update(name.encode(errors="surrogatepass") + b"\0")  # a name need not be text
         try:
             total.update(hashlib.sha256(path.read_bytes()).digest())
         except OSError:

@@ -90,7 +90,8 @@ def generator(seed: int, key: str | int) -> np.random.Generator:
     >>> generator(0, "dog/1.jpg").random() == generator(0, "dog/1.jpg").random()
     True
     """
-    digest = hashlib.sha256(f"{type(key).__name__}:{key}".encode()).digest()
+    name = f"{type(key).__name__}:{key}".encode(errors="surrogatepass")  # a file name need not be text
+    digest = hashlib.sha256(name).digest()
     words = np.frombuffer(digest, "<u4").tolist()
     return np.random.default_rng(np.random.SeedSequence([seed, *words]))
 

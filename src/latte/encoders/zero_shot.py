@@ -91,7 +91,7 @@ def check_templates(templates: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_classnames(classnames: Sequence[str]) -> tuple[str, ...]:
-    """Return the names as they go into a prompt; empty and doubled ones are refused.
+    """Return the names as they go into a prompt; empty and doubled ones, and bytes that are no text, are refused.
 
     >>> check_classnames(["polar_bear", "dog"])
     ('polar bear', 'dog')
@@ -101,6 +101,8 @@ def check_classnames(classnames: Sequence[str]) -> tuple[str, ...]:
     for name in classnames:
         if not isinstance(name, str) or not name.replace("_", " ").strip():
             raise refuse("class name", repr(name), "a name that is not empty")
+        if any("\ud800" <= char <= "\udfff" for char in name):
+            raise refuse("class name", repr(name), "text: these bytes are no UTF-8")
     words = tuple(" ".join(name.replace("_", " ").split()) for name in classnames)
     return _once("classnames", words, tuple(classnames))
 

@@ -20,6 +20,7 @@ from ..methods import METHODS, needs_text_encoder, register, resolve
 from .config import RunConfig
 from .engine import run_fast
 from .outcome import Outcome
+from .predictions import pack, predictions_of
 from .readable import run_readable
 from .records import Result
 from .structure import structured
@@ -45,7 +46,7 @@ def _prompt_tuner(federation: Federation, config: RunConfig) -> Any:
     return prompt_tuner(str(config.text_encoder), federation.embeddings.zero_shot.classnames, threads=1)
 
 
-def run_together(configs: Sequence[RunConfig], path: Path) -> list[Result]:
+def run_together(configs: Sequence[RunConfig], path: Path) -> tuple[Federation, list[Outcome]]:
     """Run the only method and the only seed of every one of ``configs`` on the embeddings in ``path``.
 
     Several differ in the two readout parameters of their method only (see :mod:`together`): one replay serves them.
@@ -55,10 +56,8 @@ def run_together(configs: Sequence[RunConfig], path: Path) -> list[Result]:
     embeddings = open_entry(Entry(first.benchmark, path))
     federation = federate(embeddings, first.clients_per_domain, seed, first.order)
     if len(configs) == 1:
-        outcomes = [run_item(federation, first, seed)]
-    else:
-        outcomes = run_readouts(federation, configs, generators(seed).cohort)
-    return [_result(federation, config, outcome) for config, outcome in zip(configs, outcomes, strict=True)]
+        return federation, [run_item(federation, first, seed)]
+    return federation, run_readouts(federation, configs, generators(seed).cohort)
 
 
 def _result(federation: Federation, config: RunConfig, outcome: Outcome) -> Result:
@@ -76,9 +75,12 @@ def work(message: str) -> str:
         if name not in METHODS:
             register(name, target)
     started = time.perf_counter()
-    found = run_together([structured(config) for config in told["configs"]], Path(told["path"]))
-    seconds = (time.perf_counter() - started) / len(found)
-    return json.dumps({"lines": [result.to_json() for result in found], "seconds": seconds})
+    configs = [structured(config) for config in told["configs"]]
+    federation, outcomes = run_together(configs, Path(told["path"]))
+    lines = [_result(federation, *pair).to_json() for pair in zip(configs, outcomes, strict=True)]
+    seconds = (time.perf_counter() - started) / len(lines)
+    packed = [pack(predictions_of(federation, outcome)) if told["predictions"] else None for outcome in outcomes]
+    return json.dumps({"lines": lines, "seconds": seconds, "predictions": packed})
 
 
 def load_plugin(path: Path) -> ModuleType:

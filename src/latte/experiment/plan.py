@@ -138,7 +138,7 @@ def _source(name: str) -> str:
     return checksum(Path(inspect.getfile(find_method(name))))
 
 
-def as_message(jobs: Sequence[tuple[Plan, Item]], plugins: tuple[str, ...] = ()) -> str:
+def as_message(jobs: Sequence[tuple[Plan, Item]], plugins: tuple[str, ...] = (), predictions: bool = False) -> str:
     """Return items of the same data as text, for a worker process that does them together."""
     plans = [plan for plan, _ in jobs]
     configs = [replace(plan.config, methods=(item.method,), seeds=(item.seed,)) for plan, item in jobs]
@@ -149,5 +149,6 @@ def as_message(jobs: Sequence[tuple[Plan, Item]], plugins: tuple[str, ...] = ())
             "path": str(plans[0].entry.path.resolve()),
             "plugins": list(plugins),
             "own": own,
+            "predictions": predictions,
         }
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.validate import at_least, refuse
 from ..version import __version__
@@ -16,10 +16,20 @@ from .item import load_plugin, work
 from .manifest import describe_session, manifest, now
 from .plan import Item, Plan, as_message
 from .pool import unordered
+from .predictions import Key, PredictionFiles, unpack
 from .records import Result
 from .together import batches
 
-Answer = tuple[str, float] | BaseException  # a line of results and its seconds
+
+class Done(NamedTuple):
+    """An item that was done: its line of results, its seconds, and its predictions where they are wanted."""
+
+    line: str
+    seconds: float
+    predictions: Mapping[str, Any] | None
+
+
+Answer = Done | BaseException
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +47,15 @@ class Event:
 class Options:
     """How to run, none of which changes the numbers. ``jobs`` 0 means one per core.
 
-    ``executor`` is where: empty for this machine, "dask:ADDRESS" for a cluster.
+    ``executor`` is where: empty for this machine, "dask:ADDRESS" for a cluster. With ``predictions`` the prediction of
+    every sample is kept too (:func:`latte.experiment.predictions.read_predictions`).
     """
 
     jobs: int = 0
     plugins: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     executor: str = ""
+    predictions: bool = False
 
     @property
     def processes(self) -> int:
@@ -65,7 +77,7 @@ def execute(plan: Plan, out: Path, options: Options | None = None) -> Iterator[E
     for plugin in options.plugins:
         load_plugin(Path(plugin))
     folder = RunFolder(Path(out) / plan.name)
-    if done(plan, folder):
+    if done(plan, folder, options):
         yield from _events(plan, _kept(folder, plan))
         return
     with folder.lock():
@@ -76,9 +88,14 @@ def execute(plan: Plan, out: Path, options: Options | None = None) -> Iterator[E
         session.close()
 
 
-def done(plan: Plan, folder: RunFolder) -> bool:
+def done(plan: Plan, folder: RunFolder, options: Options) -> bool:
     """Say whether a folder has everything, made with this version."""
-    return folder.complete() and len(_kept(folder, plan)) == len(plan.items())
+    return folder.complete() and len(complete_items(folder, _kept(folder, plan), options)) == len(plan.items())
+
+
+def complete_items(folder: RunFolder, lines: Mapping[Key, str], options: Options) -> set[Key]:
+    """Return what need not be done: results, with their predictions where those are wanted."""
+    return PredictionFiles(folder.path).trusted(lines) if options.predictions else set(lines)
 
 
 def run(plan: Plan, out: Path, options: Options | None = None) -> list[Result]:
@@ -96,7 +113,7 @@ def results(plan: Plan, out: Path) -> list[Result]:
     return [Result.from_json(line) for line in _in_order(plan, folder.trusted(plan))]
 
 
-def _kept(folder: RunFolder, plan: Plan) -> dict[tuple[str, int], str]:
+def _kept(folder: RunFolder, plan: Plan) -> dict[Key, str]:
     """Return the lines to keep; those of another version of this package are not."""
     sessions = folder.manifest().get("sessions") or []
     made_with = {_version(session) for session in sessions}
@@ -115,33 +132,45 @@ class Session:
         self.plan, self.folder, self.failed = plan, folder, 0
         self.lines = _kept(folder, plan)
         self.before = folder.manifest() if self.lines else {}
+        self.complete = complete_items(folder, self.lines, options)
+        self.predictions = PredictionFiles(folder.path)
+        self.predictions.restart(self.lines)
         folder.restart(plan, _in_order(plan, self.lines))
         self.told = describe_session(options.command, options.processes)
         folder.write_manifest(manifest(plan, self.before, self.told))
-        self.missing = [item for item in plan.items() if (item.method.label, item.seed) not in self.lines]
+        self.missing = [item for item in plan.items() if (item.method.label, item.seed) not in self.complete]
 
     def kept(self) -> Iterator[Event]:
         """Yield what was there already."""
-        yield from _events(self.plan, self.lines)
+        yield from _events(self.plan, {key: self.lines[key] for key in self.complete})
 
     def take(self, item: Item, answer: Answer) -> Event:
         """Write what came back for an item."""
+        key = item.method.label, item.seed
         if isinstance(answer, BaseException):
-            self.failed += 1
-            return Event("failed", item, None, 0.0, f"{type(answer).__name__}: {answer}")
-        line, seconds = answer
-        self.folder.append(line, seconds)
-        self.lines[item.method.label, item.seed] = line
-        return Event("done", item, Result.from_json(line), seconds)
+            return self._fail(item, f"{type(answer).__name__}: {answer}")
+        if self.lines.get(key, answer.line) != answer.line:  # it was done again for its predictions
+            return self._fail(item, f"other results than before; to start anew, delete {self.folder.path}")
+        if answer.predictions is not None:
+            self.predictions.add(self.plan, item, answer.line, unpack(answer.predictions))
+        if key not in self.lines:
+            self.folder.append(answer.line, answer.seconds)
+        self.lines[key] = answer.line
+        return Event("done", item, Result.from_json(answer.line), answer.seconds)
+
+    def _fail(self, item: Item, problem: str) -> Event:
+        self.failed += 1
+        return Event("failed", item, None, 0.0, problem)
 
     def close(self) -> None:
         """Say that it ended; a folder that has everything is done."""
         self.folder.write_manifest(manifest(self.plan, self.before, {**self.told, "ended": now()}))
+        if len(self.lines) == len(self.plan.items()):  # where items failed, it was for their predictions
+            self.folder.finish(_in_order(self.plan, self.lines))
         if self.failed:
             raise IncompleteError(
                 f"{self.failed} of {len(self.plan.items())} items failed; the others are kept in {self.folder.path}"
             )
-        self.folder.finish(_in_order(self.plan, self.lines))
 
 
 def answers(jobs: Sequence[tuple[Plan, Item]], options: Options) -> Iterator[tuple[int, Answer]]:
@@ -149,23 +178,23 @@ def answers(jobs: Sequence[tuple[Plan, Item]], options: Options) -> Iterator[tup
     if not jobs:
         return
     groups = batches(jobs)
-    messages = [as_message([jobs[position] for position in group], options.plugins) for group in groups]
+    messages = [as_message([jobs[i] for i in group], options.plugins, options.predictions) for group in groups]
     for number, answer in unordered(work, messages, options.processes, options.executor):
         if isinstance(answer, BaseException):
             yield from ((position, answer) for position in groups[number])
             continue
         told = json.loads(answer)
-        for position, line in zip(groups[number], told["lines"], strict=True):
-            yield position, (line, told["seconds"])
+        for position, line, packed in zip(groups[number], told["lines"], told["predictions"], strict=True):
+            yield position, Done(line, told["seconds"], packed)
 
 
-def _events(plan: Plan, lines: dict[tuple[str, int], str]) -> Iterator[Event]:
+def _events(plan: Plan, lines: Mapping[Key, str]) -> Iterator[Event]:
     for item in plan.items():
         line = lines.get((item.method.label, item.seed))
         if line is not None:
             yield Event("kept", item, Result.from_json(line))
 
 
-def _in_order(plan: Plan, lines: dict[tuple[str, int], str]) -> list[str]:
+def _in_order(plan: Plan, lines: Mapping[Key, str]) -> list[str]:
     keys = [(item.method.label, item.seed) for item in plan.items()]
     return [lines[key] for key in keys if key in lines]

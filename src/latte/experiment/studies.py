@@ -196,7 +196,7 @@ def _accuracies(
     for position, answer in answers(list(jobs.values()), options):
         if isinstance(answer, BaseException):
             raise answer
-        found[names[position]] = Result.from_json(answer[0]).micro
+        found[names[position]] = Result.from_json(answer.line).micro
         progress(len(found), len(names))
     return found
 

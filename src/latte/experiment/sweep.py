@@ -103,7 +103,7 @@ def execute_sweep(sweep: Sweep, out: Path, options: Options | None = None) -> It
         sessions: list[tuple[Point, Session]] = []
         for point in sweep.points:
             inside = RunFolder(folder / point.plan.name)
-            if done(point.plan, inside):
+            if done(point.plan, inside, options):
                 yield from ((point, event) for event in execute(point.plan, folder, options))
                 continue
             session = Session(point.plan, inside, options)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ..core.escape import latex, markdown, visible
 from ..core.validate import choice
 from .model import Cell, Column, Row, Table
 from .stats import Paired
@@ -45,15 +46,15 @@ def as_text(tables: Sequence[Table]) -> str:
 
 
 def _text(table: Table) -> str:
-    heading = f"{table.title}: accuracy in %, mean ± sd over seeds"
-    names = _aligned(["method", *(row.label for row in table.rows)], left=True)
-    settings = _aligned(["setting", *(row.setting for row in table.rows)], left=True)
+    heading = f"{visible(table.title)}: accuracy in %, mean ± sd over seeds"
+    names = _aligned(["method", *(visible(row.label) for row in table.rows)], left=True)
+    settings = _aligned(["setting", *(visible(row.setting) for row in table.rows)], left=True)
     widths = [len(_text_column(table, i)[0]) + 2 for i in range(len(table.columns))]
     panels = _panels(table, widths, WIDTH - len(names[0]) - len(settings[0]) - 2)
     blocks = [_lines([names, settings, *(_text_column(table, i) for i in panel)]) for panel in panels]
     parts = [heading, *blocks, *_text_differences(table)]
     if table.notes:
-        parts.append("\n".join(table.notes))
+        parts.append("\n".join(map(visible, table.notes)))
     return "\n\n".join(parts)
 
 
@@ -63,7 +64,7 @@ def _lines(columns: list[list[str]]) -> str:
 
 def _text_column(table: Table, i: int) -> list[str]:
     column = table.columns[i]
-    return _aligned([column.label, *(cell_text(row.cells[i], column) for row in table.rows)])
+    return _aligned([visible(column.label), *(cell_text(row.cells[i], column) for row in table.rows)])
 
 
 def _aligned(texts: Sequence[str], left: bool = False) -> list[str]:
@@ -90,13 +91,17 @@ def _text_differences(table: Table) -> list[str]:
     pairs = table.against_reference()
     if not pairs:
         return []
-    names = _aligned([f"{table.reference} − {pair.second}" for pair in pairs], left=True)
+    names = _aligned([visible(_difference(table, pair)) for pair in pairs], left=True)
     lines = [
         f"{name}  {pair_text(pair)}{'  may be noise' if pair.unclear else ''}"
         for name, pair in zip(names, pairs, strict=True)
     ]
-    heading = f"{table.reference} against the others, total in points, paired over seeds, 95 % interval"
+    heading = f"{visible(table.reference)} against the others, total in points, paired over seeds, 95 % interval"
     return ["\n".join([heading, *lines])]
+
+
+def _difference(table: Table, pair: Paired) -> str:
+    return f"{table.reference} − {pair.second}"
 
 
 def as_markdown(tables: Sequence[Table]) -> str:
@@ -105,22 +110,19 @@ def as_markdown(tables: Sequence[Table]) -> str:
 
 
 def _markdown(table: Table) -> str:
-    head = _line(["Method", "Setting", *(column.label for column in table.columns)])
+    head = _line(["Method", "Setting", *(markdown(column.label) for column in table.columns)])
     rule = _line([":--", ":--", *("--:" for _ in table.columns)])
-    rows = [_line([row.label, row.setting, *_marked(table, row, "**{}**")]) for row in table.rows]
-    pairs = [_line([f"{table.reference} − {pair.second}", pair_text(pair)]) for pair in table.against_reference()]
-    parts = [f"### {_bar(table.title)}", "\n".join([head, rule, *rows])]
+    names = [[markdown(row.label), markdown(row.setting)] for row in table.rows]
+    rows = [_line([*name, *_marked(table, row, "**{}**")]) for name, row in zip(names, table.rows, strict=True)]
+    pairs = [_line([markdown(_difference(table, pair)), pair_text(pair)]) for pair in table.against_reference()]
+    parts = [f"### {markdown(table.title)}", "\n".join([head, rule, *rows])]
     if pairs:
         parts.append("\n".join([_line(["Paired over seeds", "Points [95 % interval]"]), _line([":--", ":--"]), *pairs]))
-    return "\n\n".join([*parts, "\n".join(f"- {_bar(note)}" for note in table.notes)]).rstrip()
+    return "\n\n".join([*parts, "\n".join(f"- {markdown(note)}" for note in table.notes)]).rstrip()
 
 
 def _line(texts: Sequence[str]) -> str:
-    return "| " + " | ".join(map(_bar, texts)) + " |"
-
-
-def _bar(text: str) -> str:
-    return text.replace("|", "\\|")
+    return "| " + " | ".join(texts) + " |"
 
 
 def _marked(table: Table, row: Row, mark: str) -> list[str]:
@@ -141,10 +143,10 @@ def as_latex(tables: Sequence[Table]) -> str:
 def _latex(table: Table) -> str:
     panels = _panels(table, [1] * len(table.columns), LATEX_COLUMNS)
     lines = [
-        *(f"% {note}" for note in table.notes),
+        *(f"% {visible(note)}" for note in table.notes),
         "\\begin{table}",
         "\\centering\\footnotesize\\setlength{\\tabcolsep}{3pt}",
-        f"\\caption{{{_escape(table.title)}: accuracy in \\%, mean $\\pm$ standard deviation over seeds.}}",
+        f"\\caption{{{latex(table.title)}: accuracy in \\%, mean $\\pm$ standard deviation over seeds.}}",
         "\n\n\\medskip\n".join(_tabular(table, panel) for panel in panels),
         "\\end{table}",
     ]
@@ -155,7 +157,7 @@ def _tabular(table: Table, panel: Sequence[int]) -> str:
     lines = [
         f"\\begin{{tabular}}{{ll{'r' * len(panel)}}}",
         "\\toprule",
-        _row(["Method", "Setting", *(_escape(table.columns[i].label) for i in panel)]),
+        _row(["Method", "Setting", *(latex(table.columns[i].label) for i in panel)]),
         "\\midrule",
         *(_latex_row(table, row, panel) for row in table.rows),
         "\\bottomrule",
@@ -166,7 +168,7 @@ def _tabular(table: Table, panel: Sequence[int]) -> str:
 
 def _latex_row(table: Table, row: Row, panel: Sequence[int]) -> str:
     cells = _marked(table, row, "\\textbf{{{}}}")
-    return _row([_escape(row.label), _escape(row.setting), *(_maths(cells[i]) for i in panel)])
+    return _row([latex(row.label), latex(row.setting), *(_maths(cells[i]) for i in panel)])
 
 
 def _row(texts: Sequence[str]) -> str:
@@ -177,15 +179,9 @@ def _maths(text: str) -> str:
     return text.replace(" ±", " $\\pm$ ").replace("−", "$-$").replace("–", "--")
 
 
-def _escape(text: str) -> str:
-    special = {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "Δ": "$\\Delta$"}
-    special |= {char: "\\" + char for char in "&%$#_{}"}
-    return "".join(special.get(char, char) for char in text)
-
-
 def as_json(tables: Sequence[Table]) -> str:
     """Return tables with every digit, as a JSON list."""
-    return json.dumps([_plain(table) for table in tables], indent=2, ensure_ascii=False) + "\n"
+    return json.dumps([_plain(table) for table in tables], indent=2) + "\n"
 
 
 def _plain(table: Table) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any
 
 import jinja2
 
+from ..core.escape import visible
 from ..core.validate import refuse
 from .charts import Series, difference_chart, heat_map, line_chart
 from .model import SETTINGS, Table
@@ -135,7 +136,7 @@ def manifest_section(title: str, facts: Mapping[str, Any]) -> Section:
 def _fact(value: Any) -> str:
     """Return a value as text: on one line where it is short."""
     if isinstance(value, str):
-        return value
+        return visible(value)
     line = json.dumps(value)
     return line if len(line) <= 100 else json.dumps(value, indent=1)
 
@@ -144,11 +145,21 @@ def _fact(value: Any) -> str:
 def _templates() -> jinja2.Environment:
     loader = jinja2.PackageLoader("latte.report", "templates")
     environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=loader,
+        autoescape=True,
+        finalize=_shown,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.globals.update(look=look)
     environment.filters.update(number=number, signed=signed)
     return environment
+
+
+def _shown(value: Any) -> Any:
+    """Return what a page shows for ``value``, before it is escaped; finished HTML stays as it is."""
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _render(template: str, **names: Any) -> str:

@@ -55,7 +55,7 @@ def look(name: str) -> Look:
     method, plus, _ = key.partition("+")
     if plus and method in LOOKS:
         return replace(LOOKS[method], dash="12 4")
-    return OTHERS[zlib.crc32(key.encode()) % len(OTHERS)]
+    return OTHERS[zlib.crc32(key.encode(errors="backslashreplace")) % len(OTHERS)]
 
 
 def contrast(first: str, second: str) -> float:

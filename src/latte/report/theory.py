@@ -42,7 +42,7 @@ def as_json(study: Study, captions: dict[str, str] | None = None) -> str:
         },
         "figures": captions or {},
     }
-    return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(record, indent=2) + "\n"
 
 
 def rate_records(study: Study) -> list[Record]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from ..theory.errors import Errors
 from ..theory.sphere import log_cap_share, log_lower, log_upper
 from ..theory.study import BoundCurve, Study
+from .figures.style import write_csv
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 GREY = "#666666"
@@ -39,8 +39,7 @@ class Drawing:
         with rc_context({"svg.fonttype": "none", "svg.hashsalt": "latte"}):
             self.figure.savefig(paths[0], dpi=150)
             self.figure.savefig(paths[1], metadata={"Date": None})
-        with paths[2].open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows([self.header, *self.rows])
+        write_csv(paths[2], self.header, self.rows)
         return paths
 
 

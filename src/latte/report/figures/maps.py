@@ -11,7 +11,7 @@ import numpy as np
 from ...core.types import Reals, Vectors
 from ...experiment.snapshots import Collaboration, Items, Memory
 from ..png import LIGHT_STOPS
-from .style import INK, SOFT, canvas, need
+from .style import INK, SOFT, as_label, canvas, need
 
 MOST_NAMED = 12  # classes that a legend can name and an eye can tell apart
 
@@ -44,7 +44,7 @@ def draw_collaboration(found: Collaboration) -> Any:
 def _blocks(domains: Sequence[str]) -> tuple[list[int], list[str]]:
     """Return where each domain starts, and its name."""
     starts = [i for i, name in enumerate(domains) if i == 0 or domains[i - 1] != name]
-    return starts, [domains[i].replace("_", " ") for i in starts]
+    return starts, [as_label(domains[i]) for i in starts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +100,10 @@ def draw_memory(placed: Sequence[Placed], classnames: Sequence[str]) -> Any:
             _scatter(axes[row, column], items, where, colours)
             axes[row, column].set_title(f"mean entropy {items.mean_entropy:.2f}", fontsize=8.5, color=INK)
         _same_frame(axes[:, column], np.concatenate([one.local, one.merged]))
-        axes[1, column].set_xlabel(one.memory.domain.replace("_", " "), fontsize=9)
+        axes[1, column].set_xlabel(as_label(one.memory.domain), fontsize=9)
     axes[0, 0].set_ylabel("local memory")
     axes[1, 0].set_ylabel("merged memory")
-    names = {classnames[label]: colour for label, colour in colours.items()}
+    names = [(as_label(classnames[number]), colour) for number, colour in colours.items()]
     figure.legend(handles=_legend(names), loc="outside lower center", ncols=4 if len(placed) > 2 else 3, fontsize=8)
     return figure
 
@@ -136,7 +136,7 @@ def _colours(classes: int) -> Any:
     return [*need("matplotlib").colormaps["tab10"].colors, *extra][:classes]
 
 
-def _legend(names: dict[str, Any]) -> list[Any]:
+def _legend(names: Sequence[tuple[str, Any]]) -> list[Any]:
     line = need("matplotlib.lines").Line2D
     kinds = [("o", "own embedding", SOFT), ("D", "prototype of another client", "none")]
     handles = [
@@ -145,5 +145,5 @@ def _legend(names: dict[str, Any]) -> list[Any]:
     ]
     return handles + [
         line([], [], marker="o", color="none", markeredgecolor=colour, markerfacecolor=colour, markersize=5, label=name)
-        for name, colour in names.items()
+        for name, colour in names
     ]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...core.escape import csv_cell, visible
 from ..palette import look
 from ..paper import display
 
@@ -68,6 +69,11 @@ def grid(axes: Any) -> None:
     axes.set_axisbelow(True)
 
 
+def as_label(name: str) -> str:
+    """Return a name out of the data as matplotlib sets it: as it is, not as mathematics and not as a hidden label."""
+    return visible(name).replace("_", " ").replace("$", r"\$")
+
+
 def save(figure: Any, folder: Path, name: str) -> None:
     """Write ``name``.png and ``name``.svg; the same figure gives the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -80,5 +86,4 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+        writer.writerows([csv_cell(cell) for cell in row] for row in (header, *rows))

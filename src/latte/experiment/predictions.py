@@ -1,0 +1,211 @@
+"""The prediction of every sample, kept beside the results of a run: who compares methods needs more than counts.
+
+``predictions/NAME.safetensors``  one file per (method, seed): a row per sample, client after client in stream order
+``predictions/index.json``        per file: its checksum, and that of the line of results.jsonl that it belongs to
+
+A file counts only when both checksums are right; anything else (half a file, results that were computed again) is done
+again by the next ``latte run --predictions``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.types import Mask
+from ..core.validate import refuse
+from ..data.benchmark import Federation
+from ..data.embeddings import checksum
+from ..data.files import write_safetensors
+from .folder import RunFolder, write
+from .outcome import Outcome
+from .plan import Item, Plan
+
+FORMAT = "latte-predictions/1"
+COLUMNS = ("sample", "client", "position", "label", "prediction")
+NAMES = ("clients", "domains", "classes")
+Column = NDArray[np.int32]
+Key = tuple[str, int]  # the label of a method, and a seed
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What one method predicted on one seed; the columns (n,) have a row per sample, client after client.
+
+    ``sample`` is the sample's row in the embedding file, ``client`` the number of the client that saw it, ``position``
+    when in the client's stream, ``label`` its true class, ``prediction`` the predicted one. ``clients`` and ``domains``
+    name each client and its domain, ``classes`` the classes.
+    """
+
+    sample: Column
+    client: Column
+    position: Column
+    label: Column
+    prediction: Column
+    clients: tuple[str, ...]
+    domains: tuple[str, ...]
+    classes: tuple[str, ...]
+
+    @property
+    def correct(self) -> Mask:
+        """Which predictions are right (n,)."""
+        return np.asarray(self.label == self.prediction)
+
+    @property
+    def accuracy(self) -> float:
+        """Accuracy over samples in per cent, as in the results."""
+        return 100 * int(self.correct.sum()) / len(self.label)
+
+
+def predictions_of(federation: Federation, outcome: Outcome) -> Predictions:
+    """Return an outcome sample by sample."""
+    clients, embeddings = federation.clients, federation.embeddings
+    lengths = [len(client) for client in clients]
+    sample = np.concatenate([client.samples for client in clients])
+    return Predictions(
+        sample=sample.astype(np.int32),
+        client=np.repeat(np.arange(len(clients), dtype=np.int32), lengths),
+        position=np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
+        label=embeddings.labels[sample].astype(np.int32),
+        prediction=np.concatenate(outcome.labels).astype(np.int32),
+        clients=tuple(client.name for client in clients),
+        domains=tuple(embeddings.domains[client.domain] for client in clients),
+        classes=embeddings.zero_shot.classnames,
+    )
+
+
+def pack(predictions: Predictions) -> dict[str, Any]:
+    """Return predictions as JSON can carry them, from a worker to the process that writes."""
+    columns = {name: getattr(predictions, name).astype("<i4").tobytes() for name in COLUMNS}
+    texts = {name: base64.b64encode(raw).decode("ascii") for name, raw in columns.items()}
+    return texts | {name: list(getattr(predictions, name)) for name in NAMES}
+
+
+def unpack(packed: Mapping[str, Any]) -> Predictions:
+    """Return what :func:`pack` packed."""
+    fields: dict[str, Any] = {name: tuple(packed[name]) for name in NAMES}
+    fields |= {name: np.frombuffer(base64.b64decode(packed[name]), "<i4").astype(np.int32) for name in COLUMNS}
+    return Predictions(**fields)
+
+
+def read_predictions(run: Path, method: str, seed: int) -> Predictions:
+    """Return what the method labelled ``method`` predicted on ``seed``, from the folder of a run."""
+    files = PredictionFiles(Path(run))
+    entries = files.entries()
+    entry = entries.get((method, seed))
+    if entry is None:
+        labels = ", ".join(sorted({repr(label) for label, _ in entries})) or "none"
+        want = f"what is there (methods: {labels}), or: latte run --predictions"
+        raise refuse("predictions", f"method {method!r}, seed {seed} in {run}", want)
+    path = files.path(method, seed)
+    if not (_matches(path, entry) and entry.result in map(_sha, _lines(RunFolder(Path(run)).results))):
+        raise refuse(str(path), "a damaged file, or one of other results", "latte run --predictions to redo it")
+    return _read(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file in the index: its checksum, and that of the line of results that it belongs to."""
+
+    method: str
+    seed: int
+    file: str
+    sha256: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionFiles:
+    """The predictions in the folder of a run."""
+
+    run: Path
+
+    @property
+    def index(self) -> Path:
+        """The file of the checksums."""
+        return self.run / "predictions" / "index.json"
+
+    def path(self, method: str, seed: int) -> Path:
+        """Return the file of one method and seed; any label gives a name that any system takes."""
+        word = re.sub(r"[^A-Za-z0-9+=.-]+", "-", method)[:40].lstrip(".-")
+        return self.index.with_name(f"{word}-{_sha(json.dumps(method))[:8]}-{seed}.safetensors")
+
+    def entries(self) -> dict[Key, Entry]:
+        """Return what is listed; nothing where the index is missing or damaged."""
+        try:
+            content = json.loads(self.index.read_text(encoding="utf-8"))
+            entries = [Entry(**fields) for fields in content["files"]]
+            return {(entry.method, entry.seed): entry for entry in entries}
+        except (OSError, ValueError, TypeError, KeyError):
+            return {}
+
+    def trusted(self, lines: Mapping[Key, str]) -> set[Key]:
+        """Return which of the results in ``lines`` have their predictions here, undamaged."""
+        entries = self._belonging(lines)
+        return {key for key, entry in entries.items() if _matches(self.path(*key), entry)}
+
+    def restart(self, lines: Mapping[Key, str]) -> None:
+        """Forget the predictions of results that will be computed again."""
+        if self.index.is_file():
+            self._write(self._belonging(lines))
+
+    def add(self, plan: Plan, item: Item, line: str, predictions: Predictions) -> None:
+        """Write the predictions behind the result in ``line``; only when they are listed do they count."""
+        method, seed = item.method.label, item.seed
+        path = self.path(method, seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        texts = {"format": FORMAT, "benchmark": plan.config.benchmark, "data": plan.data.sha256, "method": method}
+        texts |= {"seed": str(seed), "params": json.dumps(dict(item.method.params), sort_keys=True)}
+        lists = {name: json.dumps(getattr(predictions, name)) for name in NAMES}
+        write_safetensors(path, {name: getattr(predictions, name) for name in COLUMNS}, _utf8(texts | lists))
+        entry = Entry(method, seed, path.name, checksum(path), _sha(line))
+        self._write({**self.entries(), (method, seed): entry})
+
+    def _belonging(self, lines: Mapping[Key, str]) -> dict[Key, Entry]:
+        entries = self.entries()
+        return {
+            key: entries[key] for key, line in lines.items() if key in entries and entries[key].result == _sha(line)
+        }
+
+    def _write(self, entries: Mapping[Key, Entry]) -> None:
+        files = sorted((asdict(entry) for entry in entries.values()), key=repr)  # whichever came first
+        write(self.index, json.dumps({"format": FORMAT, "files": files}, indent=1) + "\n")
+
+
+def _read(path: Path) -> Predictions:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            texts = file.metadata() or {}
+            fields: dict[str, Any] = {name: tuple(json.loads(texts[name])) for name in NAMES}
+            fields |= {name: np.asarray(file.get_tensor(name), np.int32) for name in COLUMNS}
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise refuse(str(path), f"a damaged file ({error})", "latte run --predictions to redo it") from None
+    return Predictions(**fields)
+
+
+def _utf8(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return texts that any reader of the format takes: a label need not be text."""
+    return {name: text.encode(errors="backslashreplace").decode() for name, text in texts.items()}
+
+
+def _matches(path: Path, entry: Entry) -> bool:
+    return path.is_file() and checksum(path) == entry.sha256
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
