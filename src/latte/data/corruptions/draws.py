@@ -9,6 +9,7 @@ must be made again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,10 +56,11 @@ def as_single(values: Reals) -> Reals:
     return values.astype(np.float32).astype(np.float64)
 
 
-def to_bytes(images: Reals | Singles) -> Bytes:
+def to_bytes(images: NDArray[np.floating[Any]]) -> Bytes:
     """Clip to [0, 1] and truncate to bytes, as the published set does (it does not round).
 
     What is a whole level but for the last bit goes up or down with it, so each corruption calculates in the
     precision and the order of the published code.
     """
-    return (np.clip(images, 0.0, 1.0) * 255.0).astype(np.uint8)
+    levels: NDArray[np.floating[Any]] = np.clip(images, 0.0, 1.0) * 255.0
+    return levels.astype(np.uint8)
