@@ -253,7 +253,7 @@ def test_encoders_without_a_prompt_tuner_are_refused(tiny):
     class Plain:
         name = "plain"
 
-    with pytest.raises(ValueError, match="the encoder plain, want an encoder onnx:DIR or hf:ID"):
+    with pytest.raises(ValueError, match="the encoder plain, want an encoder onnx:DIR, hf:ID or openclip:MODEL"):
         prompt_tuner(Plain(), NAMES)
 
 

@@ -36,12 +36,12 @@ def slow_vte(zero_shot, views, share):
     return [zero_shot.scale * float(t @ mean) for t in zero_shot.text.astype(np.float64)]
 
 
-def slow_zero(zero_shot, views, gamma):
+def slow_zero(zero_shot, views, gamma, epsilon=np.float32):
     cosines, order = ranked(zero_shot, views)
     k = max(1, int(gamma * len(views)))
     votes = [0.0] * zero_shot.classes
     for v in order[:k]:
-        for y, p in enumerate(softmax([c / float(np.finfo(np.float32).eps) for c in cosines[v]])):
+        for y, p in enumerate(softmax([c / float(np.finfo(epsilon).eps) for c in cosines[v]])):
             votes[y] += p
     tied = [y for y, count in enumerate(votes) if abs(count - max(votes)) < 1e-6]
     if len(tied) == 1:
@@ -66,6 +66,29 @@ def test_both_equal_their_transcriptions(make_stream, C, V, share):
         assert prediction.label == label == prediction.logits.argmax()
         others = np.arange(C) != label
         np.testing.assert_allclose(prediction.logits[others], np.array(votes)[others], atol=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", ["float32", "float16"])
+def test_zero_votes_at_either_epsilon(make_stream, epsilon):
+    zero_shot, images = make_stream(seed=3, n=40, C=5, V=64)
+    zero = Zero(zero_shot, ZeroParams(0.3, epsilon))
+    for views in images:
+        label, votes = slow_zero(zero_shot, views, 0.3, np.dtype(epsilon))
+        prediction = zero.predict(views)
+        assert prediction.label == label
+        np.testing.assert_allclose(np.delete(prediction.logits, label), np.delete(votes, label), atol=1e-3)
+
+
+def test_near_classes_share_a_vote_under_autocast_only():
+    """A difference of one epsilon of float16 is e to 1 in its votes, and nothing in those of float32."""
+    apart = float(np.finfo(np.float16).eps)
+    views = views_of((0.5, 0.5 - apart, 0.0))
+    np.testing.assert_allclose(Zero(AXES, ZeroParams(1.0)).predict(views).logits, [1, 0, 0], atol=1e-9)
+    shares = Zero(AXES, ZeroParams(1.0, "float16")).predict(views).logits
+    np.testing.assert_allclose(shares, [math.e / (math.e + 1), 1 / (math.e + 1), 0], atol=1e-3)
+    assert Zero.presets["official-autocast"] == ZeroParams(epsilon="float16")
+    with pytest.raises(ValueError, match="epsilon: got 'float64', want one of 'float32', 'float16'"):
+        ZeroParams(epsilon="float64")
 
 
 def test_ties_in_votes_are_common_enough_to_be_tested(make_stream):

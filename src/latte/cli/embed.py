@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 @click.option(
     "--seed", type=click.IntRange(0), default=0, help="Of the random views, the corruptions and who gets which."
 )
+@click.option(
+    "--frost",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder of pictures for the frost of cifar10c: and cifar100c:, instead of the drawn one.",
+)
 @click.option("--dtype", type=click.Choice(["float16", "float32"]), default="float16", show_default=True)
 @click.option("--skip-bad", is_flag=True, help="Leave unreadable images out instead of refusing them.")
 def embed(
@@ -42,6 +47,7 @@ def embed(
     templates: str | None,
     severity: int,
     seed: int,
+    frost: Path | None,
     dtype: str,
     skip_bad: bool,
 ) -> None:
@@ -53,14 +59,16 @@ def embed(
     """
     import os
 
+    from ..data.corruptions import load_textures
     from ..data.embed import EmbedPlan
     from ..data.image_set import CorruptionPlan, open_images
     from ..encoders import load_encoder, read_templates
 
     _check_target(out)
+    textures = None if frost is None else load_textures(frost)
     words = None if templates is None else read_templates(templates)
     plan = EmbedPlan(_view_plan(views, seed), words, dtype, os.cpu_count() or 1, skip_bad)
-    images = open_images(dataset, CorruptionPlan(severity, seed))
+    images = open_images(dataset, CorruptionPlan(severity, seed, textures))
     _run(images, load_encoder(encoder), out, plan)
 
 

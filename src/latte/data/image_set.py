@@ -18,21 +18,23 @@ import difflib
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.types import Integers
 from ..core.validate import refuse
 from .cifar import CifarImages, read_cifar
 from .cifar_c import open_cifar_c
 from .corruptions import CORRUPTIONS
+from .corruptions.draws import Bytes
 from .corruptions.many import corrupt_each
 from .folders import ImageFolders, layouts, read_classes, read_folders, read_layout
 from .partition import stratified_folds
+
+CORRUPTED_HERE = ("cifar10c", "cifar100c")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +43,8 @@ class ImageSet:
 
     ``labels``, ``domain`` and ``index`` (n,): the class, the domain, and which image of the source it is. ``keys`` name
     the pictures for good: their random views depend on them. ``load(positions)`` returns the pictures as paths or
-    uint8 arrays. ``sources`` maps what it was made of to sha256.
+    uint8 arrays. ``sources`` maps what it was made of to sha256; ``corruption`` says how the pictures were changed
+    on the way, None where they were not.
     """
 
     name: str
@@ -53,17 +56,31 @@ class ImageSet:
     keys: tuple[str, ...]
     load: Callable[[Integers], Sequence[Any]]
     sources: dict[str, str]
+    corruption: dict[str, int | str] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CorruptionPlan:
-    """How CIFAR-C is made: its severity, and the seed of both the assignment and the corruptions."""
+    """How CIFAR-C is made: its severity, and the seed of both the assignment and the corruptions.
+
+    ``textures`` replace the drawn frost (:func:`.corruptions.load_textures`).
+    """
 
     severity: int = 5
     seed: int = 0
+    textures: tuple[Bytes, ...] | None = None
+
+    def facts(self) -> dict[str, int | str]:
+        """Return what decides every corrupted pixel of an image: the textures by their sha256.
+
+        >>> CorruptionPlan().facts()
+        {'severity': 5, 'seed': 0, 'frost': 'drawn'}
+        """
+        frost = "drawn" if self.textures is None else _texture_digest(self.textures)
+        return {"severity": self.severity, "seed": self.seed, "frost": frost}
 
 
 def open_images(spec: str, plan: CorruptionPlan | None = None) -> ImageSet:
@@ -75,6 +92,9 @@ def open_images(spec: str, plan: CorruptionPlan | None = None) -> ImageSet:
         raise refuse("dataset", repr(spec), "one of " + ", ".join(f"{name}:PATH" for name in near))
     if not place:
         raise refuse("dataset", repr(spec), f"{kind}: followed by a path")
+    if plan is not None and plan.textures is not None and kind not in CORRUPTED_HERE:
+        want = " or ".join(f"{name}:PATH" for name in CORRUPTED_HERE)
+        raise refuse("frost", f"textures for {kind}:", f"{want}: only their corruptions are made here")
     return openers[kind](Path(place).expanduser())
 
 
@@ -120,9 +140,10 @@ def corrupted(cifar: CifarImages, name: str, plan: CorruptionPlan) -> ImageSet:
     def load(positions: Integers) -> Sequence[Any]:
         workers = min(os.cpu_count() or 1, 1 + len(positions) // 512)
         batch, chosen = cifar.images[positions], which[positions]
-        return list(corrupt_each(batch, chosen, plan.severity, cifar.index[positions], plan.seed, workers))
+        index = cifar.index[positions]
+        return list(corrupt_each(batch, chosen, plan.severity, index, plan.seed, workers, plan.textures))
 
-    return _arrays(name, cifar, CORRUPTIONS, which, load)
+    return replace(_arrays(name, cifar, CORRUPTIONS, which, load), corruption=plan.facts())
 
 
 def published(folder: Path, name: str, plan: CorruptionPlan) -> ImageSet:
@@ -158,8 +179,16 @@ def _arrays(
     return ImageSet(name, cifar.classes, domains, cifar.labels, domain, cifar.index, keys, load, {"images": digest})
 
 
-def _digest(images: NDArray[np.uint8]) -> str:
+def _digest(images: Bytes) -> str:
     return hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()
+
+
+def _texture_digest(textures: Sequence[Bytes]) -> str:
+    """Return one sha256 over the pixels and shapes of the textures, in their order."""
+    total = hashlib.sha256()
+    for texture in textures:
+        total.update(repr(texture.shape).encode() + bytes.fromhex(_digest(texture)))
+    return total.hexdigest()
 
 
 def _files_digest(listed: ImageFolders) -> str:

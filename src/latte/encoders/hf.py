@@ -6,16 +6,13 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.validate import refuse
 from .base import too_long
 from .extras import need
 from .preprocess import Preprocess, from_hf
 from .torch_base import TorchEncoder, set_threads
-
-if TYPE_CHECKING:
-    from .prompt_tuner import PromptTuner
 
 FAMILIES = {
     "clip": "CLIPModel",
@@ -41,10 +38,6 @@ class HfEncoder(TorchEncoder):
     def image_features(self, pixels: Any) -> Any:
         """Return (n, D) for a tensor (n, 3, H, W)."""
         return pooled(self.model.get_image_features(pixel_values=pixels))
-
-    def text_features(self, texts: Sequence[str]) -> Any:
-        """Return (n, D) for n texts."""
-        return self.token_features(self.tokens(texts))
 
     def token_features(self, ids: Any) -> Any:
         """Return (n, D) for token ids (n, L); padding needs no mask in either family."""
@@ -72,11 +65,14 @@ class HfEncoder(TorchEncoder):
         rule = backend.to_str() if backend is not None else sorted(self.tokenizer.get_vocab().items())
         return [rule, self.pad_id, self.context]
 
-    def prompt_tuner(self, classnames: Sequence[str], context: str = "a photo of a") -> PromptTuner:
-        """Return the differentiable text encoder that prompt tuning (TPT) needs."""
-        from .prompt_tuner import PromptTuner
+    def plain_tokens(self, text: str) -> list[int]:
+        """Return the token ids of a text without start, end and padding."""
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-        return PromptTuner(self, classnames, context)
+    @property
+    def token_embedding(self) -> Any:
+        """The module that turns token ids (n, L) into vectors (n, L, d_tok)."""
+        return self.model.text_model.embeddings.token_embedding
 
 
 def pooled(output: Any) -> Any:

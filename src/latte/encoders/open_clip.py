@@ -27,13 +27,37 @@ class OpenClipEncoder(TorchEncoder):
         """Return (n, D) for a tensor (n, 3, H, W)."""
         return self.model.encode_image(pixels)
 
-    def text_features(self, texts: Sequence[str]) -> Any:
-        """Return (n, D) for n texts; open_clip's tokenizers cut silently, so they are measured first."""
+    def tokens(self, texts: Sequence[str]) -> Any:
+        """Return token ids (n, context); open_clip's tokenizers cut silently, so the texts are measured first."""
         for text in texts:
             tokens = count_tokens(self.tokenizer, text)
             if tokens > self.context:
                 raise too_long(text, tokens, self.context)
-        return self.model.encode_text(self.tokenizer(list(texts)).to(self.device))
+        return self.tokenizer(list(texts)).to(self.device)
+
+    def token_features(self, ids: Any) -> Any:
+        """Return (n, D) for token ids (n, context)."""
+        return self.model.encode_text(ids)
+
+    def plain_tokens(self, text: str) -> list[int]:
+        """Return the token ids of a text without start, end and padding, cleaned as the tokenizer cleans it."""
+        inner = getattr(self.tokenizer, "tokenizer", None)
+        if inner is None:
+            return list(self.tokenizer.encode(text))
+        clean = getattr(self.tokenizer, "clean_fn", str)
+        return list(inner(clean(text), add_special_tokens=False)["input_ids"])
+
+    @property
+    def token_embedding(self) -> Any:
+        """The table of token embeddings: the model's own, that of its text tower, or that of a transformers tower."""
+        tower: Any = getattr(self.model, "text", None)
+        for owner in (self.model, tower):
+            if hasattr(owner, "token_embedding"):
+                return owner.token_embedding
+        inner: Any = getattr(tower, "transformer", None)
+        if not hasattr(inner, "get_input_embeddings"):
+            raise refuse("prompt tuning", f"the encoder {self.name}", "a text model that embeds tokens")
+        return inner.get_input_embeddings()
 
     def token_rule(self) -> Any:
         """Return what decides the tokens of a text: the kind of tokenizer, and the tokens of a sample."""
@@ -55,12 +79,22 @@ def load(target: str, threads: int = 0, device: str = "cpu") -> OpenClipEncoder:
     set_threads(threads)
     name, pretrained = split_target(target)
     try:
-        model, _, _ = open_clip.create_model_and_transforms(name, pretrained=pretrained)
+        quick = trained_with_quick_gelu(open_clip, name, pretrained)
+        model, _, _ = open_clip.create_model_and_transforms(name, pretrained=pretrained, force_quick_gelu=quick)
         tokenizer = open_clip.get_tokenizer(name)
     except Exception as error:  # RuntimeError, FileNotFoundError, hub errors
         reason = " ".join(str(error).split())[:200]
         raise refuse(f"openclip:{target}", reason, "a pair of open_clip.list_pretrained()") from None
     return OpenClipEncoder(f"openclip:{target}", model, tokenizer, _preprocess(open_clip, model), device)
+
+
+def trained_with_quick_gelu(open_clip: Any, name: str, pretrained: str | None) -> bool:
+    """Whether the weights need QuickGELU, as all of OpenAI's do.
+
+    Since version 3 open_clip builds "RN50" with GELU, loads weights that were trained with QuickGELU into it, and only
+    warns: the embeddings would be wrong.
+    """
+    return pretrained is not None and bool(open_clip.get_pretrained_cfg(name, pretrained).get("quick_gelu", False))
 
 
 def split_target(target: str) -> tuple[str, str | None]:

@@ -6,11 +6,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..core.validate import refuse
 from .zero_shot import check_classnames
 
 if TYPE_CHECKING:
-    from .hf import HfEncoder
+    from .torch_base import TorchEncoder
+
+CONTEXT = "a photo of a"
+TUNABLE = "onnx:DIR, hf:ID or openclip:MODEL/WEIGHTS"  # the encoders whose prompts can be tuned
 
 
 class PromptTuner:
@@ -19,23 +25,22 @@ class PromptTuner:
     The prompt is [SOS][context][class name]["."][EOS], one context for all classes. ``context_init`` (n_ctx, d_tok)
     holds the token embeddings of "a photo of a"; with it, ``class_texts`` gives the encoder's own features of
     "a photo of a NAME.". Only ``context`` takes gradients: the model is frozen.
+
+    The context takes the place of its tokens where the model looks up their embeddings. Positions, mask, layers,
+    pooling and projection are then the model's own code, whatever its family and version.
     """
 
-    def __init__(self, encoder: HfEncoder, classnames: Sequence[str], context: str = "a photo of a") -> None:
+    def __init__(self, encoder: TorchEncoder, classnames: Sequence[str], context: str = CONTEXT) -> None:
         self.torch = encoder.torch
         self.encoder = encoder
         self.classnames = tuple(classnames)
         self.scale = encoder.scale
         words = check_classnames(classnames)
         self.ids = encoder.tokens([f"{context} {word}." for word in words])  # (C, L)
-        self.start, self.length = _place(encoder, context, self.ids)
+        self.start, self.length = place(encoder.plain_tokens(context), self.ids.cpu().numpy(), context)
+        self.embedding = encoder.token_embedding
         span = self.ids[0, self.start : self.start + self.length]
         self.context_init = self.embedding.weight[span].detach().clone()
-
-    @property
-    def embedding(self) -> Any:
-        """The model's table of token embeddings."""
-        return self.encoder.model.text_model.embeddings.token_embedding
 
     def class_texts(self, context: Any) -> Any:
         """Return unit rows (C, D) for ``context`` (n_ctx, d_tok)."""
@@ -61,13 +66,9 @@ class PromptTuner:
             handle.remove()
 
 
-def _place(encoder: HfEncoder, context: str, ids: Any) -> tuple[int, int]:
-    """Return where the context's tokens stand in every prompt, (start, length)."""
-    bare = encoder.tokenizer(context, add_special_tokens=False)["input_ids"]
-    first = ids[0].tolist()
-    for start in range(len(first) - len(bare) + 1):
-        if first[start : start + len(bare)] == bare:
-            same = (ids[:, start : start + len(bare)] == ids[0, start : start + len(bare)]).all()
-            if bare and bool(same):
-                return start, len(bare)
+def place(bare: Sequence[int], ids: NDArray[np.int64], context: str) -> tuple[int, int]:
+    """Return where the tokens ``bare`` of the context stand in every prompt of ``ids`` (C, L), as (start, length)."""
+    for start in range(ids.shape[1] - len(bare) + 1):
+        if bare and bool((ids[:, start : start + len(bare)] == bare).all()):
+            return start, len(bare)
     raise refuse("context", repr(context), "words that the tokenizer keeps apart from the class names")

@@ -16,12 +16,14 @@ from ..core.validate import at_least, refuse
 from .base import BaseEncoder
 from .extras import need
 from .preprocess import Preprocess
+from .prompt_tuner import CONTEXT, PromptTuner
 
 
 class TorchEncoder(BaseEncoder):
     """An encoder whose ``model`` is a torch module with a ``logit_scale``.
 
-    A subclass gives ``image_features`` and ``text_features`` on tensors.
+    A subclass gives ``image_features``, the way from texts over ``tokens`` to ``token_features``, and for prompt
+    tuning ``plain_tokens`` and ``token_embedding``.
     """
 
     def __init__(self, name: str, model: Any, preprocess: Preprocess, device: str = "cpu") -> None:
@@ -35,9 +37,26 @@ class TorchEncoder(BaseEncoder):
         """Return (n, D) for a tensor (n, 3, H, W), of any length."""
         raise TypeError(f"{type(self).__name__} has no image encoder")
 
-    def text_features(self, texts: Sequence[str]) -> Any:
-        """Return (n, D) for n texts, of any length."""
+    def tokens(self, texts: Sequence[str]) -> Any:
+        """Return token ids (n, L), refusing what does not fit."""
         raise TypeError(f"{type(self).__name__} has no text encoder")
+
+    def token_features(self, ids: Any) -> Any:
+        """Return (n, D) for token ids (n, L), of any length."""
+        raise TypeError(f"{type(self).__name__} has no text encoder")
+
+    def plain_tokens(self, text: str) -> list[int]:
+        """Return the token ids of a text without start, end and padding."""
+        raise TypeError(f"{type(self).__name__} has no text encoder")
+
+    @property
+    def token_embedding(self) -> Any:
+        """The module that turns token ids (n, L) into vectors (n, L, d_tok)."""
+        raise TypeError(f"{type(self).__name__} has no text encoder")
+
+    def prompt_tuner(self, classnames: Sequence[str], context: str = CONTEXT) -> PromptTuner:
+        """Return the differentiable text encoder that prompt tuning (TPT) needs."""
+        return PromptTuner(self, classnames, context)
 
     def image_batch(self, pixels: Vectors) -> NDArray[Any]:
         """Return (n, D) for (n, 3, H, W)."""
@@ -48,7 +67,7 @@ class TorchEncoder(BaseEncoder):
     def text_batch(self, texts: Sequence[str]) -> NDArray[Any]:
         """Return (n, D) for n texts."""
         with self.torch.inference_mode():
-            return self._numpy(self.text_features(list(texts)))
+            return self._numpy(self.token_features(self.tokens(list(texts))))
 
     @cached_property
     def fingerprint(self) -> str:

@@ -10,7 +10,8 @@ from . import load_encoder
 from .base import Encoder
 from .extras import need
 from .onnx import OnnxEncoder
-from .onnx_torch.tuner import CONTEXT, OnnxPromptTuner
+from .onnx_torch.tuner import OnnxPromptTuner
+from .prompt_tuner import CONTEXT, TUNABLE
 
 
 class AnyPromptTuner(Protocol):
@@ -27,7 +28,7 @@ class AnyPromptTuner(Protocol):
 def prompt_tuner(
     encoder: str | Encoder, classnames: Sequence[str], context: str = CONTEXT, threads: int = 0
 ) -> AnyPromptTuner:
-    """Return the differentiable text encoder of ``encoder``: its name, such as "onnx:DIR" or "hf:ID", or itself.
+    """Return the differentiable text encoder of ``encoder``: its name, such as "openclip:RN50/openai", or itself.
 
     ``threads`` limits torch's cores (0: its own choice).
     """
@@ -37,6 +38,6 @@ def prompt_tuner(
     if isinstance(loaded, OnnxEncoder):
         return OnnxPromptTuner(loaded, classnames, context)
     if not hasattr(loaded, "prompt_tuner"):
-        raise refuse("prompt tuning", f"the encoder {loaded.name}", "an encoder onnx:DIR or hf:ID")
+        raise refuse("prompt tuning", f"the encoder {loaded.name}", f"an encoder {TUNABLE}")
     tuner: AnyPromptTuner = loaded.prompt_tuner(classnames, context)
     return tuner

@@ -14,6 +14,8 @@ from ..data.benchmark import Embeddings
 from ..data.catalogue import Entry, default_clients, find, open_entry, problems
 from ..data.embeddings import checksum
 from ..data.partition import federate
+from ..encoders import split as split_encoder
+from ..encoders.prompt_tuner import TUNABLE
 from ..methods import METHODS, create, needs_text_encoder
 from .config import MethodConfig, RunConfig, parameters, setting_of
 from .structure import unstructured
@@ -119,9 +121,10 @@ def _filled(method: MethodConfig, embeddings: Embeddings, text_encoder: str | No
     if not needs_text_encoder(method.name):
         create(method.name, embeddings.zero_shot, full)  # refuses what it cannot do without
     elif text_encoder is None:
-        raise refuse(
-            "text_encoder", "none", f"onnx:DIR or hf:ID, because {method.name} tunes a prompt (--set text_encoder=...)"
-        )
+        want = f"{TUNABLE}, because {method.name} tunes a prompt (--set text_encoder=...)"
+        raise refuse("text_encoder", "none", want)
+    else:
+        split_encoder(text_encoder)  # refuses a name that no encoder can have before anything runs
     return replace(method, params=full, setting=setting_of(method))
 
 

@@ -3,6 +3,10 @@
 The method is that of "Frustratingly Easy Test-Time Adaptation of Vision-Language Models". Its official code
 breaks a tie in votes wrongly when no discarded view decides (it inverts indices instead of a mask); here the
 tie goes to the tied class that the most confident discarded view prefers.
+
+The temperature of a vote is the epsilon of the type in use. The official code runs under autocast, where that is
+float16's, 9.8e-4: classes whose cosines differ by less than about 3e-3 share a vote. With float32's, the default here,
+only equal ones do. ``ZeroParams(epsilon="float16")`` selects the former; docs/variants.md says what it changes.
 """
 
 from __future__ import annotations
@@ -14,22 +18,30 @@ import numpy as np
 
 from ..core.maths import entropy_of_one, softmax
 from ..core.types import Mask, Prediction, Reals
+from ..core.validate import choice
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 from .views import Kept, check_share, most_confident
 
-TEMPERATURE = float(np.finfo(np.float32).eps)  # "zero": the epsilon of the type the cosines are computed in
+# "zero": the epsilon of the type that the cosines are calculated in, 1.2e-7 and 9.8e-4
+TEMPERATURES = {"float32": float(np.finfo(np.float32).eps), "float16": float(np.finfo(np.float16).eps)}
 SAME_COUNT = 1e-6  # shares of a vote such as 1/3 do not add up exactly
 
 
 @dataclass(frozen=True, slots=True)
 class ZeroParams:
-    """``gamma`` is the share of the views that vote, those with the lowest entropy; at least one does."""
+    """``gamma`` is the share of the views that vote, those with the lowest entropy; at least one does.
+
+    ``epsilon`` names the type whose epsilon is the temperature of a vote: "float32", or "float16" as in the official
+    code under autocast. The cosines are not rounded to it.
+    """
 
     gamma: float = 0.3
+    epsilon: str = "float32"
 
     def __post_init__(self) -> None:
         check_share("gamma", self.gamma)
+        choice("epsilon", self.epsilon, tuple(TEMPERATURES))
 
 
 class Zero(BaseMethod):
@@ -48,6 +60,7 @@ class Zero(BaseMethod):
     Params: ClassVar = ZeroParams
     presets: ClassVar[dict[str, ZeroParams]] = {
         "official": ZeroParams(gamma=0.3),
+        "official-autocast": ZeroParams(gamma=0.3, epsilon="float16"),
         "torch-uncertainty": ZeroParams(gamma=0.1),
     }
 
@@ -60,7 +73,7 @@ class Zero(BaseMethod):
         rows = self.check(views)
         logits = self.zero_shot.logits(rows)
         split = most_confident(logits, self.params.gamma)
-        votes = count_votes(logits[split.kept] / self.zero_shot.scale)
+        votes = count_votes(logits[split.kept] / self.zero_shot.scale, TEMPERATURES[self.params.epsilon])
         tied = votes > votes.max() - SAME_COUNT
         label = int(votes.argmax())
         if tied.sum() > 1:
@@ -69,12 +82,12 @@ class Zero(BaseMethod):
         return Prediction(label, votes, entropy_of_one(self.zero_shot.logits(rows[0])))
 
 
-def count_votes(cosines: Reals) -> Reals:
+def count_votes(cosines: Reals, temperature: float) -> Reals:
     """Return the votes (C,) of views with these cosines (V, C): their softmax at temperature "zero", summed.
 
-    That is one vote for the largest; only classes that are equal to within the float32 epsilon share it.
+    That is one vote for the largest; only classes that are equal to within a few times the temperature share it.
     """
-    votes: Reals = softmax(cosines / TEMPERATURE).sum(axis=0)
+    votes: Reals = softmax(cosines / temperature).sum(axis=0)
     return votes
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
+from ..theory.planes import Planes
 from ..theory.rate import Containment
 from ..theory.study import CASES, DELTA, OVERLAPPING, SEPARABLE, Study
 from ..theory.vacuous import Needed
@@ -33,6 +35,10 @@ def as_json(study: Study, captions: dict[str, str] | None = None) -> str:
         "overlapping": dict(zip(("norm", "angle", "bias"), OVERLAPPING, strict=True)),
         "separable": dict(zip(("norm", "angle", "bias"), SEPARABLE, strict=True)),
         "rates": rate_records(study),
+        "asymptotic": {
+            "worlds": [planes_record(planes) for planes in study.planes],
+            "grid": asdict(study.planes_grid) | {"holds": study.planes_grid.holds},
+        },
         "containment": [containment_record(case) for case in study.containment],
         "strangers": stranger_records(study),
         "limit": {"beta_1e6": study.limit.by_beta[-1], "alpha_largest": study.limit.by_alpha[-1]},
@@ -58,6 +64,11 @@ def rate_records(study: Study) -> list[Record]:
         }
         for rate in study.rates
     ]
+
+
+def planes_record(planes: Planes) -> Record:
+    """Return one row of the table of ε_asym and ε_pre."""
+    return asdict(planes) | {"holds": planes.holds}
 
 
 def containment_record(case: Containment) -> Record:
@@ -86,7 +97,7 @@ def needed_record(needed: Needed) -> Record:
 
 def table(study: Study) -> str:
     """Return the results for people."""
-    parts = (_rates(study), _containment(study), _strangers(study), _limit(study), _needed(study))
+    parts = (_rates(study), _planes(study), _containment(study), _strangers(study), _limit(study), _needed(study))
     return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
 
 
@@ -96,6 +107,17 @@ def _rates(study: Study) -> list[str]:
         off = 100 * (r.slope / r.expected - 1)
         lines.append(f"  d = {r.d}  k = {r.k}  slope {r.slope:.4f}  theory {r.expected:.4f}  ({off:+.1f} %)")
     return lines
+
+
+def _planes(study: Study) -> list[str]:
+    lines = ["The limit is no worse than zero-shot: ε_asym ≤ ε(w_pre, 0) ≤ ε_pre, exact (measured)"]
+    for p in study.planes:
+        exact = f"{p.asymptotic:.4f} ({p.measured_asymptotic:.4f})  {p.unbiased:.4f}  "
+        exact += f"{p.initial:.4f} ({p.measured_initial:.4f})"
+        lines.append(f"  {p.name:11s}  d = {p.d:<3d}  {exact}  {'holds' if p.holds else 'DOES NOT HOLD'}")
+    grid = study.planes_grid
+    gains = f"ε_pre - ε_asym from {grid.smallest_gain:.4f} to {grid.largest_gain:.4f}"
+    return [*lines, f"  holds in {grid.holding} of {grid.settings} settings of a grid, {gains}"]
 
 
 def _containment(study: Study) -> list[str]:

@@ -68,6 +68,11 @@ class Setting:
         return float(sides.mean())
 
     @property
+    def error_unbiased(self) -> float:
+        """The error of the initial plane moved to the origin, exact: between ε_asym and ε_pre."""
+        return float(share_beyond(self.d, self.alignment))
+
+    @property
     def error_asymptotic(self) -> float:
         """ε_asym, exact: that of the plane half way between the two apexes."""
         return float(share_beyond(self.d, self.asymptotic_alignment))

@@ -19,6 +19,7 @@ from .errors import (
 )
 from .limit import Limit, Task, measure_limit
 from .model import World
+from .planes import Grid, Planes, compare_grid, compare_planes
 from .rate import Containment, Rate, measure_containment, measure_rate
 from .sharing import ASKS, GIVES
 from .vacuous import Needed, samples_needed
@@ -34,6 +35,7 @@ CASES = (  # (d, N, k, δ); all side conditions hold for the first three
     (5, 60_000, 4, 0.1),
     (8, 60_000, 2, 0.2),
 )
+LEMMA_DIMENSIONS = (2, 3, 5, 16)  # of the worlds in which ε_asym ≤ ε_pre is measured as well
 DIMENSIONS = (2, 3, 4, 5, 8, 12, 16, 32, 64, 128, 256, 512, 768, 1024)
 FULL_TRIAL = Trial(repetitions=150, queries=3000)
 
@@ -95,12 +97,14 @@ class Study:
     limit: Limit
     needed: tuple[Needed, ...]
     needed_separable: tuple[Needed, ...]
+    planes: tuple[Planes, ...]
+    planes_grid: Grid
 
 
 def run_study(seed: int = 0, plan: Plan | None = None) -> Study:
     """Run every experiment; each has its own stream of random numbers."""
     plan = plan or Plan()
-    rngs = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(6)]
+    rngs = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(7)]
     return Study(
         seed,
         study_rates(plan, rngs[0]),
@@ -111,6 +115,8 @@ def run_study(seed: int = 0, plan: Plan | None = None) -> Study:
         study_limit(plan, rngs[5]),
         tuple(samples_needed(World.make(d, *OVERLAPPING).setting, 8, DELTA) for d in DIMENSIONS),
         tuple(samples_needed(World.make(d, *SEPARABLE).setting, 8, DELTA) for d in DIMENSIONS),
+        study_planes(plan, rngs[6]),
+        compare_grid(DIMENSIONS),
     )
 
 
@@ -161,6 +167,15 @@ def study_strangers(plan: Plan, rng: np.random.Generator) -> tuple[Strangers, ..
         error_by_strangers(world, Crowd(300, 8, 4, 0, certain), n_ood, asks, plan.trial, rng)
         for asks in ASKS
         for certain in (-0.5, 0.0, 0.5)
+    )
+
+
+def study_planes(plan: Plan, rng: np.random.Generator) -> tuple[Planes, ...]:
+    """Compare the errors of the converged and the initial plane, with and without overlap."""
+    worlds = [("overlapping", OVERLAPPING), ("separable", SEPARABLE)]
+    queries = plan.trial.repetitions * plan.trial.queries
+    return tuple(
+        compare_planes(name, World.make(d, *world), queries, rng) for name, world in worlds for d in LEMMA_DIMENSIONS
     )
 
 

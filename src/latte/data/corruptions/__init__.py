@@ -7,10 +7,12 @@ The constants are those of the published generator for 32 x 32 images (weaker th
 work: noise, colour, fog, frost, JPEG, pixelate and elastic_transform scale with the image or do not depend on
 its size; the blurs, snow and spatter are in pixels and so look milder on a larger image.
 
-What differs from the published files: they were drawn without a seed, so random corruptions agree in
-distribution only; the frost is drawn, not photographed (:mod:`.frost`); elastic_transform interpolates
-exactly where older OpenCV rounds to 1/32 pixel. Quirks of the published set are kept: glass_blur copies
-where it means to swap, and values are truncated rather than rounded.
+With the random numbers of the published generator come its bytes: a test holds fifteen corruptions to a
+recording of it. What differs from the published files: they were drawn without a seed, so random corruptions
+agree in distribution only; the frost is drawn, not photographed (:mod:`.frost`); elastic_transform
+interpolates exactly where older OpenCV rounds to 1/32 pixel. Quirks of the published set are kept: glass_blur
+copies where it means to swap, values are truncated rather than rounded (also where ImageMagick makes the motion
+blur), and drops of spatter brighter than white start again at black.
 
 The mean distance from the clean image grows with the severity for thirteen of them. The constants of the
 other six say otherwise: glass_blur blurs more from 1 to 3 but moves no more pixels (and from 4 to 5),

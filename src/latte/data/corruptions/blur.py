@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from .draws import Bytes, Reals, Rngs, to_bytes, unit
+from .draws import Bytes, Reals, Rngs, as_single, single, to_bytes, unit
 from .filters import correlate, gaussian, pad, zoom
 
 DEFOCUS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))  # radius, alias sigma
 GLASS = ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))  # sigma, iterations; the reach is 1 pixel
 MOTION = ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5))  # radius, sigma
 ZOOM_END = (1.06, 1.11, 1.16, 1.21, 1.26)  # factors 1, 1.01, ... below this
+STEPS_16 = 257  # of a 16-bit value in one level of 8 bits
 GAUSSIAN_SIGMA = (0.4, 0.6, 0.7, 0.8, 1.0)
 
 
@@ -37,9 +38,9 @@ def disk(radius: float, alias_sigma: float) -> Reals:
     hard = (at[:, None] ** 2 + at[None, :] ** 2 <= radius**2).astype(np.float64)
     taps = np.exp(-0.5 * (np.array([-1.0, 0.0, 1.0]) / alias_sigma) ** 2)
     taps /= taps.sum()
-    smooth = correlate(correlate(hard[None], taps[:, None], "edge"), taps[None, :], "edge")[0]
-    kernel: Reals = smooth / hard.sum()
-    return kernel
+    even, taps = as_single(hard / hard.sum()), as_single(taps)
+    rows = as_single(correlate(even[None], taps[None, :], "edge"))
+    return as_single(correlate(rows, taps[:, None], "edge")[0])  # adds up to 1 or a little more, as published
 
 
 def glass_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
@@ -74,10 +75,11 @@ def motion_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
 
 
 def streaks(images: Bytes, radius: int, sigma: float, degrees: list[float]) -> Bytes:
-    """Blur every image in a direction of its own, as ImageMagick's motion blur does.
+    """Blur every image in a direction of its own, as ImageMagick's motion blur does on its way to a PNG.
 
     Half a Gaussian of 2·radius + 1 taps is laid from each pixel along the direction, its steps rounded to
-    whole pixels, the edge repeated; the sum is rounded, not truncated.
+    whole pixels, the edge repeated. The sum is rounded to 16 bits, which hold 257 steps per level of 8, and those
+    are cut off: the published set truncates here too, and a flat image stays what it is.
     """
     steps = np.arange(2 * radius + 1)
     taps = np.exp(-0.5 * (steps / sigma) ** 2)
@@ -94,17 +96,17 @@ def streaks(images: Bytes, radius: int, sigma: float, degrees: list[float]) -> B
 
 def _along(padded: Reals, taps: Reals, rows: np.ndarray, columns: np.ndarray, size: tuple[int, ...]) -> Bytes:
     height, width = size
-    total = np.full((height, width, *padded.shape[2:]), 0.5)  # rounds when truncated
+    total = np.zeros((height, width, *padded.shape[2:]))
     for tap, y, x in zip(taps, rows, columns, strict=True):
         total += tap * padded[y : y + height, x : x + width]
-    return total.astype(np.uint8)
+    return (np.floor(total * STEPS_16 + 0.5) // STEPS_16).astype(np.uint8)
 
 
 def zoom_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Average the image (twice) with ever larger versions of itself."""
-    clean = unit(images)
+    clean = single(images)
     factors = np.arange(1, ZOOM_END[severity - 1], 0.01)
-    total = clean.copy()
+    total = np.zeros_like(clean)
     for factor in factors:
-        total += zoom(clean, float(factor))
-    return to_bytes(total / (len(factors) + 1))
+        total += zoom(clean.astype(np.float64), float(factor)).astype(np.float32)
+    return to_bytes((clean + total) / (len(factors) + 1))

@@ -1,14 +1,14 @@
 """Colour: brightness, contrast and saturation.
 
-Hue, saturation and value are changed without a detour through HSV: a new value scales the pixel, a new
-saturation scales its distance from its largest channel. Both are what the round trip gives.
+Hue, saturation and value are changed by a detour through HSV, as published. A shorter way gives the same
+colours but for the last bit, and where a result is a whole level that bit decides, because it is truncated.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from .draws import Bytes, Rngs, to_bytes, unit
+from .draws import Bytes, Reals, Rngs, to_bytes, unit
 
 BRIGHTNESS = (0.05, 0.1, 0.15, 0.2, 0.3)
 CONTRAST = (0.75, 0.5, 0.4, 0.3, 0.15)
@@ -17,11 +17,8 @@ SATURATE = ((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2))  # facto
 
 def brightness(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Raise the value (the largest channel), keep hue and saturation."""
-    clean = unit(images)
-    value = clean.max(axis=-1, keepdims=True)
-    raised = np.minimum(value + BRIGHTNESS[severity - 1], 1.0)
-    black = value == 0  # black has no hue: it becomes grey
-    return to_bytes(np.where(black, raised, clean * (raised / np.where(black, 1.0, value))))
+    hue, saturation, value = to_hsv(unit(images))
+    return to_bytes(to_rgb(hue, saturation, np.minimum(value + BRIGHTNESS[severity - 1], 1.0)))
 
 
 def contrast(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
@@ -35,12 +32,32 @@ def contrast(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
 def saturate(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Scale and shift the saturation, keep hue and value. Grey counts as a red of no saturation."""
     factor, offset = SATURATE[severity - 1]
-    clean = unit(images)
-    value = clean.max(axis=-1, keepdims=True)
-    depth = value - clean  # of each channel below the largest
-    chroma = depth.max(axis=-1, keepdims=True)
+    hue, saturation, value = to_hsv(unit(images))
+    return to_bytes(to_rgb(hue, np.clip(saturation * factor + offset, 0.0, 1.0), value))
+
+
+def to_hsv(images: Reals) -> tuple[Reals, Reals, Reals]:
+    """Return hue, saturation and value, (n, H, W) each in [0, 1]; grey has hue and saturation 0."""
+    red, green, blue = np.moveaxis(images, -1, 0)
+    value: Reals = images.max(axis=-1)
+    chroma = value - images.min(axis=-1)
     grey = chroma == 0
-    before = chroma / np.where(value == 0, 1.0, value)
-    after = np.clip(before * factor + offset, 0.0, 1.0)
-    reddish = value * after * np.array([0.0, 1.0, 1.0])
-    return to_bytes(value - np.where(grey, reddish, depth * (after / np.where(grey, 1.0, before))))
+    spread = np.where(grey, 1.0, chroma)
+    sixth = np.where(red == value, (green - blue) / spread, 0.0)
+    sixth = np.where(green == value, 2.0 + (blue - red) / spread, sixth)
+    sixth = np.where(blue == value, 4.0 + (red - green) / spread, sixth)
+    saturation = chroma / np.where(grey, 1.0, value)
+    return np.where(grey, 0.0, sixth / 6.0 % 1.0), saturation, value
+
+
+def to_rgb(hue: Reals, saturation: Reals, value: Reals) -> Reals:
+    """Return the images (n, H, W, 3) of hue, saturation and value."""
+    sector = np.floor(hue * 6)
+    along = hue * 6 - sector
+    low = value * (1 - saturation)
+    falling, rising = value * (1 - along * saturation), value * (1 - (1 - along) * saturation)
+    of = sector.astype(np.intp) % 6
+    red = np.choose(of, [value, falling, low, low, rising, value])
+    green = np.choose(of, [rising, value, value, falling, low, low])
+    blue = np.choose(of, [low, low, rising, value, value, falling])
+    return np.stack([red, green, blue], axis=-1)

@@ -9,12 +9,14 @@ must be made again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 Reals = NDArray[np.float64]
+Singles = NDArray[np.float32]
 Rngs = Sequence[np.random.Generator]
 
 
@@ -44,6 +46,21 @@ def unit(images: Bytes) -> Reals:
     return images / 255.0
 
 
-def to_bytes(images: Reals) -> Bytes:
-    """Clip to [0, 1] and truncate to bytes, as the published set does (it does not round)."""
-    return (np.clip(images, 0.0, 1.0) * 255.0).astype(np.uint8)
+def single(images: Bytes) -> Singles:
+    """Return the images in [0, 1] in single precision, which the published set has for some corruptions."""
+    return unit(images).astype(np.float32)
+
+
+def as_single(values: Reals) -> Reals:
+    """Return the values rounded to single precision."""
+    return values.astype(np.float32).astype(np.float64)
+
+
+def to_bytes(images: NDArray[np.floating[Any]]) -> Bytes:
+    """Clip to [0, 1] and truncate to bytes, as the published set does (it does not round).
+
+    What is a whole level but for the last bit goes up or down with it, so each corruption calculates in the
+    precision and the order of the published code.
+    """
+    levels: NDArray[np.floating[Any]] = np.clip(images, 0.0, 1.0) * 255.0
+    return levels.astype(np.uint8)

@@ -36,15 +36,29 @@ def gaussian_taps(sigma: float, truncate: float = 4.0) -> Reals:
     radius = int(truncate * sigma + 0.5)
     if radius == 0:
         return np.ones(1)
-    taps = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)
+    taps = np.exp(-0.5 / sigma**2 * np.arange(-radius, radius + 1) ** 2)
     normalised: Reals = taps / taps.sum()
     return normalised
 
 
 def gaussian(images: Reals, sigma: float, border: Border = "edge", truncate: float = 4.0) -> Reals:
-    """Blur rows and columns."""
+    """Blur along the columns, then along the rows."""
     taps = gaussian_taps(sigma, truncate)
-    return correlate(correlate(images, taps[:, None], border), taps[None, :], border)
+    return _symmetric(_symmetric(images, taps, border, 1), taps, border, 2)
+
+
+def _symmetric(images: Reals, taps: Reals, border: Border, axis: int) -> Reals:
+    """Correlate one axis with taps that read the same both ways: the middle, then pairs from the outside in.
+
+    scipy adds in this order, and where a sum is truncated to a whole level its last bit counts.
+    """
+    reach, size = len(taps) // 2, images.shape[axis]
+    padded = np.moveaxis(pad(images, *((reach, 0) if axis == 1 else (0, reach)), border), axis, 0)
+    total = taps[reach] * padded[reach : reach + size]
+    for i in range(reach):
+        total += taps[i] * (padded[i : i + size] + padded[2 * reach - i : 2 * reach - i + size])
+    result: Reals = np.moveaxis(total, 0, axis)
+    return result
 
 
 def correlate(images: Reals, kernel: Reals, border: Border) -> Reals:

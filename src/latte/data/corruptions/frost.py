@@ -4,7 +4,7 @@ The published set cut its frost out of photographs whose origin is not stated, s
 package. In their place stand five textures that are drawn here, always the same, with the colours, the
 contrast and the graininess measured on the photographs at the published scale: one teal, two nearly white
 (two of the five photographs that circulate are the same), one grey-blue, one dark and rough. Whoever has the
-photographs can use them: see :func:`load_textures`.
+photographs, or others, can use them: see :func:`load_textures`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from pathlib import Path
 import numpy as np
 
 from ...core.validate import refuse
-from ..pillow import pillow_image
+from ...encoders import BadImageError, open_picture
+from ..folders import SUFFIXES
 from .draws import Bytes, Reals, Rngs
 
 FROST = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # weight of the image, of the frost
 PHOTOGRAPHS = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")  # a sixth was never used
 SIDE = 192  # of a drawn texture; it tiles
+REDUCTION = 5  # the published code scales its photographs by 0.2
+LEAST_SIDE = 32 * REDUCTION  # of a picture, so that an image of CIFAR fits in what is left of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +51,24 @@ ICE = (
 def frost(images: Bytes, severity: int, rngs: Rngs, textures: Sequence[Bytes] | None = None) -> Bytes:
     """Lay a random window of a random texture over every image."""
     keep, add = FROST[severity - 1]
-    windows = np.stack([_window(rng, textures or drawn_textures(), images.shape[1:3]) for rng in rngs])
-    return np.clip(keep * images + add * windows, 0, 255).astype(np.uint8)
+    size = images.shape[1:3]
+    windows = [_tiled_window(rng, size) if textures is None else _window(rng, textures, size) for rng in rngs]
+    return np.clip(keep * images + add * np.stack(windows), 0, 255).astype(np.uint8)
+
+
+def _tiled_window(rng: np.random.Generator, size: tuple[int, ...]) -> Bytes:
+    """Return a random window of a drawn texture, which has no edge."""
+    texture = drawn_textures()[int(rng.integers(len(ICE)))]
+    top, left = rng.random(2)
+    rows = (int(top * SIDE) + np.arange(size[0])) % SIDE
+    columns = (int(left * SIDE) + np.arange(size[1])) % SIDE
+    return texture[rows[:, None], columns]
 
 
 def _window(rng: np.random.Generator, textures: Sequence[Bytes], size: tuple[int, ...]) -> Bytes:
+    """Return a random window of a random picture, within its edges."""
     texture = textures[int(rng.integers(len(textures)))]
     top, left = rng.random(2)
-    if texture.shape == (SIDE, SIDE, 3):  # ours: it has no edge
-        rows = (int(top * SIDE) + np.arange(size[0])) % SIDE
-        columns = (int(left * SIDE) + np.arange(size[1])) % SIDE
-        return texture[rows[:, None], columns]
     first = int(top * (texture.shape[0] - size[0])), int(left * (texture.shape[1] - size[1]))
     if min(first) < 0:
         raise refuse("textures", f"one of {texture.shape[:2]} pixels", f"at least the images' {size}")
@@ -66,16 +76,40 @@ def _window(rng: np.random.Generator, textures: Sequence[Bytes], size: tuple[int
 
 
 def load_textures(folder: str | Path) -> tuple[Bytes, ...]:
-    """Read the published photographs, each reduced to every fifth pixel as the published set has them.
+    """Read the pictures of a folder, by name, each reduced to every fifth pixel as the published set has them.
 
-    ``folder`` holds frost1.png, frost2.png, frost3.png, frost4.jpg and frost5.jpg.
+    Where they are the published photographs, the five that the published code draws from must be there, and a
+    sixth is left out, because it never draws it.
     """
-    missing = [name for name in PHOTOGRAPHS if not (Path(folder) / name).is_file()]
-    if missing:
-        raise refuse("folder", f"{folder} without {', '.join(missing)}", "the published frost photographs")
-    open_image = pillow_image().open
-    pictures = [open_image(Path(folder) / name).convert("RGB") for name in PHOTOGRAPHS]
-    return tuple(np.asarray(picture)[2::5, 2::5] for picture in pictures)
+    pictures = {path.name: path for path in _pictures(Path(folder))}
+    published = [name for name in PHOTOGRAPHS if name in pictures]
+    if published:
+        missing = [name for name in PHOTOGRAPHS if name not in pictures]
+        if missing:
+            raise refuse("frost", f"{folder} without {', '.join(missing)}", "all published frost photographs")
+    return tuple(_texture(pictures[name]) for name in published or pictures)
+
+
+def _pictures(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise refuse("frost", f"{folder}, which is no folder", "a folder of pictures of frost")
+    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+    if not paths:
+        raise refuse("frost", f"{folder} without a picture", f"files that end in {', '.join(sorted(SUFFIXES))}")
+    return paths
+
+
+def _texture(path: Path) -> Bytes:
+    if not path.is_file():
+        raise refuse("frost", f"{path}, which is no regular file", "pictures only")
+    try:
+        picture = open_picture(path)
+    except BadImageError as error:
+        raise refuse("frost", str(error), "pictures only") from None
+    if min(picture.size) < LEAST_SIDE:
+        got = f"{path} of {picture.width} x {picture.height} pixels"
+        raise refuse("frost", got, f"at least {LEAST_SIDE} x {LEAST_SIDE}, of which every fifth pixel is used")
+    return np.ascontiguousarray(np.asarray(picture)[REDUCTION // 2 :: REDUCTION, REDUCTION // 2 :: REDUCTION])
 
 
 # --- drawing ------------------------------------------------------------------------------------------------

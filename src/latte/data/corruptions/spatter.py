@@ -38,7 +38,7 @@ def spatter(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
 
 def water(liquid: Reals, strength: float) -> Reals:
     """Return how bright the drops shine, (n, H, W), at most ``strength``: embossed along their outlines."""
-    drops = to_bytes(liquid)
+    drops = (liquid * 255.0).astype(np.int64).astype(np.uint8)  # above 1 it starts at 0 again, as published
     away = distances(canny(drops, 50, 150), 20.0)
     relief = equalised((correlate(away, BOX, "reflect") / 9).astype(np.uint8))
     lit = np.clip(correlate(relief.astype(np.float64), EMBOSS, "reflect"), 0, 255)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .blur import streaks
-from .draws import Bytes, Reals, Rngs, normal, to_bytes, uniform, unit
+from .draws import Bytes, Reals, Rngs, normal, single, to_bytes, uniform, unit
 from .filters import zoom
 
 # mean and sigma of the flakes, zoom, threshold, radius and sigma of their streaks, share of the image kept
@@ -17,19 +17,19 @@ SNOW = (
     (0.3, 0.3, 1.25, 0.65, 14, 12.0, 0.8),
 )
 FOG = ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75))  # thickness, decay of the fractal
-GREY = np.array([0.299, 0.587, 0.114])
+GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 def snow(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Whiten the image and let flakes fall, in one direction and its opposite."""
     mean, sigma, factor, threshold, radius, smear, kept = SNOW[severity - 1]
-    clean = unit(images)
+    clean = single(images)
     flakes = zoom(mean + sigma * normal(rngs, images.shape[1:3]), factor)
     angles = [rng.uniform(-135.0, -45.0) for rng in rngs]
     fallen = streaks(to_bytes(np.where(flakes < threshold, 0.0, flakes)), radius, smear, angles)
-    layer = unit(fallen + fallen[:, ::-1, ::-1].astype(np.uint16))[..., None]
+    layer = unit(fallen)[..., None]
     grey = (clean[..., 0] * GREY[0] + clean[..., 1] * GREY[1] + clean[..., 2] * GREY[2])[..., None]
-    return to_bytes(kept * clean + (1 - kept) * np.maximum(clean, 1.5 * grey + 0.5) + layer)
+    return to_bytes(kept * clean + (1 - kept) * np.maximum(clean, 1.5 * grey + 0.5) + layer + layer[:, ::-1, ::-1])
 
 
 def fog(images: Bytes, severity: int, rngs: Rngs) -> Bytes:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from ...core.validate import refuse
 from ..extras import need
 from ..onnx import OnnxEncoder, present
+from ..prompt_tuner import CONTEXT, place
 from ..zero_shot import check_classnames
 from .graph import EXTRA, Graph, Node, read_graph
 from .ops import Tensor
 
-CONTEXT = "a photo of a"
 _SAME = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze")  # operators that pass token ids on
 
 
@@ -37,7 +37,7 @@ class OnnxPromptTuner:
         self.classnames = tuple(classnames)
         self.scale = encoder.scale
         ids, mask = encoder.tokens([f"{context} {word}." for word in check_classnames(classnames)])  # (C, L)
-        self.start, length = place(encoder, context, ids)
+        self.start, length = place(encoder._tokenizer.encode(context, add_special_tokens=False).ids, ids, context)
         with self.torch.inference_mode(False):  # whatever the caller is in: autograd keeps some of these tensors
             graph = read_graph(present(encoder.folder, encoder.model.text_file), encoder.model.text_output, dtype)
             feed = self._feed(encoder, ids, mask)
@@ -94,15 +94,6 @@ def origin(node: Node, makers: dict[str, Node]) -> str:
     while name in makers and makers[name].op in _SAME:
         name = makers[name].inputs[0]
     return name
-
-
-def place(encoder: OnnxEncoder, context: str, ids: NDArray[np.int64]) -> tuple[int, int]:
-    """Return where the context's tokens stand in every prompt, (start, length)."""
-    bare = encoder._tokenizer.encode(context, add_special_tokens=False).ids
-    for start in range(ids.shape[1] - len(bare) + 1):
-        if bare and bool((ids[:, start : start + len(bare)] == bare).all()):
-            return start, len(bare)
-    raise refuse("context", repr(context), "words that the tokenizer keeps apart from the class names")
 
 
 def onnx_prompt_tuner(folder: str | Path, classnames: Sequence[str], context: str = CONTEXT) -> OnnxPromptTuner:
