@@ -87,7 +87,7 @@ def _run(images: ImageSet, encoder: Encoder, out: Path, plan: EmbedPlan) -> None
         with bar("embed", len(images), "images") as advance:
             made = embed(images, encoder, out, plan, advance)
     except BadImagesError as error:
-        for _, message in error.bad:
-            click.echo(message, err=True)
+        for image in error.bad:
+            click.echo(image.message, err=True)
         raise
     click.echo(f"{out}: {len(made)} images, {len(images) - len(made)} left out", err=True)

@@ -30,8 +30,8 @@ def report(runs: tuple[Path, ...], kind: str | None, out: Path | None, paper_bac
 
     found = [read_run(folder) for folder in find_runs(runs)]
     for run in found:
-        if not run.done:
-            click.echo(f"{run.folder}: not finished, {len(run.results)} results so far", err=True)
+        if note := run.note():
+            click.echo(note, err=True)
     tables = build_tables(merged(found), encoders(found), paper_backbone)
     write(rendered(tables, found, kind or by_name(out)), out)
 
@@ -41,8 +41,10 @@ def write(text: str, out: Path | None) -> None:
     if out is None:
         click.echo(text, nl=False)
         return
+    from ..files.atomic import write_text
+
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
+    write_text(out, text)
     click.echo(f"wrote {out}", err=True)
 
 

@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
 from ..core.validate import choice, refuse
+from ..files.atomic import replacing
 from .download import Progress, Sums, download
 from .folders import layouts, read_layout
 
@@ -107,9 +108,8 @@ def _link_or_copy(present: Path, target: Path) -> None:
     try:
         os.link(present.resolve(), target)
     except OSError:
-        part = target.with_name(target.name + ".part")
-        shutil.copyfile(present, part)
-        part.replace(target)
+        with replacing(target) as part:
+            shutil.copyfile(present, part)
 
 
 def _by_hand(source: Source, into: Path, from_dir: Path | None) -> Path:

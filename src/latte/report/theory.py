@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from ..files.atomic import write_text
 from ..theory.rate import Containment
 from ..theory.study import CASES, DELTA, OVERLAPPING, SEPARABLE, Study
 from ..theory.vacuous import Needed
@@ -20,7 +21,7 @@ def write_theory(study: Study, out: Path) -> list[Path]:
     paths = [path for drawing in drawings for path in drawing.save(out)]
     captions = {drawing.name: drawing.caption for drawing in drawings}
     for name, text in (("theory.json", as_json(study, captions)), ("theory.txt", table(study))):
-        (out / name).write_text(text, encoding="utf-8")
+        write_text(out / name, text)
         paths.append(out / name)
     return paths
 

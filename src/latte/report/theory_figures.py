@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ..files.atomic import writing
 from ..theory.errors import Errors
 from ..theory.sphere import log_cap_share, log_lower, log_upper
 from ..theory.study import BoundCurve, Study
+from .figures.style import write_csv
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 GREY = "#666666"
@@ -37,10 +38,11 @@ class Drawing:
         for axis in self.figure.axes:
             axis.minorticks_off()
         with rc_context({"svg.fonttype": "none", "svg.hashsalt": "latte"}):
-            self.figure.savefig(paths[0], dpi=150)
-            self.figure.savefig(paths[1], metadata={"Date": None})
-        with paths[2].open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows([self.header, *self.rows])
+            with writing(paths[0]) as file:
+                self.figure.savefig(file, format="png", dpi=150)
+            with writing(paths[1]) as file:
+                self.figure.savefig(file, format="svg", metadata={"Date": None})
+        write_csv(paths[2], self.header, self.rows)
         return paths
 
 
