@@ -24,7 +24,7 @@ from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..files.documents import parse_json
 from ..files.reading import open_file
-from ..files.schema import short, structure
+from ..files.schema import short, structure, within
 from ..files.tensors import read_safetensors, write_safetensors
 from .benchmark import ClientStream, Embeddings, Federation
 
@@ -59,7 +59,7 @@ def load(path: Path) -> Embeddings:
     try:
         return _embeddings(arrays, metadata, about)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise within(path, error) from None
 
 
 def load_federation(path: Path) -> Federation:

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..core.types import Method
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
-from ..files.schema import short
+from ..files.schema import short, within
 from ..files.tensors import read_safetensors, write_safetensors
 
 FORMAT = "latte-memory/1"
@@ -28,4 +28,4 @@ def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> None:
     try:
         method.load(tensors.arrays)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise within(path, error) from None

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from ..core.zero_shot import ZeroShot
 from ..files.arrays import Declared, Npz, open_npz
 from ..files.documents import parse_json
 from ..files.reading import check_text
-from ..files.schema import short, structure
+from ..files.schema import short, structure, within
 from .benchmark import Embeddings
 from .embeddings import checksum
 
@@ -60,7 +61,7 @@ def convert_npz(path: Path) -> Embeddings:
     try:
         return _embeddings(path.stem, arrays, texts, info.logit_scale, _metadata(path, note, info))
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise within(path, error) from None
 
 
 def describe_npz(path: Path) -> tuple[dict[str, int], str | None]:
@@ -137,8 +138,11 @@ def _whole(array: NDArray[Any] | None) -> Integers | None:
 
 def _texts(array: NDArray[Any], name: str) -> tuple[str, ...]:
     """Return an array of text as strings; numpy keeps code points (or bytes) unchecked."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if flat.dtype.kind == "U" and flat.view(np.uint32).max(initial=0) > sys.maxunicode:
+        raise refuse(name, "code points that Unicode does not have", "Unicode text")
     try:
-        values = array.reshape(-1).tolist()
+        values = flat.tolist()
         texts = tuple(value.decode() if isinstance(value, bytes) else str(value) for value in values)
         check_text("".join(texts))
     except ValueError as error:

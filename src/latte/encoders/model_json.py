@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.validate import at_least, choice, real, refuse
 from ..files.documents import read_json
-from ..files.schema import short
+from ..files.schema import short, within
 from .preprocess import INTERPOLATIONS, Preprocess, from_json
 
 MOST = 1 << 16  # dimensions, and tokens: no model is near it
@@ -118,7 +118,7 @@ def read_model_json(folder: Path) -> ModelFile:
     try:
         rule = image_rule(description.image)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise within(path, error) from None
     return _model_file(description, rule)
 
 

@@ -14,7 +14,7 @@ from ..core.types import Vectors
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..files.reading import read_text
-from ..files.schema import near
+from ..files.schema import near, within
 from .base import BATCH, Encoder, Progress
 
 DEFAULT = "seven"
@@ -71,7 +71,7 @@ def read_templates(source: str | Path) -> tuple[str, ...]:
     try:
         return check_templates([line for line in lines if line and not line.startswith("#")])
     except ValueError as error:
-        raise ValueError(f"{source}: {error}") from None
+        raise within(source, error) from None
 
 
 def _file(path: Path) -> str:

@@ -16,9 +16,9 @@ from ..core.validate import refuse
 
 T = TypeVar("T")
 
+LONGEST = 240  # characters of one problem: a name may be megabytes long
 SHOWN = 3  # problems in one refusal: a file with thousands is not listed in full
 _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-_LENGTH = 80
 
 
 def structure(raw: Any, kind: type[T], name: str, extra: bool = False, root: str = "") -> T:
@@ -34,7 +34,7 @@ def structure(raw: Any, kind: type[T], name: str, extra: bool = False, root: str
         problems = cattrs.transform_error(error, path=root, format_exception=_explain)
         raise ValueError(f"{name}: {_listed(problems)}" if name else _listed(problems)) from None
     except ValueError as error:
-        raise ValueError(f"{name or root}: {error}") from None
+        raise within(name or root, error) from None
     return value
 
 
@@ -44,10 +44,15 @@ def near(name: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
 
 
-def short(value: object) -> str:
+def short(value: object, length: int = 80) -> str:
     """Return a text as one line that is not long."""
     line = " ".join(str(value).split())
-    return line if len(line) <= _LENGTH else f"{line[: _LENGTH - 1]}…"
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def within(name: object, error: ValueError) -> ValueError:
+    """Return the refusal of something inside the file ``name``, not longer than a line that is read."""
+    return ValueError(f"{name}: {short(error, LONGEST)}")
 
 
 @lru_cache
@@ -138,5 +143,6 @@ def _explain(error: BaseException, kind: type | None) -> str:
 
 def _listed(problems: Sequence[str]) -> str:
     more = len(problems) - SHOWN
-    lines = [problem.removesuffix(" @ ").replace(" @ .", " at ").replace(" @ ", " at ") for problem in problems[:SHOWN]]
+    plain = [problem.removesuffix(" @ ").replace(" @ .", " at ").replace(" @ ", " at ") for problem in problems[:SHOWN]]
+    lines = [short(problem, LONGEST) for problem in plain]
     return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
