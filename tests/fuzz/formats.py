@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fuzz.mutate import damage_bytes, damage_header, damage_tree, damage_zip
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import Embeddings
 from latte.data.catalogue import Entry, open_entry, problems, summarise
@@ -32,8 +33,6 @@ from latte.methods import create
 from latte.report.page import report_page
 from latte.report.runs import encoders, read_run
 from latte.report.tables import build_tables
-
-from .mutate import damage_bytes, damage_header, damage_tree, damage_zip
 
 Damage = Callable[[np.random.Generator, bytes], bytes]
 TINY = Path(__file__).parent.parent / "data" / "tiny-onnx" / "model.json"

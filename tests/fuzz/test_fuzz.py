@@ -10,7 +10,7 @@ import resource
 import numpy as np
 import pytest
 
-from .formats import FORMATS
+from fuzz.formats import FORMATS
 
 MOST_GROWTH = 300 << 20  # bytes that the process may grow while it reads files of a few kilobytes
 LONGEST = 700

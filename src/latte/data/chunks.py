@@ -57,10 +57,11 @@ class Partial:
         self.folder, self.shape, self.dtype = folder, shape, dtype
         note = folder / "plan.json"
         text = json.dumps(identity, sort_keys=True, indent=1)
-        if note.exists() and read_bytes(note) != text.encode():
-            raise refuse(str(folder), "the beginning of another embedding", "the same one, or delete the folder")
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(note, text)
+        if not note.exists():
+            write_text(note, text)
+        elif read_bytes(note) != text.encode():
+            raise refuse(str(folder), "the beginning of another embedding", "the same one, or delete the folder")
 
     def chunk(self, start: int, stop: int, make: Callable[[int, int], Chunk]) -> Chunk:
         """Return a chunk: the finished one if it is there and whole, else a new one, which is kept."""
