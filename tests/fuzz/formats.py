@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
+import shutil
+import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +21,7 @@ from latte.data.benchmark import Embeddings
 from latte.data.catalogue import Entry, open_entry, problems, summarise
 from latte.data.cifar_c import open_cifar_c
 from latte.data.embeddings import save
+from latte.data.fetch import unpack
 from latte.data.memory_file import load_memory, save_memory
 from latte.encoders import read_templates
 from latte.encoders.model_json import read_model_json
@@ -102,6 +107,25 @@ def make_npy(folder: Path) -> Path:
         np.lib.format.write_array_header_1_0(file, header)
         file.truncate(file.tell() + 50_000 * 32 * 32 * 3)  # zeros that take no room
     return folder / "labels.npy"
+
+
+def make_archive(folder: Path) -> Path:
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name in ("d/a.bin", f"d/{'b' * 120}"):
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime = 100, 1.5
+            tar.addfile(member, io.BytesIO(bytes(100)))
+    (folder / "x.tar.gz").write_bytes(gzip.compress(plain.getvalue(), mtime=0))
+    return folder / "x.tar.gz"
+
+
+def inside_gzip(rng: np.random.Generator, content: bytes) -> bytes:
+    return gzip.compress(damage_bytes(rng, gzip.decompress(content)[:4096]))
+
+
+def read_archive(path: Path) -> None:
+    shutil.rmtree(unpack(path, "d"))
 
 
 # --- memories ---------------------------------------------------------------------------------------------
@@ -255,6 +279,7 @@ FORMATS = [
     Format("npz", make_npz, read_embeddings, (damage_bytes, damage_zip, damage_zip), 3000),
     Format("npz, stored", lambda f: make_npz(f, False), read_embeddings, (damage_bytes, damage_zip), 1500),
     Format("npy", make_npy, lambda path: open_cifar_c(path.parent, "fog", 1), count=500),
+    Format("archive", make_archive, read_archive, (damage_bytes, inside_gzip), 1000),
     Format("embeddings", make_embeddings, read_embeddings, HEADERS, 3000),
     Format("memory", make_memory, read_memory, HEADERS, 3000),
     Format("results, unfinished", part("results.jsonl", False), report, (damage_bytes, line_of), 400),

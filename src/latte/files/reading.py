@@ -22,7 +22,7 @@ def open_file(path: Path, kind: str = "file") -> BufferedReader:
         reason = getattr(error, "strerror", None) or error
         raise refuse(kind, f"{path}, which cannot be opened ({reason})", "a file that can be read") from None
     if stat.S_ISREG(os.fstat(handle).st_mode):
-        return os.fdopen(handle, "rb")
+        return open(path, "rb", opener=lambda *_: handle)
     os.close(handle)
     raise refuse(kind, f"{path}, which is a folder, a pipe or a device", "a regular file")
 
