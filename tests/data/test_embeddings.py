@@ -107,7 +107,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no tensor labels, domain, text"):
         load(path)
     save(path, small(views=unit(8, 5, 4).astype(np.float64)))
-    with pytest.raises(ValueError, match="dtype F64"):
+    with pytest.raises(ValueError, match="views: got dtype float64"):
         load(path)
 
 
@@ -126,12 +126,20 @@ def test_converted_single_view_and_views(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"text": unit(3, 5)}, "views: got shape"),
-        ({"classes": np.array(["a", "b"])}, "classnames: got 2 names"),
+        ({"text": unit(3, 5)}, r"text: got shape \(3, 5\), want \(C, D\) with C = 3, D = 4"),
+        ({"classes": np.array(["a", "b"])}, r"text: got shape \(3, 4\), want \(C, D\) with C = 2, D = 4"),
         ({"classes": np.array(["a", "b", "a"])}, "'a' twice"),
         ({"label": np.full(8, 3)}, "labels: got values from 3"),
         ({"domain": np.full(8, -1)}, "domain: got values from -1"),
-        ({"label": np.zeros(7, int)}, "labels: got shape"),
+        ({"label": np.zeros(7, int)}, r"label: got shape \(7,\), want \(n\) with n = 8"),
+        ({"label": np.zeros(8)}, "label: got float64, want whole numbers"),
+        ({"emb": np.ones((8, 4), complex)}, "emb: got the type '<c16'"),
+        ({"emb": np.array(3.0)}, r"emb: got shape \(\), want \(n, D\)"),
+        ({"classes": np.array("a")}, r"classes: got shape \(\), want \(C\)"),
+        ({"classes": np.array(["a", "b\0c", "d"])}, "classes: got a text with a NUL character"),
+        ({"classes": np.array(["a", "b", None], object)}, "classes: got the type '|O'"),
+        ({"client": np.arange(7)}, "client: got shape"),
+        ({"client": np.full(8, 8)}, "client: got values from 8"),
         ({"text": None}, "no array text"),
         ({"emb": None}, "no array emb or views"),
         ({"meta": np.array("{")}, "not JSON"),

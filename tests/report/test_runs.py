@@ -6,7 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from latte.cli.report import report
+from latte.experiment.folder import RunFolder
 from latte.experiment.plan import make_plan
+from latte.experiment.records import Result
 from latte.experiment.run import Options, run
 from latte.experiment.structure import configure
 from latte.report.runs import encoders, find_runs, read_run
@@ -23,10 +25,11 @@ def real_run(tmp_path_factory):
     return out / plan.name
 
 
-def write_run(folder, results, encoder=None, fingerprint="f", **more):
+def write_run(folder, results, encoder=None, fingerprint="f"):
+    """A run that was stopped after ``results``."""
     folder.mkdir(parents=True)
-    lines = [json.dumps({**json.loads(one.to_json()), **more}) for one in results]
-    (folder / "results.jsonl").write_text("\n".join(lines) + "\n")
+    for one in results:
+        RunFolder(folder).append(one.to_json(), 0.1)
     if encoder:
         data = {"encoder": encoder, "fingerprint": fingerprint}
         (folder / "manifest.json").write_text(json.dumps({"run": folder.name, "data": data}))
@@ -66,10 +69,16 @@ def test_a_folder_of_runs(real_run):
     assert find_runs([real_run.parent, real_run]) == [real_run]
 
 
+def finish(folder, lines):
+    RunFolder(folder).finish(lines)
+    return folder
+
+
 def test_extra_keys_are_left_out(tmp_path):
     results = fake_results(seeds=2)
-    folder = write_run(tmp_path / "r", results, checksum="abc", later={"x": 1})
-    assert read_run(folder).results == tuple(results)
+    folder = write_run(tmp_path / "r", results)
+    lines = [json.dumps({**json.loads(one.to_json()), "later": {"x": 1}}) for one in results]
+    assert read_run(finish(folder, lines)).results == tuple(results)
 
 
 def test_a_run_that_goes_on(tmp_path):
@@ -78,17 +87,58 @@ def test_a_run_that_goes_on(tmp_path):
     with (folder / "results.jsonl").open("a") as file:
         file.write(results[0].to_json()[:50])
     found = read_run(folder)
-    assert (len(found.results), found.done) == (9, False)
+    assert (len(found.results), found.done, found.ignored) == (9, False, 0)
     assert "not finished, 9 results so far" in invoke(folder).stderr
 
 
-@pytest.mark.parametrize("line", ["{", "[]", "3", '{"method": "clip"}', '{"clients": 3}'])
-def test_a_broken_line_is_refused(tmp_path, line):
+def edited(line, **client):
+    fields = json.loads(line)
+    fields["clients"][0].update(client)
+    return json.dumps(fields, sort_keys=True)
+
+
+IMPOSSIBLE = [{"correct": 10**6}, {"correct": -1}, {"samples": 0, "correct": 0}, {"samples": -5}, {"correct": 1.5}]
+BROKEN = ["{", "[]", "3", '{"method": "clip"}', '{"clients": 3}', "[" * 100_000]
+
+
+def test_edited_lines_of_an_unfinished_run_are_not_believed(tmp_path):
     folder = write_run(tmp_path / "r", fake_results(seeds=1))
     path = folder / "results.jsonl"
-    path.write_text(line + "\n" + path.read_text())
-    with pytest.raises(ValueError, match="line 1: got a broken line"):
+    lines = path.read_text().splitlines()
+    before = json.loads(lines[2])["clients"][0]["correct"]
+    lines[2] = edited(lines[2], correct=before + 1)  # as plausible as any
+    path.write_text("\n".join([*BROKEN, *lines, lines[0], ""]))
+    found = read_run(folder)
+    assert [result.to_json() for result in found.results] == lines[:2] + lines[3:]
+    assert found.ignored == len(BROKEN) + 1
+    shown = invoke(folder)
+    assert "ignored 7 lines that items.jsonl does not vouch for" in shown.stderr and shown.exit_code == 0
+    (folder / "items.jsonl").unlink()
+    with pytest.raises(ValueError, match=r"items\.jsonl does not vouch for"):
         read_run(folder)
+
+
+@pytest.mark.parametrize("change", IMPOSSIBLE, ids=str)
+def test_what_cannot_be_is_refused_even_where_the_checksums_agree(tmp_path, change):
+    result = fake_results(seeds=1)[0]
+    line = edited(result.to_json(), **change)
+    with pytest.raises(ValueError, match="clients"):
+        Result.from_json(line)
+    folder = finish(write_run(tmp_path / "r", [result]), [line])
+    with pytest.raises(ValueError, match=r"results\.jsonl, line 1: .*clients\[0\]"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize("line", BROKEN, ids=lambda line: line[:20])
+def test_a_broken_line_of_a_finished_run_is_refused(tmp_path, line):
+    result = fake_results(seeds=1)[0]
+    folder = finish(write_run(tmp_path / "r", [result]), [result.to_json(), line])
+    with pytest.raises(ValueError, match=r"results\.jsonl, line 2: ") as caught:
+        read_run(folder)
+    assert "\n" not in str(caught.value)
+    twice = finish(folder, [result.to_json()] * 2)
+    with pytest.raises(ValueError, match="line 2: got clip, seed 0 twice"):
+        read_run(twice)
 
 
 def test_results_that_were_changed_after_the_end_are_refused(real_run, tmp_path):
@@ -110,7 +160,7 @@ def test_folders_without_results_are_refused(tmp_path):
     with pytest.raises(ValueError, match="is empty"):
         read_run(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
-    (tmp_path / "results.jsonl").write_text(fake_results(seeds=1)[0].to_json() + "\n")
+    RunFolder(tmp_path).append(fake_results(seeds=1)[0].to_json(), 0.1)
     with pytest.raises(ValueError, match="not JSON"):
         read_run(tmp_path)
 

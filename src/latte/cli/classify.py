@@ -66,9 +66,11 @@ def classify(
 
 
 def _names(classes: str) -> list[str]:
-    is_file = "," not in classes and Path(classes).is_file()
-    listed = Path(classes).read_text(encoding="utf-8").splitlines() if is_file else classes.split(",")
-    return [name.strip() for name in listed if name.strip()]
+    from ..files.reading import read_lines
+
+    if "," not in classes and Path(classes).is_file():
+        return read_lines(Path(classes), "classes")
+    return [name.strip() for name in classes.split(",") if name.strip()]
 
 
 def _method(task: ZeroShot, plain: bool, memory: Path | None) -> Method:

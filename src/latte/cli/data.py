@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,16 +119,14 @@ def fetch(name: str, dest: Path, source: Path | None) -> None:
 
 
 def _line(entry: Entry) -> dict[str, Any]:
-    from ..data.catalogue import open_entry
+    from ..data.catalogue import summarise
 
     try:
-        found = open_entry(entry)
+        facts: dict[str, Any] = asdict(summarise(entry))
     except ValueError as error:
         empty = dict.fromkeys(("images", "views", "classes", "domains"))
-        return {"name": entry.name, **empty, "encoder": f"cannot be read: {error}", "file": str(entry.path)}
-    shape = {"images": len(found), "views": found.views.shape[1], "classes": found.zero_shot.classes}
-    encoder = found.metadata.get("encoder", "unknown")
-    return {"name": entry.name, **shape, "domains": len(found.domains), "encoder": encoder, "file": str(entry.path)}
+        facts = {**empty, "encoder": f"cannot be read: {error}"}
+    return {"name": entry.name, **facts, "file": str(entry.path)}
 
 
 def _facts(entry: Entry, found: Embeddings) -> dict[str, Any]:

@@ -26,12 +26,13 @@ def demo(out: Path, as_json: bool) -> None:
     downloaded. Latte has the published parameters for CIFAR-10-C and syncs after every round.
     """
     from ..data.bundled import bundled
+    from ..files.atomic import write_text
 
     if not out.absolute().parent.is_dir():
         raise click.BadParameter(f"the folder {out.parent} is not there", param_hint="--out")
     federation = bundled()
     outcomes = {name: _run(federation, name) for name in ("clip", "latte")}
-    out.write_text(_page(federation, outcomes), encoding="utf-8")
+    write_text(out, _page(federation, outcomes))
     _print(federation, outcomes, as_json)
     line("", err=True)
     line(f"wrote {out}", err=True)

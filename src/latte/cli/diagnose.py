@@ -78,12 +78,13 @@ def _spread(values: tuple[float, ...] | None) -> str:
 
 
 def _write_page(found: Diagnosis, path: Path) -> None:
+    from ..files.atomic import write_text
     from ..report.diagnosis import diagnosis_sections
     from ..report.html import render_page
 
     path.parent.mkdir(parents=True, exist_ok=True)
     title = f"Diagnosis: {found.method} on {found.benchmark}"
-    path.write_text(render_page(title, diagnosis_sections(found)), encoding="utf-8")
+    write_text(path, render_page(title, diagnosis_sections(found)))
     line(f"wrote {path}", err=True)
 
 

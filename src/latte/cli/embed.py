@@ -97,7 +97,7 @@ def _run(images: ImageSet, encoder: Encoder, out: Path, plan: EmbedPlan) -> None
         with bar("embed", len(images), "images") as advance:
             made = embed(images, encoder, out, plan, advance)
     except BadImagesError as error:
-        for _, message in error.bad:
-            line(message, err=True)
+        for image in error.bad:
+            line(image.message, err=True)
         raise
     line(f"{out}: {len(made)} images, {len(images) - len(made)} left out", err=True)

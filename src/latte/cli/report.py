@@ -32,8 +32,8 @@ def report(runs: tuple[Path, ...], kind: str | None, out: Path | None, paper_bac
 
     found = [read_run(folder) for folder in find_runs(runs)]
     for run in found:
-        if not run.done:
-            line(f"{run.folder}: not finished, {len(run.results)} results so far", err=True)
+        if note := run.note():
+            line(note, err=True)
     tables = build_tables(merged(found), encoders(found), paper_backbone)
     write(rendered(tables, found, kind or by_name(out)), out)
 
@@ -43,8 +43,10 @@ def write(text: str, out: Path | None) -> None:
     if out is None:
         block(text)
         return
+    from ..files.atomic import write_text
+
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
+    write_text(out, text)
     line(f"wrote {out}", err=True)
 
 

@@ -14,9 +14,10 @@ from ..core.validate import NORM_TOLERANCE, refuse
 from .benchmark import Embeddings
 from .bundled import FILE
 from .embeddings import load
-from .npz import convert_npz
+from .npz import convert_npz, describe_npz
 
 BUNDLED = "cifar10c-mini"
+UNKNOWN = "unknown"  # the encoder, where a file does not say
 SUFFIXES = (".npz", ".safetensors")  # the later one wins where a name has both
 _ROWS = 4096  # checked at a time, so that a mapped file never has to fit in memory
 
@@ -27,6 +28,17 @@ class Entry:
 
     name: str
     path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How large a benchmark is, and what made it."""
+
+    images: int
+    views: int
+    classes: int
+    domains: int
+    encoder: str
 
 
 def data_folder(given: Path | None = None) -> Path:
@@ -48,7 +60,8 @@ def entries(folder: Path | None = None) -> dict[str, Entry]:
     found = {BUNDLED: Entry(BUNDLED, FILE)}
     for suffix in SUFFIXES:
         for path in sorted(where.glob(f"*{suffix}")):
-            found[path.stem] = Entry(path.stem, path)
+            if path.stem not in found or path.is_file():  # what is no file never hides one
+                found[path.stem] = Entry(path.stem, path)
     return found
 
 
@@ -66,9 +79,17 @@ def find(name: str, folder: Path | None = None) -> Entry:
 
 def open_entry(entry: Entry) -> Embeddings:
     """Read the embeddings of a benchmark."""
-    if not entry.path.is_file():
-        raise refuse("embedding file", f"{entry.path}, which is not there", "a file that exists")
     return convert_npz(entry.path) if entry.path.suffix == ".npz" else load(entry.path)
+
+
+def summarise(entry: Entry) -> Summary:
+    """Return what is in a benchmark without reading its embeddings, however large they are."""
+    if entry.path.suffix == ".npz":
+        sizes, encoder = describe_npz(entry.path)
+        return Summary(sizes["n"], sizes["V"], sizes["C"], sizes["K"], encoder or UNKNOWN)
+    data = load(entry.path)
+    encoder = data.metadata.get("encoder", UNKNOWN)
+    return Summary(len(data), data.views.shape[1], data.zero_shot.classes, len(data.domains), encoder)
 
 
 def default_clients(embeddings: Embeddings, name: str) -> int | None:

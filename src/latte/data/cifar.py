@@ -6,7 +6,6 @@ unpickler that knows arrays of bytes and nothing else (:mod:`.cifar_pickle`).
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,8 @@ from numpy.typing import NDArray
 
 from ..core.types import Integers
 from ..core.validate import choice, refuse
+from ..files.archives import open_tar
+from ..files.reading import read_bytes
 from .cifar_pickle import read_batch
 from .classes import class_names
 from .folders import read_classes
@@ -132,7 +133,7 @@ def _find(root: Path, name: str, split: str) -> tuple[Path, Form]:
 def _contents(place: Path, form: Form, split: str) -> Iterator[tuple[str, bytes]]:
     """Yield the files of the split in their order, with their bytes."""
     if place.is_dir():
-        yield from ((file, (place / file).read_bytes()) for file in form.files(split))
+        yield from ((file, read_bytes(place / file)) for file in form.files(split))
         return
     wanted = {f"{form.folder}/{file}": file for file in form.files(split)}
     found = dict(_members(place, wanted))
@@ -143,15 +144,12 @@ def _contents(place: Path, form: Form, split: str) -> Iterator[tuple[str, bytes]
 
 
 def _members(archive: Path, wanted: dict[str, str]) -> Iterator[tuple[str, bytes]]:
-    try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                if member.name in wanted and member.isfile() and member.size <= MOST_BYTES:
-                    opened = tar.extractfile(member)
-                    if opened is not None:
-                        yield wanted[member.name], opened.read()
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise refuse(str(archive), f"a damaged archive ({error})", "the official archive") from None
+    with open_tar(archive) as tar:
+        for member in tar:
+            if member.name in wanted and member.isfile() and member.size <= MOST_BYTES:
+                opened = tar.extractfile(member)
+                if opened is not None:
+                    yield wanted[member.name], opened.read()
 
 
 # --- what is in it ------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..core.types import Integers
 from ..core.validate import choice, refuse
+from ..files.arrays import map_npy
 from .corruptions import CORRUPTIONS, SEVERITIES, choice_of_severity
 
 PER_SEVERITY = 10_000
@@ -34,8 +35,8 @@ def _mapped(file: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     if not file.is_file():
         raise refuse(str(file), "no such file", want)
     try:
-        array = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+        array = map_npy(file)
+    except ValueError as error:
         raise refuse(str(file), f"an unreadable file ({error})", want) from None
     if array.dtype != np.uint8 or array.shape != shape:
         raise refuse(str(file), f"{array.dtype} of shape {array.shape}", want)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.validate import refuse
+from ..files.atomic import publish
+from ..files.reading import open_file
 
 BLOCK = 1 << 20
 TIMEOUT = 30.0
@@ -41,7 +43,7 @@ class Sums:
 def checksum(file: Path, kind: str) -> str:
     """Return the hexadecimal checksum of a file."""
     digest = hashlib.new(kind, usedforsecurity=False)
-    with file.open("rb") as opened:
+    with open_file(file) as opened:
         while block := opened.read(BLOCK):
             digest.update(block)
     return digest.hexdigest()
@@ -62,7 +64,7 @@ def download(urls: Sequence[str], target: Path, sums: Sums, progress: Progress |
     for url in urls:
         fault = _from(url, part, sums, progress)
         if fault is None:
-            part.replace(target)
+            publish(part, target)
             return target
         failures.append(f"{url}: {fault}")
     raise ConnectionError(f"could not download {target.name}: {'; '.join(failures)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,8 +20,8 @@ from ..encoders.stream import encode_files
 from ..encoders.views import ViewPlan, make_views
 from ..encoders.zero_shot import check_templates, read_templates
 from .benchmark import Embeddings
+from .chunks import BadImage, Chunk, Partial
 from .embeddings import save
-from .files import write_safetensors
 from .image_set import ImageSet
 
 CHUNK = 512  # pictures that an interruption may cost
@@ -48,20 +47,10 @@ class EmbedPlan:
         return 1 if self.views is None else 1 + self.views.count
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Chunk:
-    """Pictures ``start`` to ``stop``: ``rows`` (m, V, D) of the m readable ones, (position, message) of the others."""
-
-    start: int
-    stop: int
-    rows: NDArray[Any]
-    bad: tuple[tuple[int, str], ...]
-
-
 class BadImagesError(ValueError):
     """Some pictures cannot be read; ``bad`` lists all of them."""
 
-    def __init__(self, bad: Sequence[tuple[int, str]]) -> None:
+    def __init__(self, bad: Sequence[BadImage]) -> None:
         super().__init__(f"{len(bad)} unreadable images (use --skip-bad to leave them out)")
         self.bad = tuple(bad)
 
@@ -80,7 +69,7 @@ def embed(
     """
     plan = plan or EmbedPlan()
     classifier = zero_shot(encoder, images.classes, plan.templates)  # first: it refuses bad names and templates
-    partial = Partial(Path(f"{out}.partial"), _identity(images, encoder, plan))
+    partial = Partial(Path(f"{out}.partial"), _identity(images, encoder, plan), (plan.count, encoder.dim), plan.dtype)
     chunks = []
     for start in range(0, len(images), CHUNK):
         stop = min(start + CHUNK, len(images))
@@ -91,7 +80,7 @@ def embed(
         raise BadImagesError(bad)
     if len(bad) == len(images):
         raise refuse(images.name, "no readable image", "at least one")
-    kept = np.setdiff1d(np.arange(len(images)), [i for i, _ in bad])
+    kept = np.setdiff1d(np.arange(len(images)), [image.position for image in bad])
     embeddings = Embeddings(
         Path(out).stem,
         classifier,
@@ -115,11 +104,11 @@ def _encode(images: ImageSet, encoder: Encoder, plan: EmbedPlan, start: int, sto
     pictures = images.load(positions)
     if plan.views is None:
         return _plain(encoder, pictures, plan, start)
-    bad: list[tuple[int, str]] = []
+    bad: list[BadImage] = []
     rows = []
     for position, pixels in zip(positions, _views(images, encoder, plan, positions, pictures), strict=True):
         if isinstance(pixels, BadImageError):
-            bad.append((int(position), str(pixels)))
+            bad.append(BadImage(int(position), str(pixels)))
         else:
             rows.append(encoder.images(pixels, batch_size=BATCH))
     stacked = np.stack(rows) if rows else np.zeros((0, plan.count, encoder.dim), np.float32)
@@ -129,7 +118,7 @@ def _encode(images: ImageSet, encoder: Encoder, plan: EmbedPlan, start: int, sto
 def _plain(encoder: Encoder, pictures: Sequence[Any], plan: EmbedPlan, start: int) -> Chunk:
     batches = list(encode_files(encoder, pictures, workers=plan.workers, skip_bad=True))
     rows = np.concatenate([batch.rows for batch in batches])[:, None].astype(plan.dtype)
-    bad = tuple((start + i, message) for batch in batches for i, message in batch.bad)
+    bad = tuple(BadImage(start + i, message) for batch in batches for i, message in batch.bad)
     return Chunk(start, start + len(pictures), rows, bad)
 
 
@@ -146,51 +135,6 @@ def _views(
 
     jobs = [(images.keys[i], picture) for i, picture in zip(positions, pictures, strict=True)]
     return in_order(made, jobs, plan.workers, ahead=2 * plan.workers)
-
-
-# --- what is finished -------------------------------------------------------------------------------------
-
-
-class Partial:
-    """The folder of finished chunks of one embedding; another plan's folder is refused."""
-
-    def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
-        self.folder = folder
-        note = folder / "plan.json"
-        wanted = json.dumps(identity, sort_keys=True, indent=1)
-        if note.is_file() and note.read_text(encoding="utf-8") != wanted:
-            raise refuse(str(folder), "the beginning of another embedding", "the same one, or delete the folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        note.write_text(wanted, encoding="utf-8")
-
-    def chunk(self, start: int, stop: int, make: Callable[[int, int], Chunk]) -> Chunk:
-        """Return a chunk: the finished one if it is there and whole, else a new one, which is kept."""
-        file = self.folder / f"{start:09d}.safetensors"
-        return _read_chunk(file, start, stop) or _write_chunk(file, make(start, stop))
-
-    def remove(self) -> None:
-        """Delete the folder: the embedding file is complete."""
-        shutil.rmtree(self.folder)
-
-
-def _write_chunk(file: Path, chunk: Chunk) -> Chunk:
-    write_safetensors(file, {"rows": np.ascontiguousarray(chunk.rows)}, {"bad": json.dumps(chunk.bad)})
-    return chunk
-
-
-def _read_chunk(file: Path, start: int, stop: int) -> Chunk | None:
-    """Return a finished chunk; a damaged one counts as missing."""
-    from safetensors import SafetensorError, safe_open
-
-    if not file.is_file():
-        return None
-    try:
-        with safe_open(file, framework="np") as opened:
-            rows = opened.get_tensor("rows")
-            bad = tuple((int(i), str(message)) for i, message in json.loads(opened.metadata()["bad"]))
-    except (SafetensorError, OSError, KeyError, ValueError):
-        return None
-    return Chunk(start, stop, rows, bad) if len(rows) + len(bad) == stop - start else None
 
 
 # --- what it says about itself ----------------------------------------------------------------------------

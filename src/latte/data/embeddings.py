@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,29 @@ from numpy.typing import NDArray
 from ..core.types import Integers
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
+from ..files.documents import parse_json
+from ..files.reading import open_file
+from ..files.schema import short, structure, within
+from ..files.tensors import read_safetensors, write_safetensors
 from .benchmark import ClientStream, Embeddings, Federation
-from .files import write_safetensors
 
 FORMAT = "latte-embeddings/1"
 REQUIRED = ("views", "labels", "domain", "text")
-_FLOATS: dict[str, np.dtype[Any]] = {"F16": np.dtype("<f2"), "F32": np.dtype("<f4")}
+_WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
+_TYPES = {
+    "views": ("float16", "float32"), "text": ("float16", "float32"),
+    "labels": _WHOLE, "domain": _WHOLE, "index": _WHOLE, "client": _WHOLE,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The metadata that every embedding file has."""
+
+    name: str
+    classes: tuple[str, ...]
+    domains: tuple[str, ...]
+    scale: float
 
 
 def save(path: Path, embeddings: Embeddings, client: NDArray[Any] | None = None) -> None:
@@ -37,12 +55,11 @@ def save(path: Path, embeddings: Embeddings, client: NDArray[Any] | None = None)
 def load(path: Path) -> Embeddings:
     """Read an embedding file; its views stay on disk until they are used."""
     arrays, metadata = _read(Path(path))
+    about = _about(Path(path), metadata)
     try:
-        return _embeddings(arrays, metadata)
-    except KeyError as error:
-        raise refuse(str(path), f"no {error} in its metadata", "a complete embedding file") from None
+        return _embeddings(arrays, metadata, about)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise within(path, error) from None
 
 
 def load_federation(path: Path) -> Federation:
@@ -64,7 +81,7 @@ def fixed_federation(embeddings: Embeddings) -> Federation:
 
 def checksum(path: Path) -> str:
     """Return the sha256 of a file."""
-    with Path(path).open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -101,47 +118,34 @@ def _strings(embeddings: Embeddings) -> dict[str, str]:
 
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:  # checks the header against the length of the file
-            metadata = file.metadata() or {}
-            names = list(file.keys())
-            arrays = {name: file.get_tensor(name) for name in names if name != "views"}
-    except FileNotFoundError:
-        raise refuse("embedding file", f"{path}, which is not there", "a file that exists") from None
-    except (SafetensorError, OSError) as error:
-        raise refuse(str(path), f"a damaged or truncated file ({error})", "a whole safetensors file") from None
+    tensors = read_safetensors(path, "embedding file", mapped=("views",))
+    arrays, metadata = tensors.arrays, tensors.metadata
     if metadata.get("format") != FORMAT:
-        raise refuse(str(path), f"format {metadata.get('format')!r}", repr(FORMAT))
-    missing = [name for name in REQUIRED if name not in names]
+        raise refuse(str(path), f"format {short(repr(metadata.get('format')))}", repr(FORMAT))
+    missing = [name for name in REQUIRED if name not in arrays]
     if missing:
         raise refuse(str(path), f"no tensor {', '.join(missing)}", "the tensors " + ", ".join(REQUIRED))
-    return {**arrays, "views": _mapped(path)}, metadata
+    for name, kinds in _TYPES.items():
+        if name in arrays and arrays[name].dtype.name not in kinds:
+            raise refuse(f"{path}: {name}", f"dtype {arrays[name].dtype}", " or ".join(kinds))
+    return arrays, metadata
 
 
-def _mapped(path: Path) -> NDArray[Any]:
-    """Map ``views`` from disk: eight bytes of header length, the header as JSON, then the tensors."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        entry = json.loads(file.read(length))["views"]
-    if entry["dtype"] not in _FLOATS:
-        raise refuse(f"{path}: views", f"dtype {entry['dtype']}", "float16 or float32")
-    shape, dtype = tuple(entry["shape"]), _FLOATS[entry["dtype"]]
-    if 0 in shape:
-        return np.zeros(shape, dtype)  # nothing cannot be mapped
-    return np.memmap(path, dtype, "r", offset=8 + length + entry["data_offsets"][0], shape=shape)
+def _about(path: Path, metadata: dict[str, str]) -> About:
+    """Return the metadata that are needed; three of them are JSON."""
+    lists = [key for key in ("classes", "domains", "scale") if key in metadata]
+    values = {key: parse_json(metadata[key], f"{path}: {key}") for key in lists}
+    return structure({**metadata, **values}, About, f"{path}: metadata", extra=True)
 
 
-def _embeddings(arrays: dict[str, NDArray[Any]], metadata: dict[str, str]) -> Embeddings:
-    zero_shot = ZeroShot(arrays["text"], tuple(json.loads(metadata["classes"])), float(metadata["scale"]))
+def _embeddings(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], about: About) -> Embeddings:
     return Embeddings(
-        metadata["name"],
-        zero_shot,
+        about.name,
+        ZeroShot(arrays["text"], about.classes, about.scale),
         arrays["views"],
         arrays["labels"].astype(np.int64),
         arrays["domain"].astype(np.int64),
-        tuple(json.loads(metadata["domains"])),
+        about.domains,
         metadata,
         _whole(arrays.get("index")),
         _whole(arrays.get("client")),

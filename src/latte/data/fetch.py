@@ -13,6 +13,9 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
 from ..core.validate import choice, refuse
+from ..files.archives import open_tar
+from ..files.atomic import replacing
+from ..files.schema import short
 from .download import Progress, Sums, download
 from .folders import layouts, read_layout
 
@@ -107,9 +110,8 @@ def _link_or_copy(present: Path, target: Path) -> None:
     try:
         os.link(present.resolve(), target)
     except OSError:
-        part = target.with_name(target.name + ".part")
-        shutil.copyfile(present, part)
-        part.replace(target)
+        with replacing(target) as part:
+            shutil.copyfile(present, part)
 
 
 def _by_hand(source: Source, into: Path, from_dir: Path | None) -> Path:
@@ -144,12 +146,9 @@ def unpack(archive: Path, folder: str) -> Path:
     """
     target = archive.parent / folder
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".unpack-") as scratch:
-        try:
-            with tarfile.open(archive) as tar:
-                for member in tar:
-                    _extract(tar, member, Path(scratch), folder)
-        except (tarfile.TarError, EOFError) as error:
-            raise refuse(str(archive), f"a damaged archive ({error})", "the official file") from None
+        with open_tar(archive) as tar:
+            for member in tar:
+                _extract(tar, member, Path(scratch), folder)
         if not (Path(scratch) / folder).is_dir():
             raise refuse(str(archive), f"an archive without {folder}/", "the official file")
         (Path(scratch) / folder).rename(target)
@@ -160,7 +159,7 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, scratch: Path, folde
     path = PurePosixPath(member.name)
     inside = not path.is_absolute() and ".." not in path.parts and path.parts[:1] == (folder,)
     if not inside or not (member.isfile() or member.isdir()):
-        raise refuse(str(tar.name), f"the entry {member.name!r}", f"files and folders in {folder}/ only")
+        raise refuse(str(tar.name), f"the entry {short(repr(member.name))}", f"files and folders in {folder}/ only")
     place = scratch.joinpath(*path.parts)
     if member.isdir():
         place.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 from ..core.types import Method
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
-from .files import write_safetensors
+from ..files.schema import short, within
+from ..files.tensors import read_safetensors, write_safetensors
 
 FORMAT = "latte-memory/1"
 
@@ -19,16 +20,12 @@ def save_memory(path: Path, method: Method, zero_shot: ZeroShot) -> None:
 
 def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> None:
     """Let ``method`` continue from ``path``; a file of other classes or of another encoder is refused."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise refuse(str(path), f"a damaged file ({error})", "a memory that was saved whole") from None
-    if metadata.get("format") != FORMAT:
-        raise refuse(str(path), f"format {metadata.get('format')!r}", repr(FORMAT))
-    if metadata.get("fingerprint") != zero_shot.fingerprint:
+    tensors = read_safetensors(path, "memory file")
+    if tensors.metadata.get("format") != FORMAT:
+        raise refuse(str(path), f"format {short(repr(tensors.metadata.get('format')))}", repr(FORMAT))
+    if tensors.metadata.get("fingerprint") != zero_shot.fingerprint:
         raise refuse(str(path), "the memory of another task", "the same classes, templates and encoder")
-    method.load(arrays)
+    try:
+        method.load(tensors.arrays)
+    except ValueError as error:
+        raise within(path, error) from None

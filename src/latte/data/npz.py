@@ -1,88 +1,174 @@
 """The plain ``.npz`` layout of embeddings, for files that were made elsewhere.
 
 ``emb`` (n, D) or ``views`` (n, V, D), ``label``, ``domain``, ``domains``, ``classes``, ``text`` (C, D), and where known
-``index`` and ``meta`` (a JSON string). No pickle is read.
+``index``, ``client`` and ``meta`` (a JSON string). Types and shapes are checked before anything is unpacked.
 """
 
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.types import Integers
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
+from ..files.arrays import Declared, Npz, open_npz
+from ..files.documents import parse_json
+from ..files.reading import check_text
+from ..files.schema import short, structure, within
 from .benchmark import Embeddings
 from .embeddings import checksum
 
+KIND = "embedding file"
 _NEEDED = ("label", "domain", "domains", "classes", "text")
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError)
+_OPTIONAL = ("index", "client", "meta")
+_SHAPES = {
+    "emb": "nD", "views": "nVD", "text": "CD", "label": "n", "domain": "n", "index": "n", "client": "n",
+    "classes": "C", "domains": "K", "meta": "",
+}  # fmt: skip
+_NUMBERS, _INTEGERS, _TEXT = ("f", "real numbers"), ("iu", "whole numbers"), ("US", "text")
+_TYPES: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("emb", "views", "text"), _NUMBERS),
+    **dict.fromkeys(("label", "domain", "index", "client"), _INTEGERS),
+    **dict.fromkeys(("classes", "domains", "meta"), _TEXT),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What ``meta`` may say; everything else in it is kept as a note."""
+
+    logit_scale: float = 100.0
+    model: str | None = None
+    templates: tuple[str, ...] | None = None
 
 
 def convert_npz(path: Path) -> Embeddings:
     """Return the embeddings in an ``.npz`` file, named after the file."""
     path = Path(path)
-    arrays = _arrays(path)
-    info = _info(path, arrays)
+    with open_npz(path, KIND) as npz:
+        arrays = npz.read(_declared(npz))
+    texts = {name: _texts(array, f"{path}: {name}") for name, array in arrays.items() if _TYPES[name] == _TEXT}
+    note = _note(path, texts.get("meta"))
+    info = _info(path, note)
     try:
-        return _embeddings(path, arrays, info)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path}: {error}") from None
+        return _embeddings(path.stem, arrays, texts, info.logit_scale, _metadata(path, note, info))
+    except ValueError as error:
+        raise within(path, error) from None
 
 
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    if not path.is_file():
-        raise refuse("embedding file", f"{path}, which is not there", "a file that exists")
-    try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except _DAMAGE as error:
-        raise refuse(str(path), f"a damaged or truncated file ({error})", "a whole .npz file") from None
-    missing = [name for name in _NEEDED if name not in arrays]
-    missing += [] if {"emb", "views"} & set(arrays) else ["emb or views"]
+def describe_npz(path: Path) -> tuple[dict[str, int], str | None]:
+    """Return the lengths n, V, C and K (domains) and the encoder of an ``.npz`` file; only ``meta`` is unpacked."""
+    with open_npz(Path(path), KIND) as npz:
+        declared = _declared(npz)
+        meta = npz.read({"meta": declared["meta"]}) if "meta" in declared else {}
+    texts = _texts(meta["meta"], f"{path}: meta") if meta else None
+    sizes = {"V": 1}
+    for name, what in declared.items():
+        sizes |= dict(zip(_SHAPES[name], what.shape, strict=True))
+    return sizes, _info(path, _note(path, texts)).model
+
+
+# --- what the headers say ---------------------------------------------------------------------------------
+
+
+def _declared(npz: Npz) -> dict[str, Declared]:
+    """Return the arrays that are needed, with types and shapes that fit each other."""
+    present = set(npz.names())
+    missing = [name for name in _NEEDED if name not in present]
+    missing += [] if {"emb", "views"} & present else ["emb or views"]
     if missing:
-        raise refuse(str(path), f"no array {', '.join(missing)}", "emb or views, " + ", ".join(_NEEDED))
-    return arrays
+        raise refuse(str(npz.path), f"no array {', '.join(missing)}", "emb or views, " + ", ".join(_NEEDED))
+    rows = "views" if "views" in present else "emb"
+    declared = npz.declared([rows, *_NEEDED, *(name for name in _OPTIONAL if name in present)])
+    sizes: dict[str, int] = {}
+    for name, what in declared.items():
+        _check(f"{npz.path}: {name}", what, name, sizes)
+    return declared
 
 
-def _info(path: Path, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    try:
-        info = json.loads(str(arrays.get("meta", "{}")))
-    except json.JSONDecodeError as error:
-        raise refuse(f"{path}: meta", f"text that is not JSON ({error})", "a JSON object") from None
-    if not isinstance(info, dict):
-        raise refuse(f"{path}: meta", type(info).__name__, "a JSON object")
-    return info
+def _check(label: str, what: Declared, name: str, sizes: dict[str, int]) -> None:
+    """Refuse an array of a wrong type or shape; ``sizes`` are the lengths that are known by their letter."""
+    kinds, want = _TYPES[name]
+    if what.dtype.kind not in kinds:
+        raise refuse(label, f"{what.dtype}", want)
+    letters = _SHAPES[name]
+    fits = len(what.shape) == len(letters) and all(
+        sizes.setdefault(letter, length) == length for letter, length in zip(letters, what.shape, strict=True)
+    )
+    if not fits:
+        known = ", ".join(f"{letter} = {sizes[letter]}" for letter in letters if letter in sizes)
+        raise refuse(label, f"shape {what.shape}", f"({', '.join(letters)}){f' with {known}' if known else ''}")
 
 
-def _embeddings(path: Path, arrays: dict[str, NDArray[Any]], info: dict[str, Any]) -> Embeddings:
+# --- what is inside ---------------------------------------------------------------------------------------
+
+
+def _embeddings(
+    name: str,
+    arrays: Mapping[str, NDArray[Any]],
+    texts: Mapping[str, tuple[str, ...]],
+    scale: float,
+    metadata: Mapping[str, str],
+) -> Embeddings:
     views = arrays["views"] if "views" in arrays else arrays["emb"][:, None]
-    scale = float(info.get("logit_scale", 100.0))
     return Embeddings(
-        path.stem,
-        ZeroShot(arrays["text"].astype(np.float32), tuple(map(str, arrays["classes"])), scale),
-        views,
+        name,
+        ZeroShot(arrays["text"], texts["classes"], scale),
+        views.astype(np.float32) if views.dtype == np.float64 else views,  # what an embedding file may hold
         arrays["label"].astype(np.int64),
         arrays["domain"].astype(np.int64),
-        tuple(map(str, arrays["domains"])),
-        _metadata(path, info),
-        arrays["index"].astype(np.int64) if "index" in arrays else None,
+        texts["domains"],
+        metadata,
+        _whole(arrays.get("index")),
+        _whole(arrays.get("client")),
     )
 
 
-def _metadata(path: Path, info: dict[str, Any]) -> dict[str, str]:
+def _whole(array: NDArray[Any] | None) -> Integers | None:
+    return None if array is None else array.astype(np.int64)
+
+
+def _texts(array: NDArray[Any], name: str) -> tuple[str, ...]:
+    """Return an array of text as strings; numpy keeps code points (or bytes) unchecked."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if flat.dtype.kind == "U" and flat.view(np.uint32).max(initial=0) > sys.maxunicode:
+        raise refuse(name, "code points that Unicode does not have", "Unicode text")
+    try:
+        values = flat.tolist()
+        texts = tuple(value.decode() if isinstance(value, bytes) else str(value) for value in values)
+        check_text("".join(texts))
+    except ValueError as error:
+        raise refuse(name, short(error), "Unicode text, or bytes in UTF-8") from None
+    return texts
+
+
+def _note(path: Path, meta: tuple[str, ...] | None) -> dict[str, Any]:
+    note = parse_json(meta[0] if meta else "{}", f"{path}: meta")
+    if not isinstance(note, dict):
+        raise refuse(f"{path}: meta", type(note).__name__, "a JSON object")
+    return note
+
+
+def _info(path: Path, note: Mapping[str, Any]) -> Info:
+    return structure(note, Info, f"{path}: meta", extra=True)
+
+
+def _metadata(path: Path, note: Mapping[str, Any], info: Info) -> dict[str, str]:
     """Keep what the file says about itself; what it does not say is left out, never made up."""
     metadata = {
         "sources": json.dumps({path.name: checksum(path)}),
-        "made": f"converted from {path.name}, which says: {json.dumps(info, sort_keys=True)}",
+        "made": f"converted from {path.name}, which says: {json.dumps(note, sort_keys=True)}",
     }
-    if "model" in info:
-        metadata["encoder"] = str(info["model"])
-    if "templates" in info:
-        metadata["templates"] = json.dumps(info["templates"])
+    if info.model is not None:
+        metadata["encoder"] = info.model
+    if info.templates is not None:
+        metadata["templates"] = json.dumps(info.templates)
     return metadata

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,9 @@ import numpy as np
 
 from ..core.types import Vectors
 from ..core.validate import choice, refuse
+from ..files.atomic import replacing, write_bytes, write_text
+from ..files.documents import read_json
+from ..files.reading import read_bytes
 from . import load_encoder
 from .extras import need
 from .hf import HfEncoder
@@ -102,7 +104,7 @@ def _write_tokenizer(encoder: HfEncoder, folder: Path) -> None:
     backend = getattr(encoder.tokenizer, "backend_tokenizer", None)
     if backend is None or not hasattr(backend, "to_str"):
         raise refuse("tokenizer", type(encoder.tokenizer).__name__, "a model whose folder has a tokenizer.json")
-    (folder / "tokenizer.json").write_text(backend.to_str(), encoding="utf-8")
+    write_text(folder / "tokenizer.json", backend.to_str())
 
 
 def _to_onnx(encoder: HfEncoder, features: Any, sample: Any, shape: dict[int, str], target: tuple[str, Path]) -> None:
@@ -119,11 +121,11 @@ def _to_onnx(encoder: HfEncoder, features: Any, sample: Any, shape: dict[int, st
         def forward(self, values: Any) -> Any:
             return torch.nn.functional.normalize(features(values), dim=-1)
 
-    with _quiet():
+    with _quiet(), replacing(target[1]) as part:
         torch.onnx.export(
             UnitRows().eval(),
             (sample.to(encoder.device),),
-            str(target[1]),
+            str(part),
             input_names=[target[0]],
             output_names=[OUTPUT],
             dynamic_shapes=(shape,),
@@ -170,17 +172,17 @@ def _description(encoder: HfEncoder) -> dict[str, Any]:
 def _write_model_json(folder: Path, description: dict[str, Any]) -> None:
     sums = {name: file_sha256(folder / name) for name in (*FILES, "tokenizer.json")}
     text = json.dumps(description | {"sha256": sums}, indent=1, ensure_ascii=False)
-    (folder / "model.json").write_text(text + "\n", encoding="utf-8")
+    write_text(folder / "model.json", text + "\n")
 
 
 def _write_variant(folder: Path, variant: str) -> None:
     target = folder / variant
     target.mkdir()
-    shutil.copyfile(folder / "tokenizer.json", target / "tokenizer.json")
+    write_bytes(target / "tokenizer.json", read_bytes(folder / "tokenizer.json"))
     for name in FILES:
-        with _quiet():
-            shrink(folder / name, target / name, variant)
-    description = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        with _quiet(), replacing(target / name) as part:
+            shrink(folder / name, part, variant)
+    description = read_json(folder / "model.json", dict[str, Any])
     _write_model_json(target, description | {"name": f"{description['name']} ({variant})"})
 
 
@@ -209,7 +211,7 @@ def _record(encoder: HfEncoder, folder: Path, found: Sequence[Agreement]) -> Non
     """Write each measurement into its own model.json, and all of them into the first."""
     for one in found:
         place = Path(one.folder)
-        description = json.loads((place / "model.json").read_text(encoding="utf-8"))
+        description = read_json(place / "model.json", dict[str, Any])
         kept = found if place == folder else [one]
         rows = [{key: value for key, value in asdict(item).items() if key != "folder"} for item in kept]
         _write_model_json(place, description | {"agreement": {"with": encoder.name, "variants": rows}})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..core.validate import refuse
+from ..files.documents import read_json
 from .base import too_long
 from .extras import need
 from .preprocess import Preprocess, from_hf
@@ -120,11 +120,10 @@ def _preprocessor(target: str) -> dict[str, Any]:
     for name, key in (("preprocessor_config.json", None), ("processor_config.json", "image_processor")):
         path = _file(target, name)
         if path is not None:
-            try:
-                config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-                return config if key is None else config[key]
-            except (ValueError, KeyError) as error:
-                raise refuse(str(path), f"a file that cannot be read ({error})", _want(target)) from None
+            config = read_json(path, dict[str, Any])
+            if key is not None and not isinstance(config.get(key), dict):
+                raise refuse(str(path), f"no {key}", _want(target))
+            return config if key is None else config[key]
     raise refuse(f"hf:{target}", "no preprocessor_config.json", _want(target))
 
 

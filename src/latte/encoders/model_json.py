@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,8 +9,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..core.validate import at_least, choice, real, refuse
+from ..files.documents import read_json
+from ..files.schema import short, within
 from .preprocess import INTERPOLATIONS, Preprocess, from_json
 
+MOST = 1 << 16  # dimensions, and tokens: no model is near it
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -46,6 +48,65 @@ class ModelFile:
         return {key: value for key, value in asdict(self).items() if key not in ("name", "sha256")}
 
 
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """The field ``image``: the preprocessing is ``preprocess``, or sizes with a rule in words."""
+
+    file: str
+    input: str
+    output: str
+    layout: str = "NCHW"
+    preprocess: Mapping[str, Any] | None = None
+    input_size: int | None = None
+    resize: str = "bicubic, short side"
+    mean: tuple[float, float, float] | None = None
+    std: tuple[float, float, float] | None = None
+    input_size_low_res: int = 0
+    low_res_rule: str | None = None
+
+    def __post_init__(self) -> None:
+        _inside(self.file)
+        choice("layout", self.layout, ("NCHW", "NHWC"))
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """The field ``text``."""
+
+    file: str
+    inputs: tuple[str, ...]
+    output: str
+    context_length: int
+    tokenizer: str
+    pad_id: int = 0
+    padding: str = "longest"
+
+    def __post_init__(self) -> None:
+        for name in self.inputs:
+            choice("text inputs", name, TEXT_INPUTS)
+        _between("context_length", self.context_length, 1)
+        at_least("pad_id", self.pad_id, 0)
+        choice("padding", self.padding, ("longest", "context"))
+        _inside(self.file)
+        _inside(self.tokenizer)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A model.json as it is written; what else is in it is for people."""
+
+    name: str
+    dim: int
+    logit_scale: float
+    image: ImagePart
+    text: TextPart
+    sha256: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _between("dim", self.dim, 1)
+        real("logit_scale", self.logit_scale)
+
+
 def read_model_json(folder: Path) -> ModelFile:
     """Read and check the model.json of ``folder``."""
     path = folder / "model.json"
@@ -53,81 +114,80 @@ def read_model_json(folder: Path) -> ModelFile:
         raise refuse("model folder", f"{folder}, which does not exist", "a folder with model.json in it")
     if not path.is_file():
         raise refuse(f"model folder {folder}", "no model.json", "image.onnx, text.onnx, tokenizer.json and model.json")
+    description = read_json(path, Description, extra=True)
     try:
-        return parse(json.loads(path.read_text(encoding="utf-8")))
-    except KeyError as error:
-        raise refuse(str(path), f"no field {error}", "the fields that `latte export` writes") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, AttributeError, TypeError) as error:
-        raise refuse(
-            str(path), f"a file that cannot be understood ({error})", "a model.json of `latte export`"
-        ) from None
+        rule = image_rule(description.image)
+    except ValueError as error:
+        raise within(path, error) from None
+    return _model_file(description, rule)
 
 
-def parse(config: dict[str, Any]) -> ModelFile:
-    """Return the checked contents of a model.json."""
-    image, text = config["image"], config["text"]
-    inputs = tuple(text["inputs"])
-    for name in inputs:
-        choice("text inputs", name, TEXT_INPUTS)
-    layout = image.get("layout", "NCHW")
-    choice("layout", layout, ("NCHW", "NHWC"))
+def _model_file(model: Description, rule: Preprocess) -> ModelFile:
+    image, text = model.image, model.text
     return ModelFile(
-        name=str(config["name"]),
-        dim=at_least("dim", config["dim"], 1),
-        scale=real("logit_scale", config["logit_scale"]),
-        preprocess=image_rule(image),
-        image_file=_inside(image["file"]),
-        image_input=image["input"],
-        image_output=image["output"],
-        layout=layout,
-        text_file=_inside(text["file"]),
-        text_inputs=inputs,
-        text_output=text["output"],
-        context=at_least("context_length", text["context_length"], 1),
-        pad_id=at_least("pad_id", text.get("pad_id", 0), 0),
-        pad_to_context=text.get("padding", "longest") == "context",
-        tokenizer_file=_inside(text["tokenizer"]),
-        sha256=dict(config.get("sha256", {})),
+        name=model.name,
+        dim=model.dim,
+        scale=model.logit_scale,
+        preprocess=rule,
+        image_file=_inside(image.file),
+        image_input=image.input,
+        image_output=image.output,
+        layout=image.layout,
+        text_file=_inside(text.file),
+        text_inputs=text.inputs,
+        text_output=text.output,
+        context=text.context_length,
+        pad_id=text.pad_id,
+        pad_to_context=text.padding == "context",
+        tokenizer_file=_inside(text.tokenizer),
+        sha256=model.sha256,
     )
 
 
-def image_rule(image: Mapping[str, Any]) -> Preprocess:
+def image_rule(image: ImagePart) -> Preprocess:
     """Return the preprocessing: the field ``preprocess``, or sizes with a rule in words.
 
     >>> words = "bicubic, short side to input_size, centre crop"
-    >>> image_rule({"input_size": 160, "resize": words, "mean": [0.5] * 3, "std": [0.5] * 3}).size
+    >>> half = (0.5, 0.5, 0.5)
+    >>> image_rule(ImagePart("image.onnx", "image", "row", input_size=160, resize=words, mean=half, std=half)).size
     (160, 160)
     """
-    if "preprocess" in image:
-        return from_json(image["preprocess"])
-    side = at_least("input_size", image["input_size"], 1)
-    rule = str(image.get("resize", "bicubic, short side")).lower()
+    if image.preprocess is not None:
+        return from_json(image.preprocess)
+    if image.input_size is None or image.mean is None or image.std is None:
+        raise refuse("image", "no preprocess", "the field that `latte export` writes (or input_size, mean and std)")
+    side, rule = at_least("input_size", image.input_size, 1), image.resize.lower()
     kinds = [kind for kind in INTERPOLATIONS if kind in rule]
     if len(kinds) != 1 or ("short side" in rule) == ("squash" in rule):
-        raise refuse("resize", repr(rule), f"one of {', '.join(INTERPOLATIONS)}, and 'short side' or 'squash'")
+        raise refuse("resize", short(repr(rule)), f"one of {', '.join(INTERPOLATIONS)}, and 'short side' or 'squash'")
     return Preprocess(
         size=(side, side),
         short_side=side if "short side" in rule else None,
         interpolation=kinds[0],
-        mean=tuple(image["mean"]),
-        std=tuple(image["std"]),
+        mean=image.mean,
+        std=image.std,
         low_res=_low_res(image),
-        low_res_size=image.get("input_size_low_res", 0),
+        low_res_size=image.input_size_low_res,
     )
 
 
-def _low_res(image: Mapping[str, Any]) -> int:
-    if "low_res_rule" not in image:
+def _low_res(image: ImagePart) -> int:
+    if image.low_res_rule is None:
         return 0
-    found = re.fullmatch(r"source short side <= (\d+) px", image["low_res_rule"])
-    if found is None:
-        raise refuse("low_res_rule", repr(image["low_res_rule"]), "'source short side <= N px'")
-    return int(found[1])
+    match = re.fullmatch(r"source short side <= ([0-9]{1,5}) px", image.low_res_rule)
+    if match is None:
+        raise refuse("low_res_rule", short(repr(image.low_res_rule)), "'source short side <= N px'")
+    return int(match[1])
 
 
-def _inside(file: Any) -> str:
+def _between(name: str, value: int, least: int) -> None:
+    if at_least(name, value, least) > MOST:
+        raise refuse(name, value, f"at most {MOST}")
+
+
+def _inside(file: str) -> str:
     """Refuse a file name that leads out of the folder."""
-    path = PurePosixPath(str(file))
-    if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in str(file):
-        raise refuse("model.json", f"file {file!r}", "the name of a file inside the model folder")
+    path = PurePosixPath(file)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in file:
+        raise refuse("model.json", f"file {short(repr(file))}", "the name of a file inside the model folder")
     return str(path)

@@ -7,7 +7,7 @@ standard deviation of CLIP's training images.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..core.types import Vectors
 from ..core.validate import at_least, choice, refuse
+from ..files.schema import structure
 from .pictures import as_picture
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -23,6 +24,7 @@ HALVES = (0.5, 0.5, 0.5)
 # Pillow's numbers, which HF files use too
 INTERPOLATIONS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 ROUNDINGS = ("round", "floor")
+MOST_SIDE = 1 << 13  # of what a model sees: the largest have some 1,000
 _MOST = 50_000_000  # pixels: where more would come out of the resize, only the crop is computed
 
 
@@ -53,7 +55,8 @@ class Preprocess:
         choice("interpolation", self.interpolation, tuple(INTERPOLATIONS))
         choice("crop_rounding", self.crop_rounding, ROUNDINGS)
         for side in (*self.size, *([] if self.short_side is None else [self.short_side])):
-            at_least("size", side, 1)
+            if at_least("size", side, 1) > MOST_SIDE:
+                raise refuse("size", side, f"at most {MOST_SIDE}")
         if len(self.size) != 2 or len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
             raise refuse("preprocessing", f"{self.mean}, {self.std}", "two sides, three means, three deviations > 0")
         if self.low_res:
@@ -123,12 +126,7 @@ def _in_source(box: tuple[int, ...], source: tuple[int, int], resized: tuple[int
 
 def from_json(config: Mapping[str, Any]) -> Preprocess:
     """Return what ``to_json`` wrote."""
-    known = {field.name for field in fields(Preprocess)}
-    unknown = sorted(set(config) - known)
-    if unknown:
-        raise refuse("preprocess", f"unknown {', '.join(unknown)}", "only " + ", ".join(sorted(known)))
-    values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in config.items()}
-    return Preprocess(**values)
+    return structure(config, Preprocess, "preprocess")
 
 
 def from_hf(config: Mapping[str, Any]) -> Preprocess:
@@ -140,7 +138,7 @@ def from_hf(config: Mapping[str, Any]) -> Preprocess:
     if not config.get("do_resize", True):
         raise refuse("preprocessor_config.json", "do_resize false", "a model with one input size")
     size = config.get("size", 224)
-    size = {"shortest_edge": size} if isinstance(size, int) else dict(size)
+    size = size if isinstance(size, Mapping) else {"shortest_edge": size}
     short = size.get("shortest_edge")
     crops = config.get("do_center_crop", short is not None)
     frame = _pair(config.get("crop_size", 224) if crops else size) if crops or short is None else None
@@ -149,15 +147,16 @@ def from_hf(config: Mapping[str, Any]) -> Preprocess:
     normal = config.get("do_normalize", True)
     siglip = str(config.get("image_processor_type", "")).startswith("Siglip")
     mean, std = (HALVES, HALVES) if siglip else (CLIP_MEAN, CLIP_STD)
-    return Preprocess(
-        size=frame,
-        short_side=short,
-        interpolation=_interpolation(config.get("resample", INTERPOLATIONS["bicubic"])),
-        mean=tuple(config.get("image_mean") or mean) if normal else (0.0, 0.0, 0.0),
-        std=tuple(config.get("image_std") or std) if normal else (1.0, 1.0, 1.0),
-        rescale=config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0,
-        crop_rounding="floor",
-    )
+    rule = {
+        "size": frame,
+        "short_side": short,
+        "interpolation": _interpolation(config.get("resample", INTERPOLATIONS["bicubic"])),
+        "mean": config.get("image_mean") or mean if normal else (0.0, 0.0, 0.0),
+        "std": config.get("image_std") or std if normal else (1.0, 1.0, 1.0),
+        "rescale": config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0,
+        "crop_rounding": "floor",
+    }
+    return structure(rule, Preprocess, "preprocessor_config.json")
 
 
 def from_open_clip(config: Mapping[str, Any]) -> Preprocess:
@@ -166,25 +165,23 @@ def from_open_clip(config: Mapping[str, Any]) -> Preprocess:
     mode = config.get("resize_mode") or "shortest"
     if mode not in ("shortest", "squash") or (mode == "shortest" and size[0] != size[1]):
         raise refuse("open_clip resize_mode", f"{mode!r} to {size}", "'squash', or 'shortest' to a square")
-    return Preprocess(
-        size=size,
-        short_side=size[0] if mode == "shortest" else None,
-        interpolation=config.get("interpolation") or "bicubic",
-        mean=tuple(config.get("mean") or CLIP_MEAN),
-        std=tuple(config.get("std") or CLIP_STD),
-    )
+    rule = {
+        "size": size,
+        "short_side": size[0] if mode == "shortest" else None,
+        "interpolation": config.get("interpolation") or "bicubic",
+        "mean": config.get("mean") or CLIP_MEAN,
+        "std": config.get("std") or CLIP_STD,
+    }
+    return structure(rule, Preprocess, "open_clip preprocess_cfg")
 
 
 def _pair(size: Any) -> tuple[int, int]:
-    if isinstance(size, int):
-        return size, size
-    if isinstance(size, Mapping):
-        return int(size["height"]), int(size["width"])
-    return int(size[0]), int(size[1])
+    sides = (size.get("height"), size.get("width")) if isinstance(size, Mapping) else size
+    return structure((sides, sides) if isinstance(sides, int) else sides, tuple[int, int], "size")
 
 
 def _interpolation(number: Any) -> str:
     names = {value: key for key, value in INTERPOLATIONS.items()}
-    if number not in names:
+    if not isinstance(number, int) or number not in names:
         raise refuse("resample", number, f"one of {names}")
     return names[number]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..files.atomic import replacing
 from .extras import need
 
 VARIANTS = ("fp32", "fp16", "int8")
@@ -20,7 +21,8 @@ def strip(path: Path) -> None:
     model = onnx.load(str(path))
     for part in (model, model.graph, *model.graph.node, *model.graph.initializer, *model.graph.value_info):
         del part.metadata_props[:]
-    onnx.save(model, str(path))
+    with replacing(path) as part:
+        onnx.save(model, str(part))
 
 
 def shrink(source: Path, target: Path, variant: str) -> None:

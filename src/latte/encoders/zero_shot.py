@@ -6,7 +6,6 @@ t_y = normalise(mean over templates of normalise(encode(template(y)))), with sev
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -14,6 +13,8 @@ from pathlib import Path
 from ..core.types import Vectors
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
+from ..files.reading import read_text
+from ..files.schema import near, within
 from .base import BATCH, Encoder, Progress
 
 DEFAULT = "seven"
@@ -67,17 +68,17 @@ def read_templates(source: str | Path) -> tuple[str, ...]:
     else:
         text = _file(Path(source))
     lines = [line.strip() for line in text.splitlines()]
-    return check_templates([line for line in lines if line and not line.startswith("#")])
+    try:
+        return check_templates([line for line in lines if line and not line.startswith("#")])
+    except ValueError as error:
+        raise within(source, error) from None
 
 
 def _file(path: Path) -> str:
     if not path.is_file():
-        near = difflib.get_close_matches(str(path), template_sets(), n=3, cutoff=0.4) or template_sets()
-        raise refuse("templates", f"{str(path)!r}, which is no file", f"a file, or a set such as {', '.join(near)}")
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise refuse(str(path), "bytes that are not UTF-8", "a text file with one template per line") from None
+        names = ", ".join(near(str(path), template_sets()))
+        raise refuse("templates", f"{str(path)!r}, which is no file", f"a file, or a set such as {names}")
+    return read_text(path, "templates")
 
 
 def check_templates(templates: Sequence[str]) -> tuple[str, ...]:

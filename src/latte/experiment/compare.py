@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..core.validate import refuse
-from .folder import RunFolder
-from .plan import FORMAT, Plan
+from ..files.documents import read_json
+from .folder import RunFolder, read_results
+from .plan import Plan, RunFile
 from .records import Result
 
 
@@ -19,18 +18,18 @@ class Finished:
     """A run folder that is done: the resolved configuration and the results."""
 
     path: Path
-    config: dict[str, Any]
+    file: RunFile
     results: tuple[Result, ...]
 
     @property
     def benchmark(self) -> str:
         """The name of the benchmark."""
-        return str(self.config["config"]["benchmark"])
+        return self.results[0].benchmark
 
     @property
     def fingerprint(self) -> str:
         """The fingerprint of the classifier that every method of the run used."""
-        return str(self.config["data"]["fingerprint"])
+        return self.file.data.fingerprint
 
 
 def load_runs(paths: Iterable[Path]) -> list[Finished]:
@@ -69,11 +68,4 @@ def _finished(path: Path) -> Finished:
     folder = RunFolder(path)
     if not folder.complete():
         raise refuse("run folder", f"{path}, which is unfinished or was changed", "a finished run (run it again)")
-    try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        results = tuple(Result.from_json(line) for line in folder.results.read_text(encoding="utf-8").splitlines())
-    except (ValueError, TypeError, KeyError) as error:
-        raise refuse(str(path), f"a damaged run folder ({error})", "a finished run (run it again)") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise refuse(str(path), "another kind of folder", f"{FORMAT}: what latte run wrote")
-    return Finished(path, config, results)
+    return Finished(path, read_json(path / "config.json", RunFile, extra=True), read_results(folder).results)

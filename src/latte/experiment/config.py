@@ -16,9 +16,7 @@ A key that does not exist is refused with its path and the near ones; so is a va
 
 from __future__ import annotations
 
-import difflib
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -26,6 +24,8 @@ from typing import Any
 
 from ..core.validate import at_least, choice, refuse
 from ..data.partition import ORDERS
+from ..files.documents import parse_toml, read_toml
+from ..files.schema import near
 from ..methods import resolve
 from .records import SETTINGS
 from .schedule import Schedule
@@ -98,12 +98,7 @@ def _each_once(name: str, values: tuple[object, ...]) -> None:
 
 def read_config(path: Path) -> dict[str, Any]:
     """Read a TOML file as it is; :func:`configure` makes a configuration of it."""
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise refuse("config file", f"{path} ({error})", "a TOML file") from None
-    except tomllib.TOMLDecodeError as error:
-        raise refuse(str(path), f"text that is not TOML ({error})", "a TOML file") from None
+    return read_toml(path, "config file")
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -146,8 +141,8 @@ def parse_value(text: str) -> Any:
     (0.5, False, 'released')
     """
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {text}", "value")["value"]
+    except ValueError:
         return text.strip()
 
 
@@ -176,12 +171,6 @@ def changed(config: RunConfig, key: str, value: Any) -> RunConfig:
     target = raw["schedule"] if head == "schedule" else raw
     target[rest or head] = parse_seeds(value) if key == "seeds" and isinstance(value, str) else value
     return structured(raw)
-
-
-def near(name: str, known: Iterable[str]) -> list[str]:
-    """Return the near names of an unknown one, or all."""
-    names = list(known)
-    return difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
 
 
 def _changed_methods(config: RunConfig, path: str, value: Any) -> RunConfig:

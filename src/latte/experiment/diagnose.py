@@ -17,6 +17,8 @@ import numpy as np
 from ..core.types import Mask, Reals
 from ..core.validate import refuse
 from ..data.benchmark import Federation
+from ..files.documents import parse_json
+from ..files.schema import structure
 from ..methods import resolve
 from ..methods.latte import Latte, LatteParams
 from .readable import set_up
@@ -51,6 +53,13 @@ class ClassReport:
     local_entropy: tuple[float, ...] | None
     external_entropy: tuple[float, ...] | None
 
+    def __post_init__(self) -> None:
+        shares = (self.full, self.without, self.empty_queries, self.unreadable, self.external, self.silenced)
+        _check_shares(self.name, [share for share in shares if share is not None])
+        for entropies in (self.local_entropy, self.external_entropy):
+            if entropies is not None and len(entropies) != len(QUANTILES):
+                raise refuse("entropy", f"{len(entropies)} quantiles", f"{len(QUANTILES)}")
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
@@ -71,6 +80,13 @@ class Diagnosis:
     classes: tuple[ClassReport, ...]
     below: dict[str, tuple[float, ...]]
 
+    def __post_init__(self) -> None:
+        _check_shares("accuracy", [self.accuracy])
+        for name, shares in self.below.items():
+            _check_shares(name, shares)
+            if len(shares) != len(LEVELS):
+                raise refuse("below", f"{len(shares)} shares", f"{len(LEVELS)}, one per level")
+
     def to_json(self) -> str:
         """Return everything as JSON."""
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n"
@@ -78,18 +94,21 @@ class Diagnosis:
     @classmethod
     def from_json(cls, text: str) -> Diagnosis:
         """Read what :meth:`to_json` wrote."""
-        raw = json.loads(text)
-        if not isinstance(raw, dict) or raw.pop("format", None) != FORMAT:
-            raise refuse("diagnosis", "another kind of file", f"{FORMAT}: what latte diagnose wrote")
-        raw["total"] = _report(raw["total"])
-        raw["classes"] = tuple(_report(one) for one in raw["classes"])
-        raw["below"] = {name: tuple(values) for name, values in raw["below"].items()}
-        return cls(**raw)
+        return read_diagnosis(text, "diagnosis")
 
 
-def _report(raw: dict[str, Any]) -> ClassReport:
-    quantiles = {name: raw[name] and tuple(raw[name]) for name in ("local_entropy", "external_entropy")}
-    return ClassReport(**{**raw, **quantiles})
+def _check_shares(name: str, shares: Sequence[float]) -> None:
+    for share in shares:
+        if not -1e-6 <= share <= 100 + 1e-6:  # room for rounding
+            raise refuse(name, share, "a share from 0 to 100 %")
+
+
+def read_diagnosis(text: str | bytes, name: str) -> Diagnosis:
+    """Read a diagnosis; ``name`` says in a refusal where it comes from."""
+    raw = parse_json(text, name)
+    if not isinstance(raw, dict) or raw.pop("format", None) != FORMAT:
+        raise refuse(name, "another kind of file", f"{FORMAT}: what latte diagnose wrote")
+    return structure(raw, Diagnosis, name)
 
 
 def diagnose(

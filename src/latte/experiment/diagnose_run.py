@@ -11,10 +11,13 @@ from ..data.benchmark import Federation
 from ..data.catalogue import Entry, find, open_entry
 from ..data.embeddings import checksum
 from ..data.partition import federate, generators
+from ..files.atomic import write_text
+from ..files.reading import read_bytes
+from ..files.schema import near
 from .compare import Finished, load_runs
-from .config import MethodConfig, RunConfig, near
-from .diagnose import Diagnosis, diagnose
-from .folder import RunFolder, write
+from .config import MethodConfig, RunConfig
+from .diagnose import Diagnosis, diagnose, read_diagnosis
+from .folder import RunFolder
 from .structure import structured
 
 FILE = "diagnosis.json"
@@ -34,7 +37,7 @@ class Replay:
 def open_replay(path: Path, data: Path | None = None, label: str | None = None, seed: int | None = None) -> Replay:
     """Read a finished run; ``label`` picks the method (the first Latte, unless told), ``seed`` one of its seeds."""
     (run,) = _one(path)
-    config = structured(run.config["config"])
+    config = structured(run.file.config)
     chosen = config.seeds[0] if seed is None else seed
     if chosen not in config.seeds:
         raise refuse("seed", chosen, f"one of the run's: {', '.join(map(str, config.seeds))}")
@@ -57,14 +60,14 @@ def replay(asked: Replay, progress: Callable[[int], object] = lambda samples: No
 
 def keep(found: Diagnosis, path: Path) -> Path:
     """Write a diagnosis into the run folder, where the report finds it."""
-    write(path / FILE, found.to_json())
+    write_text(path / FILE, found.to_json())
     return path / FILE
 
 
 def kept(path: Path) -> Diagnosis | None:
     """Return the diagnosis in a run folder; None where there is none."""
     file = path / FILE
-    return Diagnosis.from_json(file.read_text(encoding="utf-8")) if file.is_file() else None
+    return read_diagnosis(read_bytes(file), str(file)) if file.exists() else None
 
 
 def _one(path: Path) -> list[Finished]:
@@ -80,7 +83,7 @@ def _entry(run: Finished, benchmark: str, data: Path | None) -> Entry:
     path = told.get("path") if isinstance(told, dict) else None
     known = data is None and isinstance(path, str) and Path(path).is_file()
     entry = Entry(benchmark, Path(str(path))) if known else find(benchmark, data)
-    if checksum(entry.path) != run.config["data"]["sha256"]:
+    if checksum(entry.path) != run.file.data.sha256:
         got = f"{entry.path}, which is not the run's"
         raise refuse("embedding file", got, "the file that the run saw (--data DIR)")
     return entry

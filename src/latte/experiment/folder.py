@@ -15,15 +15,36 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core.validate import refuse
+from ..files.atomic import append_line, write_text
+from ..files.documents import parse_json, read_json
+from ..files.reading import read_bytes, read_text
+from ..files.schema import structure
 from .plan import Item, Plan
-from .records import Result
+from .records import Result, read_result
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of items.jsonl: the checksum of a result, and how long it took."""
+
+    method: str
+    seed: int
+    seconds: float
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of results.jsonl; ``result`` is None where it must not be believed."""
+
+    text: str
+    result: Result | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,67 +65,71 @@ class RunFolder:
 
     def complete(self) -> bool:
         """Return whether the folder is done and its results are those it was done with."""
-        try:
-            return (self.path / "done").read_text(encoding="ascii").strip() == _sha(self.results.read_bytes())
-        except (OSError, UnicodeDecodeError):
-            return False
+        return self.finished() and self.mark() == _sha(_content(self.results))
+
+    def finished(self) -> bool:
+        """Return whether the run has ended, whatever happened to its results since."""
+        return (self.path / "done").is_file()
+
+    def mark(self) -> str:
+        """Return the checksum of the results that the run ended with; empty where it cannot be read."""
+        return _content(self.path / "done").decode("ascii", errors="replace").strip()
+
+    def vouched(self) -> Iterator[Line]:
+        """Yield every whole line of results; the ``result`` of those that items.jsonl does not vouch for is None."""
+        sums = {entry.sha256 for entry in self._entries()}
+        for line in _lines(self.results):
+            yield Line(line, _result(line) if _sha(line.encode()) in sums else None)
 
     def trusted(self, plan: Plan) -> dict[tuple[str, int], str]:
         """Return the lines of results that can be trusted, by method label and seed."""
-        sums = {entry.get("sha256") for entry in self._entries()}
-        wanted = {(item.method.label, item.seed): item for item in plan.items()}
-        found: dict[tuple[str, int], str] = {}
-        for line in _lines(self.results):
-            result = _parsed(line)
-            if result is None or _sha(line.encode()) not in sums:
-                continue
-            item = wanted.get((result.method, result.seed))
-            if item is not None and _belongs(result, item, plan):
-                found[result.method, result.seed] = line
-        return found
+        items = {(item.method.label, item.seed): item for item in plan.items()}
+        lines: dict[tuple[str, int], str] = {}
+        for line in self.vouched():
+            result = line.result
+            item = None if result is None else items.get((result.method, result.seed))
+            if result is not None and item is not None and _belongs(result, item, plan):
+                lines[result.method, result.seed] = line.text
+        return lines
 
     def append(self, line: str, seconds: float) -> None:
         """Add one result; only after both lines are on disk does it count."""
         result = Result.from_json(line)
-        entry: dict[str, Any] = {"method": result.method, "seed": result.seed, "seconds": round(seconds, 3)}
-        entry["sha256"] = _sha(line.encode())
-        _append(self.results, line)
-        _append(self.items, json.dumps(entry))
+        entry = Entry(result.method, result.seed, round(seconds, 3), _sha(line.encode()))
+        append_line(self.results, line)
+        append_line(self.items, json.dumps(asdict(entry)))
 
     def restart(self, plan: Plan, lines: list[str]) -> None:
         """Begin or continue: the configuration and the trusted ``lines`` are written anew, the done mark is gone."""
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / "done").unlink(missing_ok=True)
-        keep = {_sha(line.encode()) for line in lines}
-        entries = {e["sha256"]: e for e in self._entries() if e.get("sha256") in keep}
-        write(self.path / "config.json", plan.canonical())
-        write(self.results, "".join(f"{line}\n" for line in lines))
-        write(self.items, "".join(f"{json.dumps(entry)}\n" for entry in entries.values()))
+        sums = {_sha(line.encode()) for line in lines}
+        entries = {entry.sha256: entry for entry in self._entries() if entry.sha256 in sums}
+        write_text(self.path / "config.json", plan.canonical())
+        write_text(self.results, "".join(f"{line}\n" for line in lines))
+        write_text(self.items, "".join(f"{json.dumps(asdict(entry))}\n" for entry in entries.values()))
 
     def finish(self, lines: list[str]) -> None:
         """Write the results in their final order, then the done mark."""
         content = "".join(f"{line}\n" for line in lines)
-        write(self.results, content)
-        write(self.path / "done", _sha(content.encode()) + "\n")
+        write_text(self.results, content)
+        write_text(self.path / "done", _sha(content.encode()) + "\n")
 
     def manifest(self) -> dict[str, Any]:
         """Return the manifest as far as it can be read."""
         try:
-            content = json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return read_json(self.path / "manifest.json", dict[str, Any])
+        except ValueError:
             return {}
-        return content if isinstance(content, dict) else {}
 
     def write_manifest(self, content: dict[str, Any]) -> None:
         """Replace the manifest."""
-        write(self.path / "manifest.json", json.dumps(content, indent=1) + "\n")
+        write_text(self.path / "manifest.json", json.dumps(content, indent=1) + "\n")
 
-    def _entries(self) -> Iterator[dict[str, Any]]:
+    def _entries(self) -> Iterator[Entry]:
         for line in _lines(self.items):
             with contextlib.suppress(ValueError):
-                entry = json.loads(line)
-                if isinstance(entry, dict):
-                    yield entry
+                yield structure(parse_json(line, str(self.items)), Entry, str(self.items), extra=True)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -123,37 +148,59 @@ class RunFolder:
             yield
 
 
-def write(path: Path, content: str) -> None:
-    """Write a file so that it is either the old or the new one, whatever happens."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8", newline="") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The results of a run folder, each once; ``ignored`` counts the lines that must not be believed."""
+
+    results: tuple[Result, ...]
+    done: bool
+    ignored: int
 
 
-def _append(path: Path, line: str) -> None:
-    with path.open("a", encoding="utf-8", newline="") as file:
-        file.write(line + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+def read_results(folder: RunFolder) -> Results:
+    """Read what can be believed: all of a run that is done, and of another what items.jsonl vouches for.
+
+    A run that ended with other results than are there now is refused.
+    """
+    if folder.finished():
+        if not folder.complete():
+            raise refuse(str(folder.results), "other results than the run ended with", "`latte run` to redo them")
+        return Results(tuple(_numbered(folder)), True, 0)
+    lines = list(folder.vouched())
+    known = {(line.result.method, line.result.seed): line.result for line in lines if line.result is not None}
+    return Results(tuple(known.values()), False, sum(line.result is None for line in lines))
+
+
+def _numbered(folder: RunFolder) -> Iterator[Result]:
+    """Yield the results of a run that is done; a line that is none is refused with its number."""
+    seen = set()
+    for number, line in enumerate(read_text(folder.results).splitlines(), 1):
+        result = read_result(line, f"{folder.results}, line {number}", extra=True)
+        if (result.method, result.seed) in seen:
+            raise refuse(f"{folder.results}, line {number}", f"{result.method}, seed {result.seed} twice", "it once")
+        seen.add((result.method, result.seed))
+        yield result
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a file; none where there is no such file."""
+    try:
+        return read_bytes(path)
+    except ValueError:
+        return b""
 
 
 def _lines(path: Path) -> list[str]:
     """Return the whole lines of a file; half a line at the end is none."""
-    try:
-        return path.read_bytes().decode("utf-8", errors="replace").split("\n")[:-1]
-    except OSError:
-        return []
+    return _content(path).decode("utf-8", errors="replace").split("\n")[:-1]
 
 
-def _parsed(line: str) -> Result | None:
+def _result(line: str) -> Result | None:
     try:
         result = Result.from_json(line)
-        return result if result.to_json() == line else None
-    except (ValueError, TypeError, KeyError):
+    except ValueError:
         return None
+    return result if result.to_json() == line else None
 
 
 def _belongs(result: Result, item: Item, plan: Plan) -> bool:

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..core.validate import refuse
+from ..core.validate import choice, refuse
 from ..data.benchmark import Embeddings
+from ..data.catalogue import UNKNOWN as UNKNOWN
 from ..data.catalogue import Entry, default_clients, find, open_entry, problems
 from ..data.embeddings import checksum
 from ..data.partition import federate
@@ -21,7 +22,6 @@ from .config import MethodConfig, RunConfig, parameters, setting_of
 from .structure import unstructured
 
 FORMAT = "latte-run/1"
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,19 @@ class DataInfo:
     sha256: str
     fingerprint: str
     encoder: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """The config.json of a run folder; ``config`` becomes a RunConfig where every method in it is known."""
+
+    format: str
+    config: dict[str, Any]
+    data: DataInfo
+    sources: dict[str, str]
+
+    def __post_init__(self) -> None:
+        choice("format", self.format, (FORMAT,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +128,8 @@ def _sound(entry: Entry, embeddings: Embeddings) -> None:
 def _filled(method: MethodConfig, embeddings: Embeddings, text_encoder: str | None) -> MethodConfig:
     full = parameters(method)
     try:
-        json.dumps(full)
-    except TypeError as error:
+        json.dumps(full, allow_nan=False)
+    except (TypeError, ValueError) as error:
         raise refuse(f"{method.name} parameters", str(error), "numbers, words, true or false, None") from None
     if not needs_text_encoder(method.name):
         create(method.name, embeddings.zero_shot, full)  # refuses what it cannot do without

@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..core.validate import at_least, choice, refuse
+from ..files.documents import parse_json
+from ..files.schema import structure
+
 SETTINGS = ("preset", "default", "tuned", "oracle", "custom")
 
 
@@ -18,6 +22,11 @@ class ClientScore:
     domain: str
     samples: int
     correct: int
+
+    def __post_init__(self) -> None:
+        at_least("samples", self.samples, 1)
+        if at_least("correct", self.correct, 0) > self.samples:
+            raise refuse("correct", self.correct, f"at most {self.samples}, the samples")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,12 @@ class Result:
     seed: int
     clients: tuple[ClientScore, ...]
     engine: str = "readable"
+
+    def __post_init__(self) -> None:
+        choice("setting", self.setting, SETTINGS)
+        at_least("seed", self.seed, 0)
+        if not self.clients:
+            raise refuse("clients", "none", "at least one")
 
     @property
     def samples(self) -> int:
@@ -68,6 +83,9 @@ class Result:
     @classmethod
     def from_json(cls, line: str) -> Result:
         """Read what :meth:`to_json` wrote."""
-        fields = json.loads(line)
-        fields["clients"] = tuple(ClientScore(**client) for client in fields["clients"])
-        return cls(**fields)
+        return read_result(line, "result")
+
+
+def read_result(line: str | bytes, name: str, extra: bool = False) -> Result:
+    """Read a line of results; ``name`` says in a refusal where it is, ``extra`` allows what another version adds."""
+    return structure(parse_json(line, name), Result, name, extra)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
-from functools import partial
+from dataclasses import asdict
 from typing import Any
 
-from ..core.validate import refuse
-from .config import RunConfig, near, parse_seeds
-
-_WANT = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+from ..files.schema import structure
+from .config import RunConfig, parse_seeds
 
 
 def configure(raw: Mapping[str, Any]) -> RunConfig:
@@ -23,48 +20,9 @@ def configure(raw: Mapping[str, Any]) -> RunConfig:
 
 def structured(raw: Mapping[str, Any]) -> RunConfig:
     """Structure ``raw``; everything that does not fit is refused with its path."""
-    import cattrs
-
-    try:
-        config: RunConfig = _converter().structure(raw, RunConfig)
-    except cattrs.BaseValidationError as error:
-        problems = cattrs.transform_error(error, path="config", format_exception=_explain)
-        raise ValueError("; ".join(problem.replace(" @ config", " at config") for problem in problems)) from None
-    return config
+    return structure(raw, RunConfig, "", root="config")
 
 
 def unstructured(config: RunConfig) -> dict[str, Any]:
     """Return ``config`` as plain dictionaries and lists."""
     return asdict(config)
-
-
-def _converter() -> Any:
-    import cattrs
-
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    for kind in (int, float, bool, str):
-        converter.register_structure_hook(kind, partial(_plain, kind))
-    return converter
-
-
-def _plain(kind: type, value: Any, _: type) -> Any:
-    """Accept a value only as what it is: no text for a number, no fraction for a whole one."""
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise refuse("value", repr(value), _WANT[kind])
-    return value
-
-
-def _explain(error: BaseException, kind: type | None) -> str:
-    import cattrs
-
-    if isinstance(error, cattrs.ForbiddenExtraKeysError):
-        known = [field.name for field in fields(error.cl)]
-        found = sorted(error.extra_fields)
-        return "; ".join(f"no key {key!r} (want {', '.join(near(key, known))})" for key in found)
-    if isinstance(error, KeyError):
-        return f"missing key {error}"
-    if isinstance(error, ValueError):
-        return str(error)
-    return f"a value of the wrong kind ({error})"

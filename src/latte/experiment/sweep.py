@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ..core.validate import refuse
+from ..files.atomic import write_text
 from .config import RunConfig, changed, parse_value
-from .folder import RunFolder, write
+from .folder import RunFolder
 from .plan import Opened, Plan, plan_on
 from .run import Event, IncompleteError, Options, Session, answers, done, execute
 from .schedule import Schedule
@@ -97,7 +98,7 @@ def execute_sweep(sweep: Sweep, out: Path, options: Options | None = None) -> It
     """Run what is missing; points that differ in how a memory is read only are done together."""
     folder = Path(out) / sweep.name
     folder.mkdir(parents=True, exist_ok=True)
-    write(folder / "sweep.json", sweep.canonical())
+    write_text(folder / "sweep.json", sweep.canonical())
     options = options or Options()
     with RunFolder(folder).lock():  # of all points: nobody else works in this folder
         sessions: list[tuple[Point, Session]] = []

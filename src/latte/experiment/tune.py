@@ -11,11 +11,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from ..core.validate import refuse
-from .config import MethodConfig, RunConfig, near
-from .folder import write
+from ..files.atomic import write_text
+from ..files.documents import read_json
+from ..files.schema import near, short, structure
+from .config import MethodConfig, RunConfig
 from .plan import UNKNOWN, DataInfo, Opened, Plan
 from .records import Result
 from .run import Event, Options, results
@@ -44,6 +47,36 @@ class Tuning:
 
     method: MethodConfig
     sweep: Sweep
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What :func:`use_tuned` needs of one choice."""
+
+    name: str
+    params: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        for key, value in self.params.items():
+            if not isinstance(value, (int, float, str, NoneType)):
+                raise refuse(short(key), short(repr(value)), "a number, a word, true, false or null")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What it needs to know of the data that the choices were made on."""
+
+    data: DataInfo
+    seeds: tuple[int, ...]
+    clients_per_domain: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TunedFile:
+    """The form of a tuned file; what else is in it is for people."""
+
+    saw: Seen
+    methods: dict[str, Choice]
 
 
 def make_tunings(config: RunConfig, opened: Opened, axes: Sequence[Axis] = ()) -> list[Tuning]:
@@ -80,17 +113,15 @@ def select(tunings: Sequence[Tuning], out: Path) -> dict[str, Any]:
 def save_tuned(path: Path, tuned: Mapping[str, Any]) -> None:
     """Write the choice to a file for later runs."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, json.dumps(tuned, indent=1) + "\n")
+    write_text(path, json.dumps(tuned, indent=1) + "\n")
 
 
 def read_tuned(path: Path) -> dict[str, Any]:
-    """Read what :func:`save_tuned` wrote."""
-    try:
-        tuned = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise refuse("tuned file", f"{path} ({error})", "what latte tune wrote") from None
-    if not isinstance(tuned, dict) or tuned.get("format") != FORMAT:
+    """Read what :func:`save_tuned` wrote; a file of another form is refused."""
+    tuned = read_json(path, dict[str, Any], "tuned file (what latte tune wrote)")
+    if tuned.get("format") != FORMAT:
         raise refuse(str(path), "another kind of file", f"{FORMAT}: what latte tune wrote")
+    structure(tuned, TunedFile, str(path), extra=True)
     return tuned
 
 
@@ -158,4 +189,7 @@ def _with_choice(method: MethodConfig, chosen: Mapping[str, Any], setting: str) 
     entry = chosen.get(method.label) or next((e for e in chosen.values() if e["name"] == method.name), None)
     if entry is None or entry["name"] != method.name:
         return method
-    return replace(method, preset=None, params=dict(entry["params"]), setting=setting)
+    try:
+        return replace(method, preset=None, params=dict(entry["params"]), setting=setting)
+    except ValueError as error:
+        raise ValueError(f"--tuned: {method.label}: {error}") from None

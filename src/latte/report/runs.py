@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core.validate import refuse
 from ..experiment.compare import same_classifier
+from ..experiment.folder import RunFolder, read_results
 from ..experiment.plan import UNKNOWN
 from ..experiment.records import Result
+from ..files.documents import read_json
 
-RESULTS, CONFIG, MANIFEST, DONE = "results.jsonl", "config.json", "manifest.json", "done"
-_KNOWN = {field.name for field in fields(Result)}
+RESULTS, CONFIG, MANIFEST = "results.jsonl", "config.json", "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """What a run folder holds; ``config`` and ``manifest`` are empty where the files are not there.
 
-    ``done`` is False for a run that was stopped, or still goes on: its table is not the last word.
+    ``done`` is False for a run that was stopped, or still goes on: its table is not the last word. ``ignored`` counts
+    the lines of its results that were not believed.
     """
 
     folder: Path
@@ -30,6 +30,15 @@ class Run:
     config: Mapping[str, Any]
     manifest: Mapping[str, Any]
     done: bool = True
+    ignored: int = 0
+
+    def note(self) -> str | None:
+        """Return what a reader of the report has to know about the folder; None where all is well."""
+        parts = [] if self.done else [f"not finished, {len(self.results)} results so far"]
+        parts += (
+            [f"ignored {_ignored(self.ignored)} (edited or broken: `latte run` redoes them)"] if self.ignored else []
+        )
+        return f"{self.folder}: {'; '.join(parts)}" if parts else None
 
     def encoder(self) -> str | None:
         """Return the encoder that the data was made with, as the manifest (or the configuration) records it."""
@@ -53,27 +62,18 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
 
 
 def read_run(folder: Path) -> Run:
-    """Read a run folder; one without results, or with a broken line, is refused."""
-    path = folder / RESULTS
-    if not path.is_file():
+    """Read a run folder; one without results that can be believed is refused."""
+    if not (folder / RESULTS).is_file():
         raise refuse("run", f"{folder}, which has no {RESULTS}", "a folder that `latte run` wrote")
-    done = _done(folder)
-    *lines, rest = path.read_text("utf-8").split("\n")  # half a line at the end is a result still being written
-    lines += [rest] if done else []
-    results = tuple(_result(path, number, line) for number, line in enumerate(lines, 1) if line.strip())
-    if not results:
-        raise refuse("run", f"{folder}, whose {RESULTS} is empty", "a run with at least one finished (method, seed)")
-    return Run(folder, results, _object(folder / CONFIG), _object(folder / MANIFEST), done)
+    found = read_results(RunFolder(folder))
+    if not found.results:
+        got = f"{folder}, whose {RESULTS} is empty" + (f" but for {_ignored(found.ignored)}" if found.ignored else "")
+        raise refuse("run", got, "a run with at least one finished (method, seed)")
+    return Run(folder, found.results, _object(folder / CONFIG), _object(folder / MANIFEST), found.done, found.ignored)
 
 
-def _done(folder: Path) -> bool:
-    """Return whether the run finished; results that are not those it finished with are refused."""
-    mark = folder / DONE
-    if not mark.is_file():
-        return False
-    if mark.read_text("utf-8").strip() != hashlib.sha256((folder / RESULTS).read_bytes()).hexdigest():
-        raise refuse(str(folder / RESULTS), "other results than the run ended with", "`latte run` to redo them")
-    return True
+def _ignored(lines: int) -> str:
+    return f"{lines} {'line' if lines == 1 else 'lines'} that items.jsonl does not vouch for"
 
 
 def encoders(runs: Sequence[Run]) -> dict[str, str]:
@@ -96,24 +96,8 @@ def merged(runs: Iterable[Run]) -> list[Result]:
     return [result for run in runs for result in run.results]
 
 
-def _result(path: Path, number: int, line: str) -> Result:
-    """Read a line, leaving out what a record of another version (or a checksum) adds to it."""
-    try:
-        given = json.loads(line)
-        return Result.from_json(json.dumps({key: value for key, value in given.items() if key in _KNOWN}))
-    except (ValueError, TypeError, KeyError, AttributeError):
-        want = "whole records: `latte run` redoes a broken one"
-        raise refuse(f"{path}, line {number}", "a broken line", want) from None
-
-
 def _object(path: Path) -> Mapping[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except ValueError:
-        raise refuse(str(path), "text that is not JSON", "the file that `latte run` wrote") from None
-    return found if isinstance(found, dict) else {}
+    return read_json(path, dict[str, Any]) if path.exists() else {}
 
 
 def _find(tree: Any, key: str) -> str | None:

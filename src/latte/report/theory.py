@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from ..files.atomic import write_text
 from ..theory.planes import Planes
 from ..theory.rate import Containment
 from ..theory.study import CASES, DELTA, OVERLAPPING, SEPARABLE, Study
@@ -22,7 +23,7 @@ def write_theory(study: Study, out: Path) -> list[Path]:
     paths = [path for drawing in drawings for path in drawing.save(out)]
     captions = {drawing.name: drawing.caption for drawing in drawings}
     for name, text in (("theory.json", as_json(study, captions)), ("theory.txt", table(study))):
-        (out / name).write_text(text, encoding="utf-8")
+        write_text(out / name, text)
         paths.append(out / name)
     return paths
 

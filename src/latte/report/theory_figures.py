@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..files.atomic import writing
 from ..theory.errors import Errors
 from ..theory.sphere import log_cap_share, log_lower, log_upper
 from ..theory.study import BoundCurve, Study
@@ -37,8 +38,10 @@ class Drawing:
         for axis in self.figure.axes:
             axis.minorticks_off()
         with rc_context({"svg.fonttype": "none", "svg.hashsalt": "latte"}):
-            self.figure.savefig(paths[0], dpi=150)
-            self.figure.savefig(paths[1], metadata={"Date": None})
+            with writing(paths[0]) as file:
+                self.figure.savefig(file, format="png", dpi=150)
+            with writing(paths[1]) as file:
+                self.figure.savefig(file, format="svg", metadata={"Date": None})
         write_csv(paths[2], self.header, self.rows)
         return paths
 

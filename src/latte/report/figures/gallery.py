@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...experiment.studies import Setup
+from ...files.atomic import write_text
 from ..html import picture_section, render_page
 from .captions import clients_of
 from .make import Picture
@@ -26,7 +27,7 @@ def write_gallery(pictures: Sequence[Picture], setup: Setup, folder: Path) -> Pa
     ]
     page = render_page(f"Figures: {setup.opened.entry.name}", sections, _subtitle(setup))
     path = folder / PAGE
-    path.write_text(page, encoding="utf-8")
+    write_text(path, page)
     return path
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...core.escape import csv_cell, visible
+from ...files.atomic import write_text, writing
 from ..palette import look
 from ..paper import display
 
@@ -77,13 +79,16 @@ def as_label(name: str) -> str:
 def save(figure: Any, folder: Path, name: str) -> None:
     """Write ``name``.png and ``name``.svg; the same figure gives the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / f"{name}.png", dpi=200, metadata={"Software": None})
-    figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
+    with writing(folder / f"{name}.png") as file:
+        figure.savefig(file, format="png", dpi=200, metadata={"Software": None})
+    with writing(folder / f"{name}.svg") as file:
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write the numbers behind a figure; a float keeps all its digits."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([csv_cell(cell) for cell in row] for row in (header, *rows))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([csv_cell(cell) for cell in row] for row in (header, *rows))
+    write_text(path, text.getvalue())

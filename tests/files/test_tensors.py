@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from latte.data.files import write_safetensors
+from latte.files.tensors import write_safetensors
 
 ARRAYS = {
     "half": np.arange(6, dtype=np.float16).reshape(2, 3), "mask": np.array([True, False, True]),

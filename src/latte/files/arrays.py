@@ -1,0 +1,214 @@
+"""Numpy's own files: the header of a .npy file, and the members of a .npz file.
+
+A .npz file is compressed, so what it says about itself is checked before anything is unpacked: the directory of the zip
+file, then the header of each member that is needed. Members that nobody needs are never unpacked. No pickle is read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.validate import refuse
+from .reading import open_file, size_of
+from .schema import short
+
+MAGIC = b"\x93NUMPY"
+FREE_BYTES = 256 << 20  # that any file may unpack to
+MOST_GROWTH = 20  # beyond FREE_BYTES. Eleven files of real embeddings grow 1.1-fold, a zip bomb a thousandfold
+MOST_DIMENSIONS = 8
+MOST_ITEMS = 1 << 56  # of an array, zeros in its shape left out: numpy counts bytes in 63 bits
+_MOST_HEADER = 1 << 16
+_BLOCK = 1 << 20
+_ENCRYPTED = 1
+_FIELD = re.compile(
+    r"""\s*(['"])(?P<key>descr|fortran_order|shape)\1\s*:\s*"""
+    r"""(?:(['"])(?P<descr>[<>|=]?[a-zA-Z]\d{0,8})\3|(?P<fortran_order>True|False)|\((?P<shape>[\d\sL,]{0,400})\))\s*(?:,|$)"""
+)
+# what zipfile raises for damage that its directory does not show
+_DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, NotImplementedError)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the header of a .npy file declares; the data begins ``offset`` bytes into the file."""
+
+    dtype: np.dtype[Any]
+    fortran: bool
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the array has, however large the numbers in the header are."""
+        return self.dtype.itemsize * math.prod(self.shape)
+
+    def shaped(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of the file in the shape and the byte order that numpy works with."""
+        array = flat.reshape(self.shape[::-1]).T if self.fortran else flat.reshape(self.shape)
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def read_npy_header(file: IO[bytes], name: str) -> Declared:
+    """Read the header of a .npy file up to where the data begins."""
+    start = file.read(8)
+    wide = 4 if start[6:7] in (b"\2", b"\3") else 2
+    length = int.from_bytes(file.read(wide), "little")
+    if start[:6] != MAGIC or start[6:7] not in (b"\1", b"\2", b"\3") or length > _MOST_HEADER:
+        raise refuse(name, "something that is no array", "an array as numpy writes it")
+    text = file.read(length).decode("latin-1").strip()
+    fields = _fields(text[1:-1]) if text[:1] == "{" and text[-1:] == "}" else {}
+    if set(fields) != {"descr", "fortran_order", "shape"}:
+        raise refuse(name, f"the array header {short(repr(text))}", "a plain array: no objects, no records")
+    parts = [part.strip() for part in fields["shape"].split(",") if part.strip()]
+    if not all(re.fullmatch(r"\d{1,18}L?", part) for part in parts):
+        raise refuse(name, f"the shape ({short(fields['shape'])})", "lengths")
+    shape = tuple(int(part.rstrip("L")) for part in parts)
+    check_shape(shape, name)
+    return Declared(_dtype(fields["descr"], name), fields["fortran_order"] == "True", shape, 8 + wide + length)
+
+
+def check_shape(shape: tuple[int, ...], name: str) -> None:
+    """Refuse a shape that numpy cannot hold even where one of its lengths is zero."""
+    if len(shape) > MOST_DIMENSIONS or min(shape, default=0) < 0:
+        raise refuse(name, f"shape {short(shape)}", f"at most {MOST_DIMENSIONS} lengths >= 0")
+    if math.prod(length or 1 for length in shape) > MOST_ITEMS:
+        raise refuse(name, f"shape {short(shape)}", "an array that memory can hold")
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Return the three fields of a header; none where anything else is in it."""
+    fields: dict[str, str] = {}
+    while text.strip():
+        match = _FIELD.match(text)
+        value = None if match is None else match[match["key"]]
+        if match is None or value is None or match["key"] in fields:
+            return {}
+        fields[match["key"]] = value
+        text = text[match.end() :]
+    return fields
+
+
+def _dtype(descr: str, name: str) -> np.dtype[Any]:
+    kind = descr.lstrip("<>|=")
+    if not re.fullmatch(r"f[248]|[iu][1248]|b1|[US][1-9]\d{0,7}", kind):
+        raise refuse(name, f"the type {descr!r}", "numbers, truth values or text")
+    return np.dtype(descr)
+
+
+@contextmanager
+def open_npz(path: Path, kind: str = "file") -> Iterator[Npz]:
+    """Open a .npz file; only its directory is read."""
+    with open_file(path, kind) as file:
+        try:
+            archive = zipfile.ZipFile(file)
+        except _DAMAGE as error:
+            raise _damaged(path, error) from None
+        with archive:
+            yield Npz(path, archive, size_of(file))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Npz:
+    """An open .npz file of ``size`` bytes."""
+
+    path: Path
+    archive: zipfile.ZipFile
+    size: int
+
+    def names(self) -> list[str]:
+        """Return the names of the arrays."""
+        return [name.removesuffix(".npy") for name in self.archive.namelist()]
+
+    def declared(self, names: Iterable[str]) -> dict[str, Declared]:
+        """Return what the arrays ``names`` are, without unpacking more than their headers."""
+        return {name: self._declared(name, self._member(name)) for name in names}
+
+    def read(self, declared: Mapping[str, Declared]) -> dict[str, NDArray[Any]]:
+        """Unpack arrays, unless they would grow as only a zip bomb does."""
+        members = {name: self._member(name) for name in declared}
+        packed = sum(member.compress_size for member in members.values())
+        total = sum(member.file_size for member in members.values())
+        if packed > self.size:
+            raise _damaged(self.path, "members that overlap")
+        if total > max(FREE_BYTES, MOST_GROWTH * packed):
+            got = f"{packed:,} bytes that unpack to {total:,}"
+            raise refuse(str(self.path), got, f"at most {MOST_GROWTH} times as much, which no embeddings exceed")
+        return {name: self._unpacked(members[name], what) for name, what in declared.items()}
+
+    def _member(self, name: str) -> zipfile.ZipInfo:
+        """Return the entry of the directory; one that cannot be unpacked is refused."""
+        members = [info for info in self.archive.infolist() if info.filename.removesuffix(".npy") == name]
+        label = f"{self.path}: {name}"
+        if len(members) != 1:
+            raise refuse(label, f"{len(members)} arrays of this name", "one")
+        (member,) = members
+        if member.flag_bits & _ENCRYPTED:
+            raise refuse(label, "an encrypted array", "a file without a password")
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise refuse(label, f"compression method {member.compress_type}", "what numpy writes: stored or deflated")
+        return member
+
+    def _declared(self, name: str, member: zipfile.ZipInfo) -> Declared:
+        try:
+            with self.archive.open(member) as stream:
+                head = stream.read(_MOST_HEADER + 12)
+        except _DAMAGE as error:
+            raise _damaged(self.path, error) from None
+        declared = read_npy_header(BytesIO(head), f"{self.path}: {name}")
+        if declared.offset + declared.nbytes != member.file_size:
+            got = f"{member.file_size:,} bytes for {declared.dtype} of shape {declared.shape}"
+            raise refuse(f"{self.path}: {name}", got, f"{declared.offset + declared.nbytes:,}")
+        return declared
+
+    def _unpacked(self, member: zipfile.ZipInfo, declared: Declared) -> NDArray[Any]:
+        try:
+            flat = np.empty(math.prod(declared.shape), declared.dtype)
+            with self.archive.open(member) as stream:
+                stream.read(declared.offset)
+                complete = _fill(flat, stream)
+        except _DAMAGE as error:
+            raise _damaged(self.path, error) from None
+        except MemoryError:
+            raise refuse(str(self.path), f"{declared.nbytes:,} bytes in one array", "as much free memory") from None
+        if not complete:
+            raise _damaged(self.path, "an array that ends early")
+        return declared.shaped(flat)
+
+
+def map_npy(path: Path, kind: str = "file") -> NDArray[Any]:
+    """Map the array of a .npy file from disk."""
+    with open_file(path, kind) as file:
+        declared = read_npy_header(file, str(path))
+        if declared.offset + declared.nbytes != size_of(file):
+            got = f"{size_of(file):,} bytes for {declared.dtype} of shape {declared.shape}"
+            raise refuse(str(path), got, f"{declared.offset + declared.nbytes:,}")
+        if not declared.nbytes:
+            return np.empty(declared.shape, declared.dtype)
+        order: Literal["F", "C"] = "F" if declared.fortran else "C"
+        return np.memmap(file, declared.dtype, "r", declared.offset, declared.shape, order)
+
+
+def _fill(array: NDArray[Any], stream: IO[bytes]) -> bool:
+    """Read until ``array`` is full, a block at a time; return whether it is."""
+    view, done = array.view(np.uint8).data, 0
+    while done < len(view) and (block := stream.read(min(_BLOCK, len(view) - done))):
+        view[done : done + len(block)] = block
+        done += len(block)
+    return done == len(view)
+
+
+def _damaged(path: Path, reason: object) -> ValueError:
+    return refuse(str(path), f"a damaged or truncated file ({short(reason)})", "a whole .npz file")

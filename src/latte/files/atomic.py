@@ -1,0 +1,103 @@
+"""Write files that are there whole or not at all. Every file of this package is written here.
+
+Any number of threads and processes may write one file at once: each writes under a name of its own, and a reader sees
+the old file or one of the new ones, never half of one.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+ENDING = ".part"
+STALE = 3600.0  # seconds: a temporary file that nobody wrote to for so long is what a killed process left
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a new name beside ``path``; the file that is written there becomes ``path`` when the block ends.
+
+    If the block raises, that file is removed and ``path`` is as it was. A link is followed, not replaced.
+    """
+    target = Path(os.path.realpath(path))
+    start = f".{target.name[:40]}."
+    _remove_stale(target.parent, start)
+    part = target.with_name(f"{start}{secrets.token_hex(8)}{ENDING}")
+    try:
+        yield part
+        publish(part, target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file that becomes ``path`` when the block ends; a pipe or a terminal is written to as it is."""
+    if _is_special(path):
+        with Path(path).open("wb") as file:
+            yield file
+        return
+    with replacing(path) as part, part.open("xb") as file:
+        yield file
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file so that it is either the old or the new one, whatever happens."""
+    with writing(path) as file:
+        file.write(content)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of UTF-8 text, newlines as they are."""
+    write_bytes(path, text.encode())
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a file and wait until it is on disk."""
+    with Path(path).open("ab") as file:
+        file.write(line.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def publish(part: Path, target: Path) -> None:
+    """Give a finished file its name, once its bytes are on disk; it keeps the permissions of the file it replaces."""
+    with suppress(FileNotFoundError):
+        part.chmod(stat.S_IMODE(target.stat().st_mode))
+    with part.open("rb+") as file:
+        os.fsync(file.fileno())
+    part.replace(target)
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the new name on disk too; systems that cannot open a folder have no need of it."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _is_special(path: Path) -> bool:
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _remove_stale(folder: Path, start: str) -> None:
+    for part in folder.glob(f"{glob.escape(start)}*{ENDING}"):
+        with suppress(OSError):
+            if time.time() - part.stat().st_mtime > STALE:
+                part.unlink()

@@ -1,0 +1,71 @@
+"""Open what a user hands over: regular files only, so that a pipe cannot hang and a device has no end."""
+
+from __future__ import annotations
+
+import os
+import stat
+from io import BufferedReader
+from pathlib import Path
+
+from ..core.validate import refuse
+
+MOST_BYTES = 1 << 30  # of a file that is read whole: results of a million clients stay below
+
+
+def open_file(path: Path, kind: str = "file") -> BufferedReader:
+    """Open a regular file for reading bytes; ``kind`` is what a refusal calls it."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except (FileNotFoundError, NotADirectoryError):
+        raise refuse(kind, f"{path}, which is not there", "a file that exists") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL byte
+        reason = getattr(error, "strerror", None) or error
+        raise refuse(kind, f"{path}, which cannot be opened ({reason})", "a file that can be read") from None
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return open(path, "rb", opener=lambda *_: handle)
+    os.close(handle)
+    raise refuse(kind, f"{path}, which is a folder, a pipe or a device", "a regular file")
+
+
+def size_of(file: BufferedReader) -> int:
+    """Return the length of an open file in bytes."""
+    return os.fstat(file.fileno()).st_size
+
+
+def read_bytes(path: Path, kind: str = "file", most: int = MOST_BYTES) -> bytes:
+    """Return the bytes of a regular file of at most ``most`` bytes."""
+    with open_file(path, kind) as file:
+        if size_of(file) > most:
+            raise refuse(str(path), f"{size_of(file):,} bytes", f"at most {most:,}")
+        return file.read()
+
+
+def read_text(path: Path, kind: str = "file", most: int = MOST_BYTES) -> str:
+    """Return the text of a UTF-8 file, without the byte order mark that some editors put first."""
+    return decoded(read_bytes(path, kind, most), str(path))
+
+
+def decoded(content: bytes, name: str) -> str:
+    """Return bytes as text; what is not UTF-8 or has a NUL byte is refused."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise refuse(name, f"bytes that are not UTF-8 (at byte {error.start})", "text in UTF-8") from None
+    if "\0" in text:
+        raise refuse(name, "a NUL byte", "text")
+    return text
+
+
+def check_text(text: str) -> None:
+    """Refuse a string that cannot be written anywhere as text."""
+    if "\0" in text:
+        raise ValueError("a text with a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text with half a surrogate pair") from None
+
+
+def read_lines(path: Path, kind: str = "file") -> list[str]:
+    """Return the lines of a text file without the spaces around them; empty lines are left out."""
+    return [line.strip() for line in read_text(path, kind).splitlines() if line.strip()]

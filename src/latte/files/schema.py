@@ -1,0 +1,148 @@
+"""From plain values to frozen dataclasses, strictly: the annotations of the dataclass are the schema.
+
+Text is never taken for a number, a fraction never for a whole number, a string never for a list of its letters. What a
+dataclass checks itself (in ``__post_init__``) is checked here too. Every refusal names the path inside the document.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import lru_cache, partial
+from typing import Any, TypeVar, get_args, get_origin
+
+from ..core.validate import refuse
+
+T = TypeVar("T")
+
+LONGEST = 240  # characters of one problem: a name may be megabytes long
+SHOWN = 3  # problems in one refusal: a file with thousands is not listed in full
+_PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def structure(raw: Any, kind: type[T], name: str, extra: bool = False, root: str = "") -> T:
+    """Return ``raw`` (plain values) as ``kind``; ``extra`` allows keys that the dataclass does not have.
+
+    ``name`` begins every refusal; ``root`` is what paths inside the value begin with.
+    """
+    import cattrs
+
+    try:
+        value: T = _converter(not extra).structure(raw, kind)
+    except cattrs.BaseValidationError as error:
+        problems = cattrs.transform_error(error, path=root, format_exception=_explain)
+        raise ValueError(f"{name}: {_listed(problems)}" if name else _listed(problems)) from None
+    except ValueError as error:
+        raise within(name or root, error) from None
+    return value
+
+
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """Return the near names of an unknown one, or all."""
+    names = list(known)
+    return difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
+
+
+def short(value: object, length: int = 80) -> str:
+    """Return a text as one line that is not long."""
+    line = " ".join(str(value).split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def within(name: object, error: ValueError) -> ValueError:
+    """Return the refusal of something inside the file ``name``, not longer than a line that is read."""
+    return ValueError(f"{name}: {short(error, LONGEST)}")
+
+
+@lru_cache
+def _converter(strict: bool) -> Any:
+    import cattrs
+    from cattrs.gen import make_dict_structure_fn
+
+    converter = cattrs.Converter(forbid_extra_keys=strict)
+
+    def of_class(kind: Any) -> Callable[[Any, Any], Any]:
+        return partial(_table, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=strict))
+
+    def of_entries(kind: Any) -> Callable[[Any, Any], Any]:
+        return partial(_table, partial(_entries, converter))
+
+    for plain in _PLAIN:
+        converter.register_structure_hook(plain, partial(_plain, plain))
+    converter.register_structure_hook_factory(is_dataclass, of_class)
+    converter.register_structure_hook_factory(partial(_is_one_of, dict, Mapping), of_entries)
+    converter.register_structure_hook_func(partial(_is_one_of, tuple), partial(_sequence, converter))
+    return converter
+
+
+def _is_one_of(*arguments: Any) -> bool:
+    """Return whether the last of ``arguments``, such as ``dict[str, int]``, is one of the others."""
+    *origins, kind = arguments
+    return get_origin(kind) in origins
+
+
+def _plain(kind: type, value: Any, _: type) -> Any:
+    """Accept a value only as what it is: no text for a number, no fraction for a whole one."""
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise refuse("value", short(repr(value)), _PLAIN[kind])
+    return value
+
+
+def _table(make: Callable[[Any, Any], Any], raw: Any, kind: Any) -> Any:
+    if not isinstance(raw, Mapping):
+        raise refuse("value", short(repr(raw)), "keys and values")
+    return make(raw, kind)
+
+
+def _entries(converter: Any, raw: Mapping[Any, Any], kind: Any) -> dict[str, Any]:
+    """Structure ``dict[str, X]``."""
+    of_key, of_value = get_args(kind)
+    keys = _each(converter, list(raw), of_key, list(raw))
+    return dict(zip(keys, _each(converter, list(raw.values()), of_value, list(raw)), strict=True))
+
+
+def _sequence(converter: Any, raw: Any, kind: Any) -> tuple[Any, ...]:
+    """Structure ``tuple[X, ...]``, or ``tuple[X, X]`` of just so many."""
+    first, *rest = get_args(kind)
+    want = "a list" if Ellipsis in rest else f"a list of {1 + len(rest)}"
+    if not isinstance(raw, (list, tuple)) or (Ellipsis not in rest and len(raw) != 1 + len(rest)):
+        raise refuse("value", short(repr(raw)), want)
+    return tuple(_each(converter, raw, first, range(len(raw))))
+
+
+def _each(converter: Any, values: Sequence[Any], kind: Any, places: Sequence[Any]) -> list[Any]:
+    """Structure every one of ``values``, and tell of all that do not fit, each with its place."""
+    import cattrs
+
+    done, errors = [], []
+    for place, value in zip(places, values, strict=True):
+        try:
+            done.append(converter.structure(value, kind))
+        except (ValueError, cattrs.BaseValidationError) as error:
+            error.add_note(cattrs.IterableValidationNote(f"at {place}", place, kind))
+            errors.append(error)
+    if errors:
+        raise cattrs.IterableValidationError("values", errors, kind)
+    return done
+
+
+def _explain(error: BaseException, kind: type | None) -> str:
+    import cattrs
+
+    if isinstance(error, cattrs.ForbiddenExtraKeysError):
+        known = [field.name for field in fields(error.cl)]
+        unknown = sorted(map(short, error.extra_fields))
+        return "; ".join(f"no key {key!r} (want {', '.join(near(key, known))})" for key in unknown[:SHOWN])
+    if isinstance(error, KeyError):
+        return f"missing key {error}, want a value"
+    return str(error) if isinstance(error, ValueError) else f"a value of the wrong kind ({short(error)})"
+
+
+def _listed(problems: Sequence[str]) -> str:
+    more = len(problems) - SHOWN
+    plain = [problem.removesuffix(" @ ").replace(" @ .", " at ").replace(" @ ", " at ") for problem in problems[:SHOWN]]
+    lines = [short(problem, LONGEST) for problem in plain]
+    return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,158 @@
+"""Safetensors files: eight bytes of header length, a JSON header, the raw arrays.
+
+The format is read and written here, because the header has to be checked against the length of the file before anything
+is allocated, because arrays are to be mapped, and because the same content has to give the same bytes. The tests hold
+both directions to the safetensors library.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.validate import refuse
+from .arrays import check_shape
+from .atomic import writing
+from .documents import MOST_BYTES, parse_json
+from .reading import open_file, size_of
+from .schema import short, structure
+
+METADATA = "__metadata__"
+_DTYPES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "|b1", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
+    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1",
+}  # fmt: skip
+_NAMES = {np.dtype(code).name: name for name, code in _DTYPES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An entry of the header: ``data_offsets`` count from the end of the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _DTYPES:
+            raise refuse("dtype", short(repr(self.dtype)), "one of " + ", ".join(_DTYPES))
+        check_shape(self.shape, "tensor")
+        size = math.prod(self.shape) * self.type.itemsize
+        if len(self.data_offsets) != 2 or self.stop - self.start != size or self.start < 0:
+            raise refuse("data_offsets", short(self.data_offsets), f"the start and the end of {size} bytes")
+
+    @property
+    def type(self) -> np.dtype[Any]:
+        """The numpy type."""
+        return np.dtype(_DTYPES[self.dtype])
+
+    @property
+    def start(self) -> int:
+        """Where its bytes begin."""
+        return self.data_offsets[0]
+
+    @property
+    def stop(self) -> int:
+        """Where its bytes end."""
+        return self.data_offsets[-1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensors:
+    """What a safetensors file holds."""
+
+    arrays: dict[str, NDArray[Any]]
+    metadata: dict[str, str]
+
+
+def read_safetensors(path: Path, kind: str = "file", mapped: Collection[str] = ()) -> Tensors:
+    """Read a safetensors file; the arrays in ``mapped`` stay on disk until they are used."""
+    with open_file(path, kind) as file:
+        begin, entries, metadata = _read_header(file, str(path))
+        arrays = {}
+        for name, entry in entries.items():
+            read = _map if name in mapped and 0 not in entry.shape else _read
+            arrays[name] = read(file, begin + entry.start, entry)
+            if entry.dtype == "BOOL" and arrays[name].view(np.uint8).max(initial=0) > 1:
+                raise refuse(f"{path}: {short(name)}", "bytes other than 0 and 1", "truth values")
+    return Tensors(arrays, metadata)
+
+
+def _read_header(file: BufferedReader, name: str) -> tuple[int, dict[str, Tensor], dict[str, str]]:
+    """Return where the data begins, the entries and the metadata; all fit each other and the length of the file."""
+    whole = "a whole safetensors file"
+    size = size_of(file)
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > size - 8:
+        raise refuse(name, f"a damaged or truncated file ({size:,} bytes)", whole)
+    if length > MOST_BYTES:
+        raise refuse(name, f"a header of {length:,} bytes", f"at most {MOST_BYTES:,}")
+    raw = parse_json(file.read(length), f"{name}: header")
+    if not isinstance(raw, dict):
+        raise refuse(f"{name}: header", short(raw), "an object")
+    metadata = structure(raw.pop(METADATA, {}), dict[str, str], f"{name}: metadata")
+    entries = structure(raw, dict[str, Tensor], f"{name}: header")
+    if _end(entries) != size - 8 - length:
+        raise refuse(name, "a damaged or truncated file (arrays with gaps, overlaps or a wrong end)", whole)
+    return 8 + length, entries, metadata
+
+
+def _end(entries: Mapping[str, Tensor]) -> int:
+    """Return where the last array ends; -1 where they do not follow each other without gaps."""
+    end = 0
+    for entry in sorted(entries.values(), key=lambda entry: entry.data_offsets):
+        if entry.start != end:
+            return -1
+        end = entry.stop
+    return end
+
+
+def _map(file: BufferedReader, offset: int, entry: Tensor) -> NDArray[Any]:
+    return np.memmap(file, entry.type, "r", offset, entry.shape)
+
+
+def _read(file: BufferedReader, offset: int, entry: Tensor) -> NDArray[Any]:
+    array = np.empty(entry.shape, entry.type)
+    file.seek(offset)
+    if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
+        raise refuse(str(file.name), "a file that became shorter", "a file that nobody writes to")
+    return array
+
+
+def write_safetensors(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
+    """Write a safetensors file; it appears under its name only when it is complete.
+
+    The same arrays and metadata always give the same bytes. The library's own writer shuffles the metadata and holds a
+    second copy of everything.
+    """
+    names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))  # widest first: all stay aligned
+    header = _header(arrays, names, metadata)
+    with writing(path) as file:
+        file.write(header)
+        for name in names:
+            array = np.ascontiguousarray(arrays[name])
+            file.write(array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data)
+
+
+def _header(arrays: Mapping[str, NDArray[Any]], names: list[str], metadata: Mapping[str, str]) -> bytes:
+    """Return the length and the header, padded with spaces to a multiple of eight bytes."""
+    entries: dict[str, Any] = {METADATA: dict(sorted(metadata.items()))}
+    offset = 0
+    for name in names:
+        array = arrays[name]
+        if array.dtype.name not in _NAMES:
+            raise refuse(name, f"dtype {array.dtype}", "one of " + ", ".join(_NAMES))
+        end = offset + array.nbytes
+        entries[name] = {"dtype": _NAMES[array.dtype.name], "shape": list(array.shape), "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text

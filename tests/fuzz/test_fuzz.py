@@ -1,0 +1,49 @@
+"""Thousands of damaged files of every format: each is read, or refused in one line that names it.
+
+The generator has fixed seeds, so a failure names the one that brings it back. Memory is watched, too.
+"""
+
+from __future__ import annotations
+
+import resource
+
+import numpy as np
+import pytest
+
+from fuzz.formats import FORMATS
+
+MOST_GROWTH = 300 << 20  # bytes that the process may grow while it reads files of a few kilobytes
+LONGEST = 700
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_damaged_files_are_refused_in_one_line(form, tmp_path):
+    path = form.make(tmp_path)
+    form.read(path)  # the sound one is read
+    sound, before, refused = path.read_bytes(), peak(), 0
+    for seed in range(form.count):
+        rng = np.random.default_rng([seed, len(sound)])
+        damage = form.damages[seed % len(form.damages)]
+        path.write_bytes(damage(rng, sound))
+        try:
+            form.read(path)
+        except ValueError as error:
+            check_refusal(error, path, seed)
+            refused += 1
+        except BaseException as error:
+            error.add_note(f"seed {seed} of {form.name}")
+            raise
+    assert refused > form.count / 20, f"only {refused} of {form.count} were refused: the damage is too light"
+    assert peak() - before < MOST_GROWTH
+
+
+def check_refusal(error, path, seed):
+    message = str(error)
+    assert type(error) is ValueError, f"seed {seed}: {error!r}"
+    assert path.name in message or path.parent.name in message, f"seed {seed}: no name in {message!r}"
+    assert "\n" not in message and len(message) < LONGEST, f"seed {seed}: {message!r}"
+    assert "free memory" not in message, f"seed {seed}: {message!r}"  # nothing of this size needs much
+
+
+def peak() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
