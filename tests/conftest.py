@@ -1,12 +1,13 @@
 """What every test may ask for."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-ROOT = Path(__file__).parent.parent
+from waiting import ROOT, run
 
 
 @pytest.fixture(scope="session")
@@ -18,5 +19,14 @@ def shared() -> Path:
     return folder
 
 
-settings.register_profile("latte", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Compile the engine's loops before several processes need them."""
+    run(sys.executable, ROOT / "tests" / "compile_loops.py", check=True)
+
+
+# No deadline, and no word about slow data: both would measure how busy the machine is. The same examples every time.
+settings.register_profile(
+    "latte", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("latte")

@@ -1,7 +1,8 @@
 """What importing costs, and that the layers hold in a running interpreter."""
 
-import subprocess
 import sys
+
+from waiting import run
 
 HEAVY = (
     "torch",
@@ -20,7 +21,7 @@ HEAVY = (
 
 def loaded_by(statement: str) -> set[str]:
     code = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    output = run(sys.executable, "-c", code, check=True).stdout
     return {name.partition(".")[0] for name in output.split()}
 
 
@@ -45,7 +46,7 @@ sys.meta_path.insert(0, Block())
 import latte.core
 from latte import Latte
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run(sys.executable, "-c", code, check=True)
 
 
 def test_public_names_exist():

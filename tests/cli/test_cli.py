@@ -2,28 +2,21 @@
 
 import json
 import re
-import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
 
-from conftest import ROOT
-
-LATTE = [sys.executable, "-m", "latte"]
-
-
-def run(*arguments, cwd=None, check=True):
-    return subprocess.run([*LATTE, *arguments], cwd=cwd, capture_output=True, text=True, check=check)
+from waiting import ROOT, latte, run
 
 
 def test_help_names_every_command_and_loads_nothing_heavy():
     from latte.cli import COMMANDS
 
-    text = run("--help").stdout
+    text = latte("--help", check=True).stdout
     assert all(name in text for name in COMMANDS)
     code = "import sys\nfrom latte.cli import cli\ncli(['--help'], standalone_mode=False)\nprint('~', *sys.modules)"
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    output = run(sys.executable, "-c", code, check=True).stdout
     assert not {"numpy", "rich", "jinja2", "torch"} & set(output.rpartition("~")[2].split())
 
 
@@ -31,11 +24,11 @@ def test_every_command_has_help():
     from latte.cli import COMMANDS
 
     for name in COMMANDS:
-        assert "Usage: latte" in run(name, "--help").stdout
+        assert "Usage: latte" in latte(name, "--help", check=True).stdout
 
 
 def test_an_unknown_command_offers_near_ones():
-    answer = run("demmo", check=False)
+    answer = latte("demmo")
     assert answer.returncode == 2 and "demo" in answer.stderr and not answer.stdout
 
 
@@ -50,7 +43,7 @@ def test_cli_page_is_up_to_date():
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
-    return folder, run("demo", cwd=folder)
+    return folder, latte("demo", cwd=folder, check=True)
 
 
 def test_demo_prints_what_the_readme_shows(demo):
@@ -67,13 +60,13 @@ def test_demo_writes_a_self_contained_page(demo):
 
 
 def test_demo_as_json(tmp_path):
-    rows = json.loads(run("demo", "--json", cwd=tmp_path).stdout)
+    rows = json.loads(latte("demo", "--json", cwd=tmp_path, check=True).stdout)
     assert len(rows) == 20 and rows[-1]["domain"] == "all"
     assert rows[-1]["gain"] == pytest.approx(rows[-1]["latte"] - rows[-1]["clip"])
 
 
 def test_demo_in_a_folder_that_is_not_there(tmp_path):
-    answer = run("demo", "--out", "no/such/folder/page.html", cwd=tmp_path, check=False)
+    answer = latte("demo", "--out", "no/such/folder/page.html", cwd=tmp_path)
     assert answer.returncode == 2 and "no/such/folder" in answer.stderr and "Traceback" not in answer.stderr
 
 

@@ -10,8 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from latte.data import download
 from latte.data.download import Sums
 from latte.data.fetch import Source, fetch, sources, unpack
+from waiting import DEADLINE
 
 CONTENT = bytes(range(256)) * 9_000  # 2.3 MB: more than two blocks
 
@@ -32,7 +34,9 @@ def shelf():
 
 
 @pytest.fixture
-def address(shelf):
+def address(shelf, monkeypatch):
+    monkeypatch.setattr(download, "TIMEOUT", DEADLINE)  # a busy machine is not a server that keeps silent
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             wanted = self.headers.get("Range")

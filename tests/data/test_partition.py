@@ -26,7 +26,7 @@ def make(labels, domain, classes=3, domains=2, index=None) -> Embeddings:
     return Embeddings("t", zero_shot, rows.astype(np.float32), np.array(labels), np.array(domain), names, {}, index)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=60), st.integers(1, 12), SEEDS)
 def test_folds_hold_everyone_once_and_every_class_evenly(labels, folds, seed):
     labels = np.array(labels)
@@ -42,7 +42,7 @@ def test_folds_hold_everyone_once_and_every_class_evenly(labels, folds, seed):
     assert sizes.max() - sizes.min() <= 1 and sizes.min() >= 1
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.integers(0, 4), min_size=4, max_size=50), st.integers(2, 8), SEEDS)
 def test_folds_count_as_scikit_learn_counts(labels, folds, seed):
     model_selection = pytest.importorskip("sklearn.model_selection")
@@ -57,7 +57,7 @@ def test_folds_count_as_scikit_learn_counts(labels, folds, seed):
     assert [np.bincount(labels[fold], minlength=5).tolist() for fold in ours] == want
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=50),
     st.integers(1, 4),
@@ -118,7 +118,7 @@ def test_no_fixed_clients_in_the_file_is_refused():
         federate(make([0, 1], [0, 1]), None, 0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 3), st.integers(0, 1000), st.integers(8, 40))
 def test_the_corruption_partition_shows_every_image_under_one_corruption(m, seed, images):
     rng = np.random.default_rng(images)

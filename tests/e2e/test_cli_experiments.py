@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from latte.cli import main
 from small_benchmark import small_file, unit
+from waiting import latte
 
-ROOT = Path(__file__).parent.parent.parent
 COLUMNS = ["benchmark", "method", "setting", "seeds", "accuracy", "sd", "per_client"]
 ON_SMALL = ["--benchmark", "small", "--methods"]
-
-
-def latte(*arguments, cwd, **environment):
-    variables = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
-    command = [sys.executable, "-m", "latte", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.fixture

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
-METHODS = ("--methods", "clip,tda,tda-global,dmn", "--seeds", "0-3")
-COMMAND = ("run", "--benchmark", "cifar10c-mini", *METHODS, "--out", "runs")
+from waiting import ROOT, latte, running, wait_until
+
+PLUGIN = ROOT / "tests" / "gated_method.py"  # its four items come last and wait: no run ends before it is stopped
+METHODS = ("--methods", "clip,tda,tda-global,dmn,gated", "--seeds", "0-3")
+COMMAND = ("run", "--benchmark", "cifar10c-mini", "--plugin", PLUGIN, *METHODS, "--out", "runs")
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs the children of a process in /proc")
 
 
 def start(folder):
-    variables = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "latte", *COMMAND]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, env=variables, stdout=pipe, stderr=pipe, text=True)
+    return running(sys.executable, "-m", "latte", *COMMAND, cwd=folder)
 
 
 def finish(folder):
-    process = start(folder)
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    return output, content(folder)
+    (folder / "gate").touch()
+    return latte(*COMMAND, cwd=folder, check=True).stdout, content(folder)
 
 
 def content(folder):
@@ -41,21 +36,29 @@ def lines(folder):
     return sum(len(path.read_bytes().splitlines()) for path in (folder / "runs").glob("*/items.jsonl"))
 
 
-def wait_for_lines(process, folder, wanted):
-    while process.poll() is None and lines(folder) < wanted:
-        time.sleep(0.01)
+def wait_for_lines(process, folder, count):
+    wait_until(lambda: lines(folder) >= count, f"{count} results", process)
 
 
 def children(process):
+    """Return the identities of the child processes: their numbers, which may be used again, and when they began."""
     text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-    return [int(pid) for pid in text.split()]
+    return [(pid, started) for pid in text.split() if (started := state(pid)[1])]
 
 
-def gone(pid):
+def state(pid):
+    """Return the state of a process (Z: it has ended) and when it began; nothing if it is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return True
+        return "Z", ""
+    return fields[0], fields[19]
+
+
+def gone(child):
+    pid, started = child
+    now, began = state(pid)
+    return now == "Z" or began != started
 
 
 @pytest.fixture(scope="module")
@@ -66,33 +69,25 @@ def reference(tmp_path_factory):
 
 def test_killed_at_random_moments_it_resumes_to_the_same_bytes(reference, tmp_path):
     moments = random.Random(7)
-    killed, left = 0, []
+    left = []
     for attempt in range(5):
-        process = start(tmp_path)
-        wait_for_lines(process, tmp_path, 3 * attempt)  # some before the first result, some between two
-        time.sleep(moments.uniform(0, 0.25))
-        if process.poll() is None:
+        with start(tmp_path) as process:
+            wait_for_lines(process, tmp_path, 3 * attempt)  # some before the first result, some between two
+            time.sleep(moments.uniform(0, 0.25))  # not to wait for anything: to hit another moment each time
+            assert process.alive()
             left += children(process)
             process.kill()
-            killed += 1
-        process.communicate()
-    assert killed >= 3, "too quick to be killed: the test would show nothing"
-    deadline = time.monotonic() + 20
-    while not all(map(gone, left)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert all(map(gone, left)), "a worker outlived its parent"
+    wait_until(lambda: all(map(gone, left)), "the workers to end with their parent")
     assert finish(tmp_path) == reference
 
 
 def test_ctrl_c_loses_at_most_what_was_running(reference, tmp_path):
-    process = start(tmp_path)
-    wait_for_lines(process, tmp_path, 2)
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode not in (0, 2) and "Traceback" not in errors, errors
-    kept = lines(tmp_path)
-    assert kept >= 2 and not list((tmp_path / "runs").glob("*/done"))
-    output, after = finish(tmp_path)
-    assert (output, after) == reference
-    assert lines(tmp_path) == 16, "nothing that was kept is done twice"
+    with start(tmp_path) as process:
+        wait_for_lines(process, tmp_path, 2)
+        process.process.send_signal(signal.SIGINT)
+        stopped = process.finish()
+    assert stopped.returncode not in (0, 2) and "Traceback" not in stopped.stderr, stopped.stderr
+    before = lines(tmp_path)
+    assert before >= 2 and not list((tmp_path / "runs").glob("*/done"))
+    assert finish(tmp_path) == reference
+    assert lines(tmp_path) == 20, "nothing that was there is done twice"

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
+from waiting import ROOT, run
+
 EXAMPLE = ROOT / "examples" / "own_method.py"
 
 
 def python(*arguments, cwd):
-    variables = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    return run(sys.executable, *arguments, cwd=cwd)
 
 
 def test_the_python_way_and_the_plugin_give_the_same_numbers(tmp_path):
@@ -39,13 +35,13 @@ def test_the_python_way_and_the_plugin_give_the_same_numbers(tmp_path):
 def test_a_changed_method_is_another_run_and_a_failing_one_is_told(tmp_path):
     copy = tmp_path / "mine.py"
     what = ("--benchmark", "cifar10c-mini", "--methods", "clip,mine", "--out", "runs")
-    run = ("-m", "latte", "run", "--plugin", copy, *what)
+    command = ("-m", "latte", "run", "--plugin", copy, *what)
     copy.write_text(EXAMPLE.read_text())
-    assert python(*run, "--dry-run", cwd=tmp_path).returncode == 0
-    before = python(*run, "--dry-run", "--json", cwd=tmp_path).stdout
+    assert python(*command, "--dry-run", cwd=tmp_path).returncode == 0
+    before = python(*command, "--dry-run", "--json", cwd=tmp_path).stdout
     copy.write_text(EXAMPLE.read_text().replace("logits = self.zero_shot", "logits = self.zero_shoot"))
-    assert python(*run, "--dry-run", "--json", cwd=tmp_path).stdout != before
-    failed = python(*run, cwd=tmp_path)
+    assert python(*command, "--dry-run", "--json", cwd=tmp_path).stdout != before
+    failed = python(*command, cwd=tmp_path)
     assert failed.returncode == 1 and failed.stdout == ""
     assert "mine, seed 0: AttributeError" in failed.stderr and "1 of 2 items failed" in failed.stderr
     assert "Traceback" not in failed.stderr

@@ -1,26 +1,23 @@
 """From pictures to embeddings, labels and tables: the commands a practitioner types, as real processes."""
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import tarfile
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tiny_onnx
+import waiting
 
 pytest.importorskip("onnxruntime")
-LATTE = [sys.executable, "-m", "latte"]
 ENCODER = f"onnx:{tiny_onnx.FOLDER}"
 
 
 def run(*arguments, check=True):
-    return subprocess.run([*LATTE, *map(str, arguments)], capture_output=True, text=True, check=check)
+    return waiting.latte(*arguments, check=check)
 
 
 def make_pictures(root: Path, per_class: int = 6) -> Path:
@@ -73,21 +70,39 @@ def test_embed_writes_the_same_bytes_again(pictures, tmp_path):
     assert (tmp_path / "one" / "x.safetensors").read_bytes() == (tmp_path / "two" / "x.safetensors").read_bytes()
 
 
+# the command line in a process that kills itself at the n-th event about a file whose name ends so
+DYING = """
+import os, signal, sys
+from latte.cli import main
+event, ending, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+left = [None] * count
+def die(name, arguments):
+    if name == event and any(str(argument).endswith(ending) for argument in arguments[:2]):
+        del left[-1:]
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(die)
+main(sys.argv[4:])
+"""
+DEATHS = [  # when, and how many chunks are finished then
+    (("open", ".png", 300), 0),
+    (("os.rename", "000000512.safetensors", 1), 1),
+    (("open", ".png", 100), 1),
+    (("os.rename", "000001024.safetensors", 1), 2),
+    (("os.rename", "/x.safetensors", 1), 3),
+]
+
+
 def test_an_interrupted_embed_resumes_to_identical_bytes(tmp_path):
     pictures = make_pictures(tmp_path / "many", per_class=200)  # 1,200 images: three chunks
     (tmp_path / "whole").mkdir()
     arguments = ["embed", f"folder:{pictures}", "--encoder", ENCODER, "--views", "1", "--out"]
     run(*arguments, tmp_path / "whole" / "x.safetensors")
-    for pause in (0.3, 0.3, 0.3):  # killed at the first sign of each further chunk
-        process = subprocess.Popen([*LATTE, *arguments, str(tmp_path / "x.safetensors")], stderr=subprocess.DEVNULL)
-        partial = tmp_path / "x.safetensors.partial"
-        before = len(list(partial.glob("*.safetensors")))
-        while process.poll() is None and len(list(partial.glob("*.safetensors"))) <= before:
-            time.sleep(0.01)
-        time.sleep(pause * np.random.default_rng(before).random())
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+    for death, chunks in DEATHS:
+        killed = waiting.run(sys.executable, "-c", DYING, *death, *arguments, tmp_path / "x.safetensors")
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        finished = (tmp_path / "x.safetensors.partial").glob("[0-9]*.safetensors")
+        assert len(list(finished)) == chunks and not (tmp_path / "x.safetensors").exists(), death
     run(*arguments, tmp_path / "x.safetensors")
     assert (tmp_path / "x.safetensors").read_bytes() == (tmp_path / "whole" / "x.safetensors").read_bytes()
 

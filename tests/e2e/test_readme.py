@@ -2,14 +2,12 @@
 
 import re
 import shlex
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import tiny_onnx
-from conftest import ROOT
+from waiting import ROOT, latte
 
 
 def commands() -> list[list[str]]:
@@ -40,6 +38,6 @@ def test_every_command_of_the_readme_works(here):
     pytest.importorskip("onnxruntime")
     for words in commands():
         given = [f"onnx:{tiny_onnx.FOLDER}" if word.startswith("hf:") else word for word in words[1:]]
-        answer = subprocess.run([sys.executable, "-m", "latte", *given], cwd=here, capture_output=True, text=True)
+        answer = latte(*given, cwd=here)
         assert answer.returncode == 0, (words, answer.stderr)
     assert (here / "table.html").is_file() and (here / "report.html").is_file()

@@ -31,7 +31,7 @@ def mini(shared):
     pytest.importorskip("onnxruntime")
     from latte.encoders import load_encoder
 
-    return load_encoder(f"onnx:{shared / 'data' / 'mini-vlm'}")
+    return load_encoder(f"onnx:{shared / 'data' / 'mini-vlm'}", threads=1)  # more wait for each other when it is busy
 
 
 @pytest.fixture(scope="session")

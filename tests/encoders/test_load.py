@@ -1,6 +1,5 @@
 """Names of encoders: what is found, what is near, what is missing."""
 
-import subprocess
 import sys
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 import tiny_onnx
 from latte.encoders import load_encoder, split
 from latte.encoders.extras import need
+from waiting import run
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ try:
 except ModuleNotFoundError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run(sys.executable, "-c", code, check=True)
     assert f'pip install "latte-tta[{extra}]"' in done.stdout
 
 
 def test_importing_the_encoders_imports_nothing_heavy():
     heavy = ["torch", "transformers", "onnxruntime", "tokenizers", "PIL", "onnx", "open_clip"]
     code = f"import sys, latte.encoders, latte.encoders.views; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run(sys.executable, "-c", code, check=True)
     assert done.stdout.strip() == "[]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import numpy as np
@@ -14,6 +13,7 @@ from latte.encoders import load_encoder, zero_shot
 from latte.encoders.onnx_torch import OnnxPromptTuner, onnx_prompt_tuner, read_graph
 from latte.encoders.tuning import prompt_tuner
 from latte.methods.tpt import Tpt, TptParams
+from waiting import run
 
 NAMES = ("dog", "polar bear", "cat", "house")
 PROMPTS = [f"a photo of a {name}." for name in NAMES]
@@ -259,5 +259,5 @@ def test_encoders_without_a_prompt_tuner_are_refused(tiny):
 
 def test_nothing_heavy_at_import():
     code = "import sys, latte.encoders.tuning; print({'torch', 'onnx', 'onnxruntime'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run(sys.executable, "-c", code, check=True)
     assert done.stdout == "set()\n"

@@ -75,7 +75,7 @@ def slow_gram_readout(count, memory, offset, gram, f, beta):
 
 
 @given(SIZES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_latte_as_printed(sizes):
     c, k, d, seed = sizes
     rng = np.random.default_rng(seed)
@@ -89,7 +89,7 @@ def test_latte_as_printed(sizes):
 
 
 @given(SIZES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_latte_as_computed_here(sizes):
     c, k, d, seed = sizes
     rng = np.random.default_rng(seed)
@@ -107,7 +107,7 @@ def test_latte_as_computed_here(sizes):
 
 
 @given(SIZES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_dmn(sizes):
     c, k, d, seed = sizes
     rng = np.random.default_rng(seed)
@@ -131,7 +131,7 @@ def test_dmn(sizes):
 
 
 @given(SIZES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_tda(sizes):
     c, k, d, seed = sizes
     rng = np.random.default_rng(seed)
@@ -167,7 +167,7 @@ def slow_tda(count, state, p, f):
 
 
 @given(SIZES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_dmn_as_computed_here(sizes):
     c, k, d, seed = sizes
     rng = np.random.default_rng(seed)

@@ -1,5 +1,7 @@
 """Many clients, several threads: the same predictions in other ways."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -95,3 +97,19 @@ def test_recall_counts_what_was_found():
 def test_unknown_index():
     with pytest.raises(ValueError, match="index"):
         run_large(made_up((3, 3), 3, 4), LatteParams(), Schedule(), np.random.default_rng(0), "hnsw")
+
+
+def test_old_machine_code_goes_with_its_index(tmp_path):
+    """Else numba, which writes a new index before the code, could be given the old code under it."""
+    pytest.importorskip("numba")
+    from latte.experiment.engine.compiled import _forget_what_is_old
+
+    code = tmp_path / "__pycache__"
+    code.mkdir()
+    for number, name in enumerate(("old.nbi", "old.1.nbc", "new.nbi", "new.1.nbc")):
+        (code / name).touch()
+        os.utime(code / name, (100 * (number // 2),) * 2)
+    (tmp_path / "loops.py").touch()
+    os.utime(tmp_path / "loops.py", (50, 50))
+    _forget_what_is_old(tmp_path)
+    assert sorted(path.name for path in code.iterdir()) == ["new.1.nbc", "new.nbi"]

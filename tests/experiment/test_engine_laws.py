@@ -1,7 +1,7 @@
 """The engine against the readable simulator on federations that nobody chose."""
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiment.engine_support import compare, made_up, readable, rescaled
@@ -47,7 +47,7 @@ def cases(draw):
     return federation, params, draw(schedules(len(lengths)))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(case=cases(), backend=st.sampled_from(["auto", "numpy"]))
 def test_latte(case, backend):
     federation, params, schedule = case
@@ -56,7 +56,7 @@ def test_latte(case, backend):
     assert outcome.downloads_equal
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(case=cases(), name=st.sampled_from(["tda", "tda-global", "dmn", "dmn-global"]), k=st.integers(1, 4))
 def test_caches(case, name, k):
     federation, _, schedule = case

@@ -89,7 +89,7 @@ PARTS = st.tuples(st.sampled_from([0.0, 0.21, 0.43, 0.66]), st.sampled_from([0.0
 SIGNS = st.tuples(st.sampled_from([-1.0, 1.0]), st.sampled_from([-1.0, 1.0]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(PARTS, SIGNS), min_size=1, max_size=25), st.integers(1, 3))
 def test_among_equal_entropies_the_first_slot_is_replaced(items, k):
     zero_shot = ZeroShot(np.eye(2, 4), ("a", "b"), scale=5.0)

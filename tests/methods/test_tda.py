@@ -100,7 +100,7 @@ PARTS = st.tuples(st.sampled_from([0.0, 0.21, 0.43, 0.66]), st.sampled_from([0.0
 SIGNS = st.tuples(st.sampled_from([-1.0, 1.0]), st.sampled_from([-1.0, 1.0]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(PARTS, SIGNS), min_size=1, max_size=25), st.integers(1, 3))
 def test_equal_entropies_leave_in_the_order_of_the_official_lists(items, k):
     """Images that differ only outside the span of the texts have equal entropies and different keys."""

@@ -3,11 +3,11 @@
 import json
 import re
 import shutil
-import subprocess
 
 import pytest
 
 from report.page import full_page
+from waiting import run
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)
@@ -65,7 +65,7 @@ def visit(tmp_path, width, *flags):
     (tmp_path / "frame.html").write_text(FRAME.format(width=width), encoding="utf-8")
     command = [BROWSER, *FLAGS, *flags, f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,1000"]
     command += ["--virtual-time-budget=5000", "--dump-dom", (tmp_path / "frame.html").as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = run(*command, check=True)
     found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.S)
     assert found and found[1], done.stderr[-2000:]
     return json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))

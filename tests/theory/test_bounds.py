@@ -149,7 +149,7 @@ def test_side_conditions() -> None:
     assert not bound.signs_kept
 
 
-@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.settings(max_examples=30)
 @given(settings, st.integers(1, 12), st.floats(0.01, 0.5))
 def test_bounds_fall_with_samples_and_sharp_is_sharper(setting: Setting, k: int, delta: float) -> None:
     for form in FORMS:

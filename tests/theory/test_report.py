@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from latte.report.theory import table, write_theory
 from latte.report.theory_figures import draw_convergence
 from latte.theory.errors import Trial
 from latte.theory.study import Plan, Study, run_study
+from waiting import run
 
 FIGURES = ("volumes", "convergence", "error", "clients", "strangers", "limit", "vacuous")
 
@@ -64,11 +64,11 @@ def test_the_table_names_what_is_vacuous(study: Study) -> None:
 def test_importing_the_command_loads_nothing_heavy() -> None:
     heavy = "[m for m in ('matplotlib', 'scipy', 'sklearn') if m in sys.modules]"
     code = f"import sys, latte.cli.theory; print({heavy})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run(sys.executable, "-c", code, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_the_theory_needs_no_scipy() -> None:
     code = "import sys; sys.modules['scipy'] = None; import latte.theory.study; print(3)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run(sys.executable, "-c", code, check=True)
     assert done.stdout.strip() == "3"

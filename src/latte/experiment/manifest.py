@@ -15,6 +15,7 @@ from typing import Any
 from ..version import __version__
 from .plan import Plan
 
+_GIT_SECONDS = 60.0  # a repository on a disk that hangs must not hold up a run
 _PACKAGES = ("numpy", "safetensors", "click", "cattrs", "scipy", "numba", "torch", "onnxruntime")
 
 
@@ -72,16 +73,18 @@ def versions() -> dict[str, str]:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Return the commit of ``folder`` and whether anything is changed; None outside of a repository."""
+    """Return the commit of ``folder`` and whether anything is changed (None: git did not say); None without git."""
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None
-    return {"commit": commit, "changed": bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))}
+    status = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return {"commit": commit, "changed": None if status is None else bool(status)}
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", *arguments]
     try:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

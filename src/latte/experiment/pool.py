@@ -12,8 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from typing import Any
@@ -32,6 +31,10 @@ _THREADS = (
 )
 
 
+class LostWorkerError(RuntimeError):
+    """The worker went, not the work: killed, cut off, or its result gone before it was fetched."""
+
+
 def unordered(
     call: Callable[[str], str], messages: Sequence[str], jobs: int, executor: str = ""
 ) -> Iterator[tuple[int, str | BaseException]]:
@@ -44,10 +47,10 @@ def unordered(
     for attempt in range(1, TRIES + 1):
         lost: dict[int, str] = {}
         with executor_for(executor, min(jobs, len(left))) as pool:
-            positions = {pool.submit(call, message): i for i, message in left.items()}
+            positions = {_submit(pool, call, message): i for i, message in left.items()}
             for future in as_completed(positions):
                 position, answer = positions[future], _answer(future)
-                if _worker_lost(answer) and attempt < TRIES:
+                if isinstance(answer, LostWorkerError) and attempt < TRIES:
                     lost[position] = left[position]
                 else:
                     yield position, answer
@@ -96,25 +99,39 @@ def _cluster(address: str) -> Iterator[Executor]:
     except ModuleNotFoundError:
         raise ModuleNotFoundError('dask needs an extra: pip install "latte-tta[cluster]"') from None
     try:
-        client = connect(address, timeout=10, set_as_default=False)
+        client = connect(address, set_as_default=False)  # for how long it tries is Dask's setting
     except (OSError, TimeoutError, ValueError) as error:
         raise refuse("executor", f"dask:{address}, which does not answer ({error})", "a running scheduler") from None
     try:
-        executor: Executor = client.get_executor(retries=TRIES)
+        executor: Executor = client.get_executor()
         yield executor
         executor.shutdown()
     finally:
         client.close()
 
 
-def _worker_lost(answer: str | BaseException) -> bool:
-    """Did the process die, rather than the work fail?"""
-    return isinstance(answer, BrokenProcessPool) or type(answer).__name__ == "KilledWorker"
+def _submit(pool: Executor, call: Callable[[str], str], message: str) -> Future[str | BaseException]:
+    try:
+        return pool.submit(_attempt, call, message)
+    except BrokenExecutor as error:  # a worker went while work was still handed out
+        future: Future[str | BaseException] = Future()
+        future.set_exception(error)
+        return future
 
 
-def _answer(future: Future[str]) -> str | BaseException:
-    error = future.exception()
-    return future.result() if error is None else error
+def _attempt(call: Callable[[str], str], message: str) -> str | BaseException:
+    """Work, in a worker: an exception of the work is an answer, so that what a future raises is always a loss."""
+    try:
+        return call(message)
+    except BaseException as error:
+        return error
+
+
+def _answer(future: Future[str | BaseException]) -> str | BaseException:
+    try:
+        return future.result()
+    except Exception as error:
+        return LostWorkerError(f"{type(error).__name__}: {error}")
 
 
 @contextmanager

@@ -12,17 +12,18 @@ import numba
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 
-def _forget_what_is_old() -> None:
-    """Remove machine code that is older than any of the loops.
+def _forget_what_is_old(here: Path) -> None:
+    """Remove machine code that is older than any of the loops in the folder ``here``.
 
     numba keeps it per function and looks at the file of that function only, but a function contains those it calls.
+    The code (.nbc) goes with its index (.nbi): numba writes a new index first, so that whoever comes in between, or
+    after a kill there, would be given the old code under the new index.
     """
-    here = Path(__file__).parent
     newest = max(source.stat().st_mtime for source in here.glob("*.py"))
-    for index in (here / "__pycache__").glob("*.nbi"):
+    for file in sorted((here / "__pycache__").glob("*.nb[ci]"), key=lambda file: file.suffix, reverse=True):
         with contextlib.suppress(OSError):
-            if index.stat().st_mtime < newest:
-                index.unlink()
+            if file.stat().st_mtime < newest:
+                file.unlink()
 
 
 def _compiler(**options: Any) -> Callable[[Loop], Loop]:
@@ -30,7 +31,7 @@ def _compiler(**options: Any) -> Callable[[Loop], Loop]:
     return decorator
 
 
-_forget_what_is_old()
+_forget_what_is_old(Path(__file__).parent)
 exactly = _compiler()
 # Loops that allocate nothing are compiled without reference counts, as a part of who calls them: to count who holds
 # which array, at every call and slice, took a fifth of the time.

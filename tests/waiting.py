@@ -1,0 +1,108 @@
+"""Waiting for what must happen, never for seconds.
+
+A test waits for a condition (:func:`wait_until`) or for the end of a process (:func:`run`, :func:`running`). The one
+deadline turns a hang into a failure that shows what the processes printed; it is far above what anything takes on a
+busy machine, so that no test passes or fails by how fast it is run. No process outlives its test.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DEADLINE = 1200.0  # seconds
+PAUSE = 0.02
+T = TypeVar("T")
+
+
+class Running:
+    """A process whose output goes to files: it never waits for a reader, and a failed wait can show it."""
+
+    def __init__(self, command: list[str], folder: Path, cwd: Path | None, environment: dict[str, str]) -> None:
+        self.command, self._files = command, (folder / "stdout", folder / "stderr")
+        variables = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
+        with self._files[0].open("wb") as output, self._files[1].open("wb") as errors:
+            self.process = subprocess.Popen(
+                command, cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def so_far(self) -> subprocess.CompletedProcess[str]:
+        """Return what it printed until now; the return code is None while it is alive."""
+        code = self.process.poll()
+        output, errors = (file.read_text(encoding="utf-8", errors="replace") for file in self._files)
+        return subprocess.CompletedProcess(self.command, code, output, errors)
+
+    def finish(self) -> subprocess.CompletedProcess[str]:
+        """Return when it has ended by itself."""
+        wait_until(lambda: not self.alive(), "the end of the process", self)
+        return self.so_far()
+
+    def kill(self) -> None:
+        """End it at once, as a crash or a power cut does."""
+        self.process.kill()
+        self.process.wait()
+
+    def __str__(self) -> str:
+        state = self.so_far()
+        ended = "still running" if state.returncode is None else f"exit code {state.returncode}"
+        return f"{' '.join(self.command)}: {ended}\nstdout: {state.stdout[-2000:]}\nstderr: {state.stderr[-4000:]}"
+
+
+@contextmanager
+def running(*command: object, cwd: Path | None = None, **environment: str) -> Iterator[Running]:
+    """Start a process and yield it; whatever happens, it has ended afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = Running([str(word) for word in command], Path(folder), cwd, environment)
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run(
+    *command: object, cwd: Path | None = None, check: bool = False, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a process to its end; with ``check``, it must succeed."""
+    with running(*command, cwd=cwd, **environment) as process:
+        done = process.finish()
+        assert done.returncode == 0 or not check, str(process)
+        return done
+
+
+def latte(
+    *arguments: object, cwd: Path | None = None, check: bool = False, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of the command line to its end."""
+    return run(sys.executable, "-m", "latte", *arguments, cwd=cwd, check=check, **environment)
+
+
+def wait_until(condition: Callable[[], T], what: str, *processes: Running) -> T:
+    """Return the first true answer of ``condition``.
+
+    ``processes`` are those it depends on: the wait fails at once when one of them has ended without it.
+    """
+    end = time.monotonic() + DEADLINE
+    while True:
+        over = time.monotonic() > end or not all(process.alive() for process in processes)
+        if answer := condition():
+            return answer
+        if over:
+            pytest.fail("\n".join([f"waited in vain for {what}", *map(str, processes)]))
+        time.sleep(PAUSE)
