@@ -25,8 +25,12 @@ from ..core.types import Mask
 from ..core.validate import refuse
 from ..data.benchmark import Federation
 from ..data.embeddings import checksum
-from ..data.files import write_safetensors
-from .folder import RunFolder, write
+from ..files.atomic import write_text
+from ..files.documents import parse_json, read_json
+from ..files.reading import read_text
+from ..files.schema import structure
+from ..files.tensors import Tensors, read_safetensors, write_safetensors
+from .folder import RunFolder
 from .outcome import Outcome
 from .plan import Item, Plan
 
@@ -113,7 +117,7 @@ def read_predictions(run: Path, method: str, seed: int) -> Predictions:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PredictionEntry:
     """A file in the index: its checksum, and that of the line of results that it belongs to."""
 
     method: str
@@ -121,6 +125,14 @@ class Entry:
     file: str
     sha256: str
     result: str
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionIndex:
+    """What index.json holds."""
+
+    format: str
+    files: tuple[PredictionEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +151,13 @@ class PredictionFiles:
         word = re.sub(r"[^A-Za-z0-9+=.-]+", "-", method)[:40].lstrip(".-")
         return self.index.with_name(f"{word}-{_sha(json.dumps(method))[:8]}-{seed}.safetensors")
 
-    def entries(self) -> dict[Key, Entry]:
+    def entries(self) -> dict[Key, PredictionEntry]:
         """Return what is listed; nothing where the index is missing or damaged."""
         try:
-            content = json.loads(self.index.read_text(encoding="utf-8"))
-            entries = [Entry(**fields) for fields in content["files"]]
-            return {(entry.method, entry.seed): entry for entry in entries}
-        except (OSError, ValueError, TypeError, KeyError):
+            files = read_json(self.index, PredictionIndex, "index of predictions").files
+        except ValueError:
             return {}
+        return {(entry.method, entry.seed): entry for entry in files}
 
     def trusted(self, lines: Mapping[Key, str]) -> set[Key]:
         """Return which of the results in ``lines`` have their predictions here, undamaged."""
@@ -167,31 +178,41 @@ class PredictionFiles:
         texts |= {"seed": str(seed), "params": json.dumps(dict(item.method.params), sort_keys=True)}
         lists = {name: json.dumps(getattr(predictions, name)) for name in NAMES}
         write_safetensors(path, {name: getattr(predictions, name) for name in COLUMNS}, _utf8(texts | lists))
-        entry = Entry(method, seed, path.name, checksum(path), _sha(line))
+        entry = PredictionEntry(method, seed, path.name, checksum(path), _sha(line))
         self._write({**self.entries(), (method, seed): entry})
 
-    def _belonging(self, lines: Mapping[Key, str]) -> dict[Key, Entry]:
+    def _belonging(self, lines: Mapping[Key, str]) -> dict[Key, PredictionEntry]:
         entries = self.entries()
         return {
             key: entries[key] for key, line in lines.items() if key in entries and entries[key].result == _sha(line)
         }
 
-    def _write(self, entries: Mapping[Key, Entry]) -> None:
-        files = sorted((asdict(entry) for entry in entries.values()), key=repr)  # whichever came first
-        write(self.index, json.dumps({"format": FORMAT, "files": files}, indent=1) + "\n")
+    def _write(self, entries: Mapping[Key, PredictionEntry]) -> None:
+        files = tuple(sorted(entries.values(), key=repr))  # whichever came first
+        write_text(self.index, json.dumps(asdict(PredictionIndex(FORMAT, files)), indent=1) + "\n")
 
 
 def _read(path: Path) -> Predictions:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:
-            texts = file.metadata() or {}
-            fields: dict[str, Any] = {name: tuple(json.loads(texts[name])) for name in NAMES}
-            fields |= {name: np.asarray(file.get_tensor(name), np.int32) for name in COLUMNS}
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise refuse(str(path), f"a damaged file ({error})", "latte run --predictions to redo it") from None
+    stored = read_safetensors(path, "predictions")
+    fields: dict[str, Any] = {name: _names(stored, name, path) for name in NAMES}
+    fields |= {name: _column(stored, name, path) for name in COLUMNS}
     return Predictions(**fields)
+
+
+def _names(stored: Tensors, name: str, path: Path) -> tuple[str, ...]:
+    """Return a list of names out of the metadata."""
+    where = f"{path}: {name}"
+    return structure(parse_json(stored.metadata.get(name, ""), where), tuple[str, ...], where)
+
+
+def _column(stored: Tensors, name: str, path: Path) -> Column:
+    """Return a column (n,) of as many rows as the others have."""
+    rows = stored.arrays[COLUMNS[0]].shape if COLUMNS[0] in stored.arrays else (0,)
+    column = stored.arrays.get(name)
+    if column is None or column.dtype != np.int32 or column.shape != rows or column.ndim != 1:
+        got = "no such column" if column is None else f"{column.dtype} of shape {column.shape}"
+        raise refuse(f"{path}: {name}", got, "one int32 per sample")
+    return column
 
 
 def _utf8(texts: Mapping[str, str]) -> dict[str, str]:
@@ -199,12 +220,12 @@ def _utf8(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: text.encode(errors="backslashreplace").decode() for name, text in texts.items()}
 
 
-def _matches(path: Path, entry: Entry) -> bool:
+def _matches(path: Path, entry: PredictionEntry) -> bool:
     return path.is_file() and checksum(path) == entry.sha256
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return read_text(path, "results").splitlines() if path.is_file() else []
 
 
 def _sha(text: str) -> str:
