@@ -79,12 +79,12 @@ class Tpt(BaseMethod):
         if tuple(text_encoder.classnames) != zero_shot.classnames:
             raise refuse("text_encoder", "other classes", "those of the zero-shot classifier, in its order")
         self.text_encoder = text_encoder
-        self._torch = import_torch()
+        import_torch()  # missing: said now, not at the first image
 
     def predict(self, views: Any) -> Prediction:
         """Tune the prompt on the views, predict from the plain one."""
         rows = self.check(views)
-        torch = self._torch
+        torch = import_torch()
         with torch.inference_mode(False), torch.enable_grad():  # whatever the caller is in
             images = torch.tensor(rows, device=self.text_encoder.context_init.device)
             context = self._tuned(images)
@@ -95,7 +95,7 @@ class Tpt(BaseMethod):
 
     def _tuned(self, images: Any) -> Any:
         """Return the context after the steps, from its initial value and a new optimiser."""
-        torch, p = self._torch, self.params
+        torch, p = import_torch(), self.params
         context = self.text_encoder.context_init.detach().clone().requires_grad_(True)
         optimiser = torch.optim.AdamW([context], lr=p.lr, weight_decay=p.weight_decay)
         kept = None
@@ -119,7 +119,7 @@ class Tpt(BaseMethod):
     def _kept(self, logits: Any) -> Any:
         values = logits.detach().double().cpu().numpy()
         kept = most_confident(values, self.params.share).kept
-        return self._torch.tensor(np.ascontiguousarray(kept), device=logits.device)
+        return import_torch().tensor(np.ascontiguousarray(kept), device=logits.device)
 
 
 def marginal_entropy(torch: Any, logits: Any) -> Any:
