@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core.global_memory import EMPTY_QUERIES, GlobalMemory, Routing
+from ..core.global_memory import GlobalMemory
 from ..core.local_memory import NAMES, PROTOTYPE_KINDS, LocalMemory
 from ..core.maths import entropy, entropy_of_one
 from ..core.readout import GATE, MergedMemory, merge_class
+from ..core.routing import EMPTY_QUERIES, Routing
 from ..core.stored import require, stored_entropies, stored_mask, stored_vectors
 from ..core.types import Arrays, External, Prediction, Prototypes, State
 from ..core.validate import at_least, boolean, choice, entropies, real, unit_where
