@@ -83,7 +83,7 @@ class GlobalMemory(WholeCopy):
         entropy = entropies("prototypes.entropy", prototypes.entropy, seen)
         vectors = unit_where("prototypes.vectors", prototypes.vectors, seen, (self.classes, self.dim))
         with self._lock:
-            row, table = self.join(name), self._table
+            row, table = self._joined(name), self._table
             table.vectors[row], table.entropy[row], table.seen[row] = vectors, entropy, seen
 
     def pull(self, client: str) -> External:
@@ -106,10 +106,11 @@ class GlobalMemory(WholeCopy):
         """Return the row of ``client``, a new one (with nothing seen) if it was not there."""
         name = client_name(client)
         with self._lock:
-            row = self._rows.get(name)
-            return self._add(name) if row is None else row
+            return self._joined(name)
 
-    def _add(self, name: str) -> int:
+    def _joined(self, name: str) -> int:
+        if name in self._rows:
+            return self._rows[name]
         row = len(self)
         if row == len(self._table.order):
             self._table = self._table.resized(2 * row)

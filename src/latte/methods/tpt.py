@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -57,7 +57,8 @@ class TptParams:
 class Tpt(BaseMethod):
     """Tunes the prompt of ``text_encoder`` on the views of one image, then classifies its plain view.
 
-    ``zero_shot`` gives the entropy of the predictions, and the classes: they must be the text encoder's.
+    ``zero_shot`` gives the entropy of the predictions, and the classes: they must be the text encoder's. Copies share
+    the text encoder, which nothing here changes; a pickle holds it, if it can be pickled.
     """
 
     Params: ClassVar = TptParams
@@ -80,6 +81,9 @@ class Tpt(BaseMethod):
             raise refuse("text_encoder", "other classes", "those of the zero-shot classifier, in its order")
         self.text_encoder = text_encoder
         import_torch()  # missing: said now, not at the first image
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return type(self)(self.zero_shot, self.params, self.normalise, self.text_encoder)
 
     def predict(self, views: Any) -> Prediction:
         """Tune the prompt on the views, predict from the plain one."""
