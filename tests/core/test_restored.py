@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import External, Latte, LatteParams, LocalMemory, ZeroShot, create
@@ -87,6 +87,7 @@ class Pair:
 
 
 @pytest.mark.parametrize("label", METHODS)
+@settings(max_examples=60)
 @given(seed=seeds, dim=st.sampled_from([3, 8, 67, 512]), history=histories)
 def test_interruptions_leave_no_trace(label, seed, dim, history):
     pair = Pair(label, seed, dim)

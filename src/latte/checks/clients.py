@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.types import Exchange, External, Prototypes
-from .material import CLASSES, DIM, SLOTS, MakeExchange, an_upload, refuses, same_download
+from ..core.types import Exchange, External, Prototypes, State
+from .material import CLASSES, DIM, SLOTS, MakeExchange, an_upload, refuses, same, same_download
 from .states import Stateful
 
 BAD_NAMES: tuple[Any, ...] = ("", "\ud800", "a\udfff", "x" * 1025, "é" * 513, None, 7, b"a", ["a"])
@@ -38,11 +38,16 @@ def filled(make: MakeExchange, names: str = "abcdef") -> Exchange:
 def leaves_nothing_of_bad_names(make: MakeExchange) -> None:
     """A name that cannot be one is refused before the client joins."""
     exchange = filled(make)
-    before = exchange.pull("a")
+    before, state = exchange.pull("a"), _state(exchange)
     for name in BAD_NAMES:
         refuses(partial(exchange.push, name, an_upload(1)), f"an upload of {name!r:.40}")
         refuses(partial(exchange.pull, name), f"pull of {name!r:.40}")
-        assert same_download(before, exchange.pull("a")), f"after an upload of {name!r:.40} nothing may have changed"
+        unchanged = same_download(before, exchange.pull("a")) and same(state, _state(exchange))
+        assert unchanged, f"after an upload of {name!r:.40} nothing may have changed"
+
+
+def _state(exchange: Exchange) -> State:
+    return exchange.state() if isinstance(exchange, Stateful) else {}
 
 
 def keeps_odd_names_apart(make: MakeExchange) -> None:
@@ -94,7 +99,7 @@ def _client_thread(exchange: Exchange, start: Barrier, thread: int) -> list[Exte
     calls = [(_name(thread, client), _upload(thread, client, n)) for n in range(ROUNDS) for client in range(CLIENTS)]
     downloads = []
     start.wait()
-    with _turns():
+    with turns():
         for name, upload in calls:
             try:
                 exchange.push(name, upload)
@@ -113,7 +118,7 @@ def _upload(thread: int, client: int, count: int) -> Prototypes:
 
 
 @contextmanager
-def _turns() -> Iterator[None]:
+def turns() -> Iterator[None]:
     """Let another thread run after every line of what this thread calls: what can go wrong then does."""
     before = sys.gettrace()
     sys.settrace(_pause)

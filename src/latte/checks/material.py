@@ -84,4 +84,6 @@ def refuses(call: Callable[[], object], what: str) -> None:
     except ValueError as error:
         assert str(error), f"{what}: the ValueError should say what it got and what it wants"
         return
+    except Exception as error:
+        raise AssertionError(f"{what} should be refused with a ValueError, not {error!r}") from error
     raise AssertionError(f"{what} should be refused with a ValueError")
