@@ -17,8 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latte.core.maths import entropy_of_one, softmax
+from latte.core.stored import exactly, require
 from latte.core.types import Arrays, Prediction, State
-from latte.core.validate import real
+from latte.core.validate import real, refuse
 from latte.core.zero_shot import ZeroShot
 from latte.methods import register
 from latte.methods.base import BaseMethod
@@ -57,7 +58,11 @@ class Prior(BaseMethod):
         return {"mass": self.mass.copy()}
 
     def load(self, arrays: Arrays) -> None:
-        self.mass = np.array(arrays["mass"], np.float64)
+        require(arrays, ["mass"])
+        mass = exactly("mass", arrays["mass"], np.float64, self.mass.shape)
+        if not (np.isfinite(mass) & (mass > 0)).all():
+            raise refuse("mass", "a value that is not positive", "sums of probabilities")
+        self.mass = mass.copy()
 
 
 register("mine", f"{__name__}:Prior")

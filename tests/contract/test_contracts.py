@@ -1,10 +1,12 @@
 """Every method and every exchange keeps its contract."""
 
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from latte import GlobalMemory, Latte, LatteParams, Routing, create
+from latte import Clip, GlobalMemory, Latte, LatteParams, Routing, check_exchange, create
 from latte.checks import exchange_checks, method_checks
 from latte.methods import METHODS
 
@@ -16,6 +18,9 @@ EXCHANGES = {
     empty: lambda classes, dim, k_e, empty=empty: GlobalMemory(classes, dim, Routing(k_e, empty))
     for empty in ("client", "none", "released")
 }
+EXCHANGES["to the letter"] = lambda classes, dim, k_e: GlobalMemory(
+    classes, dim, Routing(k_e, "released", drop_first_rank=True)
+)
 
 
 @pytest.mark.parametrize("check", method_checks())
@@ -51,3 +56,109 @@ def test_the_checks_can_fail():
         method_checks()["remembers nothing after bad input"](Leaky)
     with pytest.raises(AssertionError, match="not its own"):
         exchange_checks()["never returns one's own"](lambda c, d, k: Selfish(c, d, Routing(k)))
+
+
+class StoredView(Latte):
+    """A method with a fault: it stores a view of its memory, which a copy detaches."""
+
+    def __init__(self, zero_shot):
+        super().__init__(zero_shot)
+        self.view = self.local.vectors.reshape(-1, zero_shot.dim)
+
+    def predict(self, views):
+        prediction = super().predict(views)
+        logits = prediction.logits + self.view.sum()
+        return replace(prediction, logits=logits, label=int(logits.argmax()))
+
+
+class Verbatim(Latte):
+    """A method with a fault: what it loads, it takes over with all that stands in free slots."""
+
+    def load(self, arrays):
+        super().load(arrays)
+        self.external.vectors[...] = arrays["external.vectors"]
+
+
+class Lenient(Clip):
+    """A method with a fault: it loads anything."""
+
+    def load(self, arrays):
+        pass
+
+
+class Reordering(Latte):
+    """A method with a fault: what it reads after it was restored is in another order, which rounding shows."""
+
+    def load(self, arrays):
+        super().load(arrays)
+        order = slice(None, None, -1)
+        self.merged.vectors[...] = self.merged.vectors[:, order].copy()
+        self.merged.offset[...] = self.merged.offset[:, order].copy()
+        self.merged.gram[...] = self.merged.gram[:, order, order].copy()
+
+
+class Unlocked(GlobalMemory):
+    """An exchange with a fault: its lock locks nothing."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self._lock = nullcontext()
+
+
+class Trimming(GlobalMemory):
+    """An exchange with a fault: it stores names without what stands around them."""
+
+    def push(self, client, prototypes):
+        super().push(client.strip("\0 \n") if isinstance(client, str) else client, prototypes)
+
+    def pull(self, client):
+        return super().pull(client.strip("\0 \n") if isinstance(client, str) else client)
+
+
+class Hasty(GlobalMemory):
+    """An exchange with two faults: clients join before their names are checked, and loading begins with emptying."""
+
+    def push(self, client, prototypes):
+        self._joined(client)
+        super().push(client, prototypes)
+
+    def load(self, arrays):
+        self._replace([], self._table)
+        super().load(arrays)
+
+
+METHOD_FAULTS = [
+    (StoredView, "a copy behaves the same"),
+    (Verbatim, "free slots mean nothing"),
+    (Lenient, "refuses damaged states"),
+    (Reordering, "state round-trips"),
+]
+EXCHANGE_FAULTS = [
+    (Unlocked, "serves many threads"),
+    (Trimming, "keeps odd names apart"),
+    (Hasty, "leaves nothing of bad names"),
+    (Hasty, "refuses damaged states"),
+]
+
+
+@pytest.mark.parametrize(("kind", "check"), METHOD_FAULTS)
+def test_a_check_notices_the_fault_of_a_method(kind, check):
+    with pytest.raises(AssertionError):
+        method_checks()[check](kind)
+
+
+@pytest.mark.parametrize(("kind", "check"), EXCHANGE_FAULTS)
+def test_a_check_notices_the_fault_of_an_exchange(kind, check):
+    with pytest.raises(AssertionError):
+        exchange_checks()[check](lambda classes, dim, k_e: kind(classes, dim, Routing(k_e)))
+
+
+class Stateless:
+    """An exchange that cannot be saved."""
+
+    def __init__(self, memory):
+        self.push, self.pull = memory.push, memory.pull
+
+
+def test_an_exchange_needs_no_state():
+    check_exchange(lambda classes, dim, k_e: Stateless(GlobalMemory(classes, dim, Routing(k_e))))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import sys
 
 import numpy as np
@@ -196,3 +198,19 @@ def test_it_keeps_the_contract_of_a_method(torch):
         return Tpt(zero_shot, text_encoder=encoder)
 
     assert "predicts" in check_method(make)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+def test_a_copy_predicts_the_same_with_the_same_encoder(world, duplicate):
+    _, zero_shot, encoder, views = world
+    method = Tpt(zero_shot, TptParams(steps=2), text_encoder=encoder)
+    second = duplicate(method)
+    assert second is not method and second.text_encoder is encoder and second.params == method.params
+    assert second.predict(views).logits.tobytes() == method.predict(views).logits.tobytes()
+
+
+def test_it_can_be_pickled_if_its_encoder_can(world):
+    _, zero_shot, encoder, views = world
+    method = Tpt(zero_shot, text_encoder=encoder)
+    second = pickle.loads(pickle.dumps(method))
+    assert second.predict(views).logits.tobytes() == method.predict(views).logits.tobytes()

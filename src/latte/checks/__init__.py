@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .exchange import MakeExchange, exchange_checks
-from .material import MakeMethod
+from .exchange import exchange_checks
+from .material import MakeExchange, MakeMethod
 from .method import method_checks
 
 __all__ = ["check_exchange", "check_method", "exchange_checks", "method_checks"]

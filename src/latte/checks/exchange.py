@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 
 import numpy as np
 
-from ..core.types import Exchange, Prototypes, Vectors
-from .material import CLASSES, DIM, SLOTS, an_upload, refuses
-
-MakeExchange = Callable[[int, int, int], Exchange]
+from ..core.types import Prototypes, Vectors
+from .clients import filled, keeps_odd_names_apart, leaves_nothing_of_bad_names, serves_many_threads
+from .material import CLASSES, DIM, SLOTS, MakeExchange, an_upload, refuses, same, same_download
+from .states import Stateful, check_refusals, with_rubbish
 
 
 def exchange_checks() -> dict[str, Callable[[MakeExchange], None]]:
-    """Return the checks of an Exchange by name."""
+    """Return the checks of an Exchange by name; those about states pass for one without ``state`` and ``load``."""
     return {
         "alone gets nothing": _alone_gets_nothing,
         "never returns one's own": _never_returns_ones_own,
@@ -25,15 +26,13 @@ def exchange_checks() -> dict[str, Callable[[MakeExchange], None]]:
         "few clients give few slots": _few_clients_give_few_slots,
         "refuses unknown clients": _refuses_unknown_clients,
         "keeps nothing of a bad upload": _keeps_nothing_of_a_bad_upload,
+        "unseen rows mean nothing": _unseen_rows_mean_nothing,
+        "leaves nothing of bad names": leaves_nothing_of_bad_names,
+        "keeps odd names apart": keeps_odd_names_apart,
+        "serves many threads": serves_many_threads,
+        "state round-trips": _state_round_trips,
+        "refuses damaged states": _refuses_damaged_states,
     }
-
-
-def _filled(make: MakeExchange, names: str = "abcdef") -> Exchange:
-    exchange = make(CLASSES, DIM, SLOTS)
-    assert isinstance(exchange, Exchange), "an Exchange has push and pull"
-    for name in names:
-        exchange.push(name, an_upload(ord(name)))
-    return exchange
 
 
 def _best(own: str, names: str, label: int) -> Vectors:
@@ -50,7 +49,7 @@ def _alone_gets_nothing(make: MakeExchange) -> None:
 
 
 def _never_returns_ones_own(make: MakeExchange) -> None:
-    exchange = _filled(make)
+    exchange = filled(make)
     exchange.push("twin", an_upload(ord("a")))  # equal to a's
     for name in "abcdef":
         own, got = an_upload(ord(name)), exchange.pull(name)
@@ -60,7 +59,7 @@ def _never_returns_ones_own(make: MakeExchange) -> None:
 
 
 def _returns_the_most_similar(make: MakeExchange) -> None:
-    exchange = _filled(make)
+    exchange = filled(make)
     for name in "abcdef":
         got = exchange.pull(name)
         assert got.vectors.shape == (CLASSES, SLOTS, DIM) and got.valid.all(), "k_e donors per class, where there are"
@@ -80,7 +79,7 @@ def _keeps_the_latest_upload(make: MakeExchange) -> None:
 
 
 def _does_not_depend_on_order(make: MakeExchange) -> None:
-    one, other = _filled(make, "abcdef"), _filled(make, "fbdaec")
+    one, other = filled(make, "abcdef"), filled(make, "fbdaec")
     a, b = one.pull("c"), other.pull("c")
     assert np.array_equal(a.vectors, b.vectors) and np.array_equal(a.valid, b.valid), (
         "the order of pushes must not matter"
@@ -88,7 +87,7 @@ def _does_not_depend_on_order(make: MakeExchange) -> None:
 
 
 def _returns_a_copy(make: MakeExchange) -> None:
-    exchange = _filled(make)
+    exchange = filled(make)
     got = exchange.pull("a")
     kept = got.vectors.copy()
     for name in "bcdef":
@@ -105,12 +104,12 @@ def _few_clients_give_few_slots(make: MakeExchange) -> None:
 
 
 def _refuses_unknown_clients(make: MakeExchange) -> None:
-    exchange = _filled(make)
+    exchange = filled(make)
     refuses(lambda: exchange.pull("nobody"), "pull of a client that never pushed")
 
 
 def _keeps_nothing_of_a_bad_upload(make: MakeExchange) -> None:
-    exchange = _filled(make)
+    exchange = filled(make)
     before, good = exchange.pull("a"), an_upload(ord("b"))
     bad = {
         "another C": Prototypes(good.vectors[1:], good.entropy[1:], good.seen[1:]),
@@ -126,3 +125,33 @@ def _keeps_nothing_of_a_bad_upload(make: MakeExchange) -> None:
         after = exchange.pull("a")
         assert np.array_equal(before.vectors, after.vectors), f"after an upload with {what} nothing may have changed"
     refuses(lambda: exchange.pull("new"), "pull of a client whose only upload was refused")
+
+
+def _unseen_rows_mean_nothing(make: MakeExchange) -> None:
+    clean, other = filled(make), filled(make)
+    upload = an_upload(1, (True, False, True, False))
+    clean.push("new", upload)
+    other.push("new", Prototypes(**with_rubbish(asdict(upload))))
+    for name in ("new", *"abcdef"):
+        got, want = other.pull(name), clean.pull(name)
+        assert np.isfinite(got.vectors).all() and np.isfinite(got.entropy).all(), "free slots of a download are finite"
+        assert same_download(got, want), "NaN in a row that is not seen must not matter"
+
+
+def _state_round_trips(make: MakeExchange) -> None:
+    exchange, other = filled(make), filled(make, "xa")
+    if not isinstance(exchange, Stateful) or not isinstance(other, Stateful):
+        return
+    other.load(exchange.state())
+    assert same(exchange.state(), other.state()), "load(state()) restores the state bit for bit"
+    for each in (exchange, other):
+        each.push("new", an_upload(1))
+    for name in ("new", *"abcdef"):
+        assert same_download(exchange.pull(name), other.pull(name)), "and what is pulled"
+    refuses(lambda: other.pull("x"), "pull of a client that was there before a state was loaded")
+
+
+def _refuses_damaged_states(make: MakeExchange) -> None:
+    exchange, other = filled(make), filled(make, "xa")
+    if isinstance(exchange, Stateful) and isinstance(other, Stateful):
+        check_refusals(other, exchange.state())

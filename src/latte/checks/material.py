@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 
 import numpy as np
 
-from ..core.types import Collaborative, External, Method, Prediction, Prototypes, State, Vectors
+from ..core.types import Collaborative, Exchange, External, Method, Prediction, Prototypes, State, Vectors
 from ..core.zero_shot import ZeroShot
 
 MakeMethod = Callable[[ZeroShot], Method]
+MakeExchange = Callable[[int, int, int], Exchange]
 
 CLASSES, DIM, SLOTS = 4, 8, 2
 
@@ -33,12 +35,12 @@ def images(count: int = 30, views: int = 1, seed: int = 0) -> Vectors:
     return unit(np.random.default_rng(seed), count, views, DIM)
 
 
-def used(make: MakeMethod, count: int = 30) -> Method:
-    """Return a method with a past: it has predicted and, if it can, received."""
+def used(make: MakeMethod, count: int = 30, synced: bool = True) -> Method:
+    """Return a method with a past: it has predicted and, if it can and ``synced``, received."""
     method = make(a_zero_shot())
     for image in images(count):
         method.predict(image)
-    if isinstance(method, Collaborative):
+    if synced and isinstance(method, Collaborative):
         method.receive(an_external(np.random.default_rng(1), SLOTS))
     return method
 
@@ -70,6 +72,11 @@ def equal(one: Prediction, other: Prediction) -> bool:
     return one.label == other.label and bool(np.array_equal(one.logits, other.logits))
 
 
+def same_download(one: External, other: External) -> bool:
+    """Are two downloads the same, bit for bit?"""
+    return same(asdict(one), asdict(other))
+
+
 def refuses(call: Callable[[], object], what: str) -> None:
     """Fail unless ``call`` raises a ValueError with a message."""
     try:
@@ -77,4 +84,6 @@ def refuses(call: Callable[[], object], what: str) -> None:
     except ValueError as error:
         assert str(error), f"{what}: the ValueError should say what it got and what it wants"
         return
+    except Exception as error:
+        raise AssertionError(f"{what} should be refused with a ValueError, not {error!r}") from error
     raise AssertionError(f"{what} should be refused with a ValueError")

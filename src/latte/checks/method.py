@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -23,6 +25,7 @@ from .material import (
     same,
     used,
 )
+from .states import check_refusals, with_rubbish
 
 
 def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
@@ -37,6 +40,9 @@ def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
         "reset forgets everything": _reset_forgets_everything,
         "state round-trips": _state_round_trips,
         "state is a copy": _state_is_a_copy,
+        "refuses damaged states": _refuses_damaged_states,
+        "free slots mean nothing": _free_slots_mean_nothing,
+        "a copy behaves the same": _a_copy_behaves_the_same,
         "prototypes are unit rows": _prototypes_are_unit_rows,
         "receives any number of slots": _receives_any_number_of_slots,
         "refuses bad external memory": _refuses_bad_external_memory,
@@ -113,11 +119,13 @@ def _reset_forgets_everything(make: MakeMethod) -> None:
 
 
 def _state_round_trips(make: MakeMethod) -> None:
-    method, other = used(make), make(a_zero_shot())
-    other.load(method.state())
-    assert same(method.state(), other.state()), "load(state()) restores the state bit for bit"
-    for image in images(seed=3):
-        assert equal(method.predict(image), other.predict(image)), "and the predictions that follow"
+    for count in (0, 1, 5, 30):
+        for synced in (False, True):
+            method, other = used(make, count, synced), used(make, 3)
+            other.load(method.state())
+            assert same(method.state(), other.state()), "load(state()) restores the state bit for bit"
+            for image in images(seed=3):
+                assert equal(method.predict(image), other.predict(image)), "and the predictions that follow"
 
 
 def _state_is_a_copy(make: MakeMethod) -> None:
@@ -127,6 +135,49 @@ def _state_is_a_copy(make: MakeMethod) -> None:
     for image in images(seed=4):
         method.predict(image)
     assert same(taken, kept), "what state() returned must not change with later predictions"
+
+
+def _refuses_damaged_states(make: MakeMethod) -> None:
+    check_refusals(used(make, 5), used(make).state())
+
+
+def _free_slots_mean_nothing(make: MakeMethod) -> None:
+    for count in (0, 3, 30):
+        method, clean = used(make, count), used(make, count)
+        state = method.state()
+        method.load(with_rubbish(state))
+        assert same(method.state(), state), "what stands in a free slot of a state does not come back"
+        external = an_external(np.random.default_rng(6), SLOTS)
+        for arrives in (False, True):
+            if arrives and isinstance(method, Collaborative) and isinstance(clean, Collaborative):
+                clean.receive(external)
+                method.receive(External(**with_rubbish(asdict(external))))
+            for image in images(seed=6):
+                got, want = method.predict(image), clean.predict(image)
+                assert equal(got, want) and np.isfinite(got.logits).all(), "NaN in a free slot must not matter"
+
+
+def _a_copy_behaves_the_same(make: MakeMethod) -> None:
+    for count in (0, 30):
+        method, twin = used(make, count), used(make, count)
+        answers = [twin.predict(image) for image in images(seed=7)]
+        before = method.state()
+        for duplicate in _copies(method):
+            for image, answer in zip(images(seed=7), answers, strict=True):
+                assert equal(duplicate.predict(image), answer), "a copy predicts and remembers as the original does"
+            assert same(method.state(), before), "and what it remembers is its own"
+        for image, answer in zip(images(seed=7), answers, strict=True):
+            assert equal(method.predict(image), answer), "the original goes on as if it had not been copied"
+
+
+def _copies(method: Method) -> Iterator[Method]:
+    """Yield a deep copy and, where the class can be pickled, what comes back from a pickle."""
+    yield copy.deepcopy(method)
+    try:
+        pickled = pickle.dumps(method)
+    except (pickle.PicklingError, AttributeError, TypeError):  # a class inside a function, say
+        return
+    yield pickle.loads(pickled)
 
 
 def _prototypes_are_unit_rows(make: MakeMethod) -> None:

@@ -6,15 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from .copying import WholeCopy
 from .maths import normalised, weighted_sums
+from .stored import require, stored_entropies, stored_mask, stored_vectors
 from .types import Arrays, Mask, Reals, State, Vectors
-from .validate import at_least, boolean, choice, entropies, real, refuse, unit_rows, unit_where
+from .validate import at_least, choice, real, refuse, unit_rows
 
 PROTOTYPE_KINDS = ("exp_weighted", "mean", "min_entropy")
 REPLACEMENTS = ("lower", "always")
+NAMES = ("vectors", "entropy", "valid")
 
 
-class LocalMemory:
+class LocalMemory(WholeCopy):
     """C independent queues of S slots.
 
     ``vectors`` (C, S, D), ``entropy`` (C, S), ``valid`` (C, S). Slots of a class fill in order and are then reused.
@@ -85,13 +88,21 @@ class LocalMemory:
 
     def state(self) -> State:
         """Return a copy of the three arrays."""
-        return {"vectors": self.vectors.copy(), "entropy": self.entropy.copy(), "valid": self.valid.copy()}
+        return {name: getattr(self, name).copy() for name in NAMES}
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
-        valid = boolean("valid", arrays["valid"], self.valid.shape)
+        self.vectors, self.entropy, self.valid = self.checked(arrays)
+
+    def checked(self, arrays: Arrays) -> tuple[Vectors, Reals, Mask]:
+        """Return copies of the three arrays with nothing in the free slots, or refuse them."""
+        require(arrays, NAMES)
+        valid = stored_mask("valid", arrays["valid"], self.valid.shape)
         if (valid[:, 1:] > valid[:, :-1]).any():
             raise refuse("valid", "a free slot before a filled one", "slots filled from the first on")
-        entropy = entropies("entropy", arrays["entropy"], valid)
-        vectors = unit_where("vectors", arrays["vectors"], valid, self.vectors.shape)
-        self.vectors, self.entropy, self.valid = vectors, entropy, valid
+        entropy = stored_entropies("entropy", arrays["entropy"], valid)
+        return self.checked_vectors(arrays["vectors"], valid), entropy, valid
+
+    def checked_vectors(self, value: object, valid: Mask) -> Vectors:
+        """Return a copy of the vectors, or refuse them."""
+        return stored_vectors("vectors", value, valid, self.vectors.shape[2])

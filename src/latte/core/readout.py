@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from .copying import WholeCopy
+from .local_memory import LocalMemory
 from .types import External, Integers, Mask, Reals, Vectors
 
 GATE = 1e-3  # B1: the released code silences a class whose weighted sum is not longer than this
@@ -16,7 +18,7 @@ CANCELLED = 1e-12
 _LOWEST = np.finfo(np.float64).min
 
 
-class MergedMemory:
+class MergedMemory(WholeCopy):
     """What a client reads from.
 
     ``vectors`` (C, K, D); ``offset`` (C, K) is -gamma h, the certainty's part of the exponent of eq. 4, and -inf in a
@@ -28,7 +30,6 @@ class MergedMemory:
         self.vectors: Vectors = np.zeros((classes, slots, dim), np.float32)
         self.offset: Reals = np.full((classes, slots), -np.inf)
         self.gram: Reals = np.zeros((classes, slots, slots))
-        self._flat = self.vectors.reshape(-1, dim)
 
     def replace_class(self, label: int, vectors: Vectors, entropy: Reals, valid: Mask) -> None:
         """Replace what is stored for one class: (K, D), (K,), (K,)."""
@@ -44,7 +45,8 @@ class MergedMemory:
 
     def cosines(self, vector: Vectors, beta: float, gate: float | None = None) -> Reals:
         """Return f · c_y per class (C,), eq. 4 to 6 without the scale; 0 for a class with nothing to read."""
-        similarity = (self._flat @ vector).astype(np.float64).reshape(self.offset.shape)
+        # reshaped here: a view that is stored is no view any more in a copy of this object
+        similarity = (self.vectors.reshape(-1, len(vector)) @ vector).astype(np.float64).reshape(self.offset.shape)
         weights = self._weights(similarity, beta, scale_free=gate is None)
         dots = np.einsum("ck,ck->c", weights, similarity)
         squares = np.einsum("ck,ck->c", weights, (self.gram @ weights[:, :, None])[:, :, 0])
@@ -63,10 +65,27 @@ class MergedMemory:
 
 
 def most_certain(entropy: Reals, valid: Mask, size: int) -> Integers:
-    """Return the positions (..., size) of the lowest entropies among the valid, ties to the first (eq. 3)."""
+    """Return the positions (..., size), ascending, of the lowest entropies among the valid, ties to the first."""
     ranked = np.where(valid, entropy, np.inf)
-    order: Integers = np.argsort(ranked, axis=-1, kind="stable")[..., :size]
-    return order
+    positions: Integers = np.argsort(ranked, axis=-1, kind="stable")[..., :size]
+    positions.sort(axis=-1)
+    return positions
+
+
+def merge_class(local: LocalMemory, external: External, label: int) -> tuple[Vectors, Reals, Mask]:
+    """Return the S most certain items of one class (eq. 3): (S, D), (S,), (S,).
+
+    The local ones come first, each kind in the order of its slots. So what is read, down to the order in which it is
+    summed, follows from what the two memories hold, not from when or how often they were merged.
+    """
+    vectors, entropy, valid = local.vectors[label], local.entropy[label], local.valid[label]
+    if not external.valid[label].any():  # then the positions would be 0 to S - 1
+        return vectors, entropy, valid
+    vectors = np.concatenate([vectors, external.vectors[label]])
+    entropy = np.concatenate([entropy, external.entropy[label]])
+    valid = np.concatenate([valid, external.valid[label]])
+    positions = most_certain(entropy, valid, local.valid.shape[1])
+    return vectors[positions], entropy[positions], valid[positions]
 
 
 def concatenated(local: tuple[Vectors, Reals, Mask], external: External) -> tuple[Vectors, Reals, Mask]:

@@ -89,7 +89,7 @@ class Method(Protocol):
         """Return a copy of everything the method remembers, as plain arrays."""
 
     def load(self, arrays: Arrays) -> None:
-        """Continue from what ``state()`` returned."""
+        """Continue from what ``state()`` returned, bit for bit; refuse anything else, with nothing changed."""
 
 
 @runtime_checkable
@@ -105,7 +105,10 @@ class Collaborative(Method, Protocol):
 
 @runtime_checkable
 class Exchange(Protocol):
-    """Where prototypes go and come from. A network, a file or Flower carries the same two calls."""
+    """Where prototypes go and come from. A network, a file or Flower carries the same two calls.
+
+    Several threads may call at once. The name of a client is any text of 1 to 1024 bytes in UTF-8.
+    """
 
     def push(self, client: str, prototypes: Prototypes) -> None:
         """Store the latest prototypes of ``client``; joins it if it is new."""

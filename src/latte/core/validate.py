@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .types import Mask, Reals, Vectors
 
@@ -27,15 +28,21 @@ def float32(name: str, value: Any, want: str) -> Vectors:
     """Return ``value`` as a float32 array (the same object where it already is one)."""
     if type(value) is np.ndarray and value.dtype == np.float32:
         return value
+    array = numbers(name, value, want)
+    if array.dtype.itemsize > 4 and array.size and not np.abs(array).max() < np.finfo(np.float32).max:
+        raise refuse(name, "a value that is NaN, infinite or too large for float32", want)
+    return array.astype(np.float32)
+
+
+def numbers(name: str, value: Any, want: str) -> NDArray[Any]:
+    """Return ``value`` as an array of real numbers."""
     try:
         array = np.asarray(value)
     except ValueError:
         raise refuse(name, "rows of different lengths", want) from None
     if array.dtype.kind not in "fiu":
         raise refuse(name, f"dtype {array.dtype}", want)
-    if array.dtype.itemsize > 4 and array.size and not np.abs(array).max() < np.finfo(np.float32).max:
-        raise refuse(name, "a value that is NaN, infinite or too large for float32", want)
-    return array.astype(np.float32)
+    return array
 
 
 def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = False) -> Vectors:
@@ -86,8 +93,11 @@ def _odd_rows(name: str, rows: Vectors, normalise: bool) -> Vectors:
 
 
 def unit_where(name: str, vectors: Any, mask: Mask, shape: tuple[int, ...]) -> Vectors:
-    """Return ``vectors`` of ``shape`` (..., D) with unit rows where ``mask``, zero rows elsewhere."""
-    array = float32(name, vectors, f"shape {shape}")
+    """Return ``vectors`` of ``shape`` (..., D) with unit rows where ``mask``, zero rows elsewhere.
+
+    Rows where the mask is False are not looked at: they may hold anything.
+    """
+    array = numbers(name, vectors, f"shape {shape}")
     if array.shape != shape:
         raise refuse(name, f"shape {array.shape}", f"shape {shape}")
     result = np.zeros(shape, np.float32)

@@ -6,12 +6,15 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .types import Reals, Vectors
 from .validate import LARGEST_FACTOR, factor, refuse, unit_rows
+
+AnyArray = TypeVar("AnyArray", bound=NDArray[Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +26,8 @@ class ZeroShot:
     >>> zero_shot.logits(np.array([0.0, 1.0], np.float32))
     array([  0., 100.])
 
-    Two clients may exchange prototypes only when their ``fingerprint`` is the same.
+    Two clients may exchange prototypes only when their ``fingerprint`` is the same. Nothing in it can be changed, so a
+    copy is the object itself.
     """
 
     text: Vectors  # (C, D) unit rows
@@ -34,6 +38,18 @@ class ZeroShot:
         object.__setattr__(self, "text", _read_only(unit_rows("text", self.text)))
         object.__setattr__(self, "classnames", _checked_names(self.classnames, len(self.text)))
         object.__setattr__(self, "scale", factor("scale", self.scale, least=1 / LARGEST_FACTOR))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"text": self.text, "classnames": self.classnames, "scale": self.scale}
+
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        vars(self).update(values, text=_read_only(values["text"]))  # unpickled arrays are writeable
 
     @property
     def classes(self) -> int:
@@ -63,7 +79,7 @@ class ZeroShot:
     @cached_property
     def scaled(self) -> Reals:
         """Scale · T (C, D) in float64."""
-        return self.scale * self.text.astype(np.float64)
+        return _read_only(self.scale * self.text.astype(np.float64))
 
 
 def _checked_names(names: Any, classes: int) -> tuple[str, ...]:
@@ -78,6 +94,6 @@ def _checked_names(names: Any, classes: int) -> tuple[str, ...]:
     return checked
 
 
-def _read_only(array: Vectors) -> Vectors:
+def _read_only(array: AnyArray) -> AnyArray:
     array.flags.writeable = False
     return array

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ..core.copying import WholeCopy
+from ..core.stored import require
 from ..core.types import Arrays, State, Vectors
 from ..core.validate import unit_rows
 from ..core.zero_shot import ZeroShot
 
 
-class BaseMethod:
+class BaseMethod(WholeCopy):
     """A method without memory; those that remember override the last three."""
 
     needs_text_encoder: ClassVar[bool] = False  # True: the constructor takes a ``text_encoder``
@@ -30,4 +32,5 @@ class BaseMethod:
         return {}
 
     def load(self, arrays: Arrays) -> None:
-        """Continue from what ``state()`` returned: here, nothing."""
+        """Continue from what ``state()`` returned: here, nothing, and nothing else is accepted."""
+        require(arrays, ())

@@ -1,4 +1,4 @@
-"""The memories of TDA and DMN: a :class:`LocalMemory` with other rules on order and on loading."""
+"""The memories of TDA and DMN: a :class:`LocalMemory` with other rules on order and on what may be stored."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..core.local_memory import LocalMemory
+from ..core.stored import finite_vectors
 from ..core.types import Arrays, Mask, Reals, Vectors
-from ..core.validate import NORM_TOLERANCE, boolean, entropies, float32, refuse, unit_where
-
-NAMES = ("vectors", "entropy", "valid")
-
-
-def require(arrays: Arrays, names: Any) -> None:
-    """Refuse arrays that lack one of ``names``."""
-    missing = sorted(set(names) - set(arrays))
-    if missing:
-        raise refuse("arrays", f"no {', '.join(missing)}", "what state() returns")
+from ..core.validate import NORM_TOLERANCE, refuse
 
 
 class Cache(LocalMemory):
-    """Replaces the first of the highest entropies; restores entropies bit for bit, even just outside [0, 1].
+    """Replaces the first of the highest entropies.
 
     With ``unit=False`` the vectors are means of unit vectors that were not normalised: of any length up to 1.
     """
@@ -39,27 +31,13 @@ class Cache(LocalMemory):
         self.vectors[label, slot], stored[slot], valid[slot] = vector, entropy, True
         return slot
 
-    def load(self, arrays: Arrays) -> None:
-        """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
-        self.vectors, self.entropy, self.valid = self.checked(arrays)
-
-    def checked(self, arrays: Arrays) -> tuple[Vectors, Reals, Mask]:
-        """Return copies of the three arrays, or refuse them."""
-        require(arrays, NAMES)
-        valid = boolean("valid", arrays["valid"], self.valid.shape)
-        if (valid[:, 1:] > valid[:, :-1]).any():
-            raise refuse("valid", "a free slot before a filled one", "slots filled from the first on")
-        entropies("entropy", arrays["entropy"], valid)
-        uncertainty = np.where(valid, np.asarray(arrays["entropy"], np.float64), 1.0)
-        return self._checked_vectors(arrays["vectors"], valid), uncertainty, valid
-
-    def _checked_vectors(self, given: Any, valid: Mask) -> Vectors:
+    def checked_vectors(self, value: object, valid: Mask) -> Vectors:
+        """Return a copy of the vectors, or refuse them."""
         if self.unit:
-            unit_where("vectors", given, valid, self.vectors.shape)
-        else:
-            _within_unit_ball("vectors", given, valid, self.vectors.shape)
-        vectors = np.zeros_like(self.vectors)
-        vectors[valid] = np.asarray(given, np.float32)[valid]
+            return super().checked_vectors(value, valid)
+        vectors = finite_vectors("vectors", value, valid, self.vectors.shape[2])
+        if (np.square(vectors, dtype=np.float64).sum(axis=-1) > (1 + NORM_TOLERANCE) ** 2).any():
+            raise refuse("vectors", "a vector longer than 1", "means of unit vectors")
         return vectors
 
 
@@ -98,13 +76,3 @@ def push(row: Any, place: int, value: Any) -> None:
     """Put ``value`` at ``place`` of ``row`` (K, ...); those behind move up by one and the last falls out."""
     row[place + 1 :] = row[place:-1].copy()
     row[place] = value
-
-
-def _within_unit_ball(name: str, value: Any, mask: Mask, shape: tuple[int, ...]) -> None:
-    """Refuse vectors that are not finite or longer than 1 where ``mask``."""
-    array = float32(name, value, f"shape {shape}")
-    if array.shape != shape:
-        raise refuse(name, f"shape {array.shape}", f"shape {shape}")
-    lengths = np.sqrt(np.square(array[mask], dtype=np.float64).sum(axis=-1))
-    if not bool(np.all(lengths <= 1 + NORM_TOLERANCE)):  # NaN fails the comparison
-        raise refuse(name, "a vector that is not finite or longer than 1", "means of unit vectors")

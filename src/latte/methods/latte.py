@@ -12,12 +12,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core.global_memory import EMPTY_QUERIES, GlobalMemory, Routing
-from ..core.local_memory import PROTOTYPE_KINDS, REPLACEMENTS, LocalMemory
+from ..core.global_memory import GlobalMemory
+from ..core.local_memory import NAMES, PROTOTYPE_KINDS, REPLACEMENTS, LocalMemory
 from ..core.maths import entropy, entropy_of_one
-from ..core.readout import GATE, MergedMemory, concatenated, most_certain
+from ..core.readout import GATE, MergedMemory, merge_class
+from ..core.routing import EMPTY_QUERIES, Routing
+from ..core.stored import require, stored_entropies, stored_mask, stored_vectors
 from ..core.types import Arrays, External, Prediction, Prototypes, State
-from ..core.validate import at_least, boolean, choice, entropies, factor, refuse, unit_where
+from ..core.validate import at_least, boolean, choice, entropies, factor, unit_where
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 
@@ -133,7 +135,7 @@ class Latte(BaseMethod):
     def __init__(self, zero_shot: ZeroShot, params: LatteParams | None = None, normalise: bool = False) -> None:
         super().__init__(zero_shot, normalise)
         self.params = params or LatteParams()
-        self.local = self._new_local()
+        self.local = LocalMemory(zero_shot.classes, self.params.k_l, zero_shot.dim, self.params.replace)
         self.external = External.empty(zero_shot.classes, zero_shot.dim)
         self._build()
 
@@ -163,7 +165,7 @@ class Latte(BaseMethod):
     def receive(self, external: External) -> None:
         """Replace the external memory; any number of slots is accepted."""
         classes, dim = self.zero_shot.classes, self.zero_shot.dim
-        slots = np.shape(external.valid)[-1] if np.ndim(external.valid) == 2 else self.params.k_e
+        slots = self._slots_of(external.valid)
         valid = boolean("external.valid", external.valid, (classes, slots))
         uncertainty = entropies("external.entropy", external.entropy, valid)
         vectors = unit_where("external.vectors", external.vectors, valid, (classes, slots, dim))
@@ -171,44 +173,27 @@ class Latte(BaseMethod):
         if self.params.memory != "local":
             self._build()
 
+    def _slots_of(self, valid: Any) -> int:
+        """Return E of a mask (C, E); if it is none, that of the parameters, which is then asked for."""
+        return int(np.shape(valid)[1]) if np.ndim(valid) == 2 else self.params.k_e
+
     # --- what is read -------------------------------------------------------------------------------------
 
-    def _new_local(self) -> LocalMemory:
-        return LocalMemory(self.zero_shot.classes, self.params.k_l, self.zero_shot.dim, self.params.replace)
-
     def _build(self) -> None:
-        """Merge every class anew (eq. 3)."""
+        """Merge every class anew."""
         slots = self.external.valid.shape[1] if self.params.memory == "external" else self.params.k_l
         rate = self.params.readout_rate(self.zero_shot.classes)
         self.merged = MergedMemory(self.zero_shot.classes, slots, self.zero_shot.dim, rate)
-        if self.params.memory == "external":  # the ablation reads all of it, with no cut
-            self.merged.replace_all(self.external.vectors, self.external.entropy, self.external.valid)
-        elif self.params.memory == "local":
-            self.merged.replace_all(self.local.vectors, self.local.entropy, self.local.valid)
-        else:
-            self._merge_all()
-
-    def _merge_all(self) -> None:
-        local = (self.local.vectors, self.local.entropy, self.local.valid)
-        vectors, uncertainty, valid = concatenated(local, self.external)
-        kept = most_certain(uncertainty, valid, self.params.k_l)
-        self.merged.replace_all(
-            np.take_along_axis(vectors, kept[:, :, None], axis=1),
-            np.take_along_axis(uncertainty, kept, axis=1),
-            np.take_along_axis(valid, kept, axis=1),
-        )
+        for label in range(self.zero_shot.classes):
+            self._merge_class(label)
 
     def _merge_class(self, label: int) -> None:
-        """Merge one class: an insertion changes no other."""
-        local, external = self.local, self.external
-        if self.params.memory == "local" or not external.valid[label].any():
-            self.merged.replace_class(label, local.vectors[label], local.entropy[label], local.valid[label])
+        """Replace what is read for one class: an insertion changes no other."""
+        if self.params.memory == "both":
+            self.merged.replace_class(label, *merge_class(self.local, self.external, label))
             return
-        vectors = np.concatenate([local.vectors[label], external.vectors[label]])
-        uncertainty = np.concatenate([local.entropy[label], external.entropy[label]])
-        valid = np.concatenate([local.valid[label], external.valid[label]])
-        kept = most_certain(uncertainty, valid, self.params.k_l)
-        self.merged.replace_class(label, vectors[kept], uncertainty[kept], valid[kept])
+        source = self.local if self.params.memory == "local" else self.external  # read without a cut
+        self.merged.replace_class(label, source.vectors[label], source.entropy[label], source.valid[label])
 
     # --- state --------------------------------------------------------------------------------------------
 
@@ -221,25 +206,24 @@ class Latte(BaseMethod):
     def state(self) -> State:
         """Return both memories as arrays, named ``local.*`` and ``external.*``."""
         arrays = {f"local.{name}": array for name, array in self.local.state().items()}
-        for name in ("vectors", "entropy", "valid"):
+        for name in NAMES:
             arrays[f"external.{name}"] = getattr(self.external, name).copy()
         return arrays
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
-        missing = sorted(set(self.state()) - set(arrays))
-        if missing:
-            raise refuse("arrays", f"no {', '.join(missing)}", "what state() returns")
-        local = self._new_local()
-        local.load({name: arrays[f"local.{name}"] for name in ("vectors", "entropy", "valid")})
-        before, self.local = self.local, local
-        try:
-            self.receive(External(*(arrays[f"external.{n}"] for n in ("vectors", "entropy", "valid"))))
-        except ValueError:
-            self.local = before
-            raise
-        self.external.vectors[...] = arrays["external.vectors"]  # bit for bit
+        require(arrays, [f"{part}.{name}" for part in ("local", "external") for name in NAMES])
+        external = self._stored_external(arrays)
+        self.local.load({name: arrays[f"local.{name}"] for name in NAMES})
+        self.external = external
         self._build()
+
+    def _stored_external(self, arrays: Arrays) -> External:
+        shape = (self.zero_shot.classes, self._slots_of(arrays["external.valid"]))
+        valid = stored_mask("external.valid", arrays["external.valid"], shape)
+        uncertainty = stored_entropies("external.entropy", arrays["external.entropy"], valid)
+        vectors = stored_vectors("external.vectors", arrays["external.vectors"], valid, self.zero_shot.dim)
+        return External(vectors, uncertainty, valid)
 
 
 def exchange_for(params: LatteParams, zero_shot: ZeroShot, clients: Iterable[str] = ()) -> GlobalMemory:

@@ -19,12 +19,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from ..core.local_memory import NAMES
 from ..core.maths import entropy_of_one, softmax
+from ..core.stored import exactly, require
 from ..core.types import Arrays, Prediction, Reals, State, Vectors
 from ..core.validate import at_least, factor, real, refuse
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
-from .caches import NAMES, SortedCache, push, require
+from .caches import SortedCache, push
 from .views import check_views, mean_probabilities, most_confident
 
 
@@ -133,16 +135,13 @@ class NegativeCache(SortedCache):
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
         require(arrays, (*NAMES, "probabilities"))
-        vectors, uncertainty, valid = self.checked(arrays)
-        given = np.asarray(arrays["probabilities"])
-        if given.dtype.kind != "f" or given.shape != self.probabilities.shape:
-            want = f"reals of shape {self.probabilities.shape}"
-            raise refuse("probabilities", f"{given.dtype} of shape {given.shape}", want)
-        rows = given[valid]
-        if not bool(np.all(rows >= 0) and np.all(np.abs(rows.sum(axis=-1) - 1) < 1e-4)):
+        vectors, uncertainty, valid = self.checked({name: arrays[name] for name in NAMES})
+        stored = exactly("probabilities", arrays["probabilities"], np.float64, self.probabilities.shape)
+        rows = stored[valid]
+        if not bool(np.all(rows >= 0) and np.all(np.abs(rows.sum(axis=-1) - 1) < 1e-4)):  # NaN fails
             raise refuse("probabilities", "a row that is negative or does not sum to 1", "probabilities")
         self.vectors, self.entropy, self.valid = vectors, uncertainty, valid
-        self.probabilities = np.where(valid[:, :, None], given, 0.0).astype(np.float64)
+        self.probabilities = np.where(valid[:, :, None], stored, 0.0)
         self._inside = self._indicator(self.probabilities) * valid[:, :, None]
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -57,7 +57,8 @@ class TptParams:
 class Tpt(BaseMethod):
     """Tunes the prompt of ``text_encoder`` on the views of one image, then classifies its plain view.
 
-    ``zero_shot`` gives the entropy of the predictions, and the classes: they must be the text encoder's.
+    ``zero_shot`` gives the entropy of the predictions, and the classes: they must be the text encoder's. Copies share
+    the text encoder, which nothing here changes; a pickle holds it, if it can be pickled.
     """
 
     Params: ClassVar = TptParams
@@ -79,12 +80,15 @@ class Tpt(BaseMethod):
         if tuple(text_encoder.classnames) != zero_shot.classnames:
             raise refuse("text_encoder", "other classes", "those of the zero-shot classifier, in its order")
         self.text_encoder = text_encoder
-        self._torch = import_torch()
+        import_torch()  # missing: said now, not at the first image
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return type(self)(self.zero_shot, self.params, self.normalise, self.text_encoder)
 
     def predict(self, views: Any) -> Prediction:
         """Tune the prompt on the views, predict from the plain one."""
         rows = self.check(views)
-        torch = self._torch
+        torch = import_torch()
         with torch.inference_mode(False), torch.enable_grad():  # whatever the caller is in
             images = torch.tensor(rows, device=self.text_encoder.context_init.device)
             context = self._tuned(images)
@@ -95,7 +99,7 @@ class Tpt(BaseMethod):
 
     def _tuned(self, images: Any) -> Any:
         """Return the context after the steps, from its initial value and a new optimiser."""
-        torch, p = self._torch, self.params
+        torch, p = import_torch(), self.params
         context = self.text_encoder.context_init.detach().clone().requires_grad_(True)
         optimiser = torch.optim.AdamW([context], lr=p.lr, weight_decay=p.weight_decay)
         kept = None
@@ -119,7 +123,7 @@ class Tpt(BaseMethod):
     def _kept(self, logits: Any) -> Any:
         values = logits.detach().double().cpu().numpy()
         kept = most_confident(values, self.params.share).kept
-        return self._torch.tensor(np.ascontiguousarray(kept), device=logits.device)
+        return import_torch().tensor(np.ascontiguousarray(kept), device=logits.device)
 
 
 def marginal_entropy(torch: Any, logits: Any) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...core.global_memory import GlobalMemory, Routing
+from ...core.global_memory import GlobalMemory
+from ...core.routing import Routing
 from ...core.types import Integers, Vectors
 from ...methods.latte import LatteParams
 from .backend import Loops

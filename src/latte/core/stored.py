@@ -1,0 +1,66 @@
+"""Reading back what ``state()`` returned.
+
+Everything is checked before anything changes. What is stored comes back bit for bit; what stands in a free slot has no
+meaning, so it is not looked at and does not come back: a free slot holds a zero vector and the entropy 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from .types import Arrays, Mask, Reals, Vectors
+from .validate import entropies, refuse, unit_rows
+
+
+def require(arrays: Arrays, names: Iterable[str]) -> None:
+    """Refuse arrays that are not exactly those of ``names``."""
+    if not isinstance(arrays, Mapping):
+        raise refuse("arrays", type(arrays).__name__, "a mapping of names to arrays, as state() returns")
+    present, expected = set(arrays), set(names)
+    if expected - present:
+        raise refuse("arrays", f"no {', '.join(sorted(expected - present))}", "what state() returns")
+    if present - expected:
+        raise refuse("arrays", f"also {', '.join(sorted(map(str, present - expected)))}", "what state() returns")
+
+
+def exactly(name: str, value: object, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return ``value``, which must be an array of this dtype and shape."""
+    if not isinstance(value, np.ndarray):
+        raise refuse(name, type(value).__name__, "an array")
+    if value.dtype != dtype or value.shape != shape:
+        raise refuse(name, f"{value.dtype} of shape {value.shape}", f"{np.dtype(dtype)} of shape {shape}")
+    return value
+
+
+def stored_mask(name: str, value: object, shape: tuple[int, ...]) -> Mask:
+    """Return a copy of a mask."""
+    return exactly(name, value, np.bool_, shape).copy()
+
+
+def stored_entropies(name: str, value: object, mask: Mask) -> Reals:
+    """Return a copy of entropies that must be in [0, 1] up to rounding where ``mask``; 1 elsewhere."""
+    array = exactly(name, value, np.float64, mask.shape)
+    entropies(name, array, mask)
+    result: Reals = np.where(mask, array, 1.0)
+    return result
+
+
+def stored_vectors(name: str, value: object, mask: Mask, dim: int) -> Vectors:
+    """Return a copy of vectors (..., D) that must be of unit length where ``mask``; zero elsewhere."""
+    vectors = finite_vectors(name, value, mask, dim)
+    if mask.any():
+        unit_rows(name, vectors[mask], dim)
+    return vectors
+
+
+def finite_vectors(name: str, value: object, mask: Mask, dim: int) -> Vectors:
+    """Return a copy of vectors (..., D) of any length that must be finite where ``mask``; zero elsewhere."""
+    array = exactly(name, value, np.float32, (*mask.shape, dim))
+    result: Vectors = np.where(mask[..., None], array, np.float32(0))
+    if not np.isfinite(result).all():
+        raise refuse(name, "NaN or infinite values", "finite values in every slot that is in use")
+    return result

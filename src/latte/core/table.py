@@ -1,0 +1,43 @@
+"""The rows of the global memory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .types import Mask, Reals, Vectors
+
+FEWEST = 8  # rows to begin with
+
+
+class Table(NamedTuple):
+    """What is stored, a row per client and room for more.
+
+    ``vectors`` (M, C, D), ``entropy`` and ``seen`` (M, C), ``order`` (M,): who comes first among equals.
+    """
+
+    vectors: Vectors
+    entropy: Reals
+    seen: Mask
+    order: NDArray[np.uint64]
+
+    @classmethod
+    def empty(cls, rows: int, classes: int, dim: int) -> Table:
+        """Return a table with nothing in it."""
+        vectors = np.zeros((rows, classes, dim), np.float32)
+        return cls(vectors, np.ones((rows, classes)), np.zeros((rows, classes), np.bool_), np.zeros(rows, np.uint64))
+
+    def resized(self, rows: int) -> Table:
+        """Return a copy with more or fewer rows."""
+        copy, n = Table.empty(rows, *self.vectors.shape[1:]), min(rows, len(self.order))
+        copy.vectors[:n], copy.entropy[:n] = self.vectors[:n], self.entropy[:n]
+        copy.seen[:n], copy.order[:n] = self.seen[:n], self.order[:n]
+        return copy
+
+    def remove(self, row: int, last: int) -> None:
+        """Move the ``last`` row to ``row``, and leave nothing where it was."""
+        self.vectors[row], self.entropy[row] = self.vectors[last], self.entropy[last]
+        self.seen[row], self.order[row] = self.seen[last], self.order[last]
+        self.vectors[last], self.entropy[last], self.seen[last], self.order[last] = 0, 1, False, 0
