@@ -1,0 +1,56 @@
+"""The helper that waits: it shows what is missing, leaves no process behind, and no test has time limits of its own."""
+
+import re
+import sys
+import time
+
+import pytest
+
+import waiting
+from waiting import ROOT, run, running, wait_until
+
+TALKS = "import sys, time; print('spoken', flush=True); print('muttered', file=sys.stderr, flush=True); time.sleep(1e6)"
+OWN_LIMIT = re.compile(r"timeout\s*=\s*[\d.]|deadline\s*=\s*(?!None)|time\.sleep\(|signal\.alarm\(")
+WITH_REASON = {"waiting.py", "test_waiting.py", "conftest.py", "gated_method.py", "test_kills.py"}
+
+
+def test_the_first_true_answer_is_returned():
+    answers = iter([None, "", "there"])
+    assert wait_until(lambda: next(answers), "an answer") == "there"
+
+
+def test_a_wait_in_vain_shows_what_was_printed_and_leaves_no_process(monkeypatch):
+    with running(sys.executable, "-c", TALKS) as process:
+        wait_until(lambda: process.so_far().stderr, "its words", process)
+        monkeypatch.setattr(waiting, "DEADLINE", 0.0)
+        with pytest.raises(
+            pytest.fail.Exception, match=r"in vain for the end of the process(.|\n)*still running"
+        ) as told:
+            process.finish()
+    assert "stdout: spoken" in str(told.value) and "stderr: muttered" in str(told.value)
+    assert not process.alive()
+
+
+def test_a_wait_for_a_process_that_ended_fails_at_once():
+    started = time.monotonic()
+    told = pytest.raises(pytest.fail.Exception, match=r"in vain for a file(.|\n)*exit code 3")
+    with running(sys.executable, "-c", "raise SystemExit(3)") as process, told:
+        wait_until(lambda: False, "a file", process)
+    assert time.monotonic() - started < waiting.DEADLINE
+
+
+def test_what_must_succeed_shows_why_it_did_not():
+    assert run(sys.executable, "-c", "raise SystemExit(3)").returncode == 3
+    with pytest.raises(AssertionError, match="the reason"):
+        run(sys.executable, "-c", "raise SystemExit('the reason')", check=True)
+
+
+def test_no_test_has_a_time_limit_of_its_own():
+    files = [path for path in (ROOT / "tests").rglob("*.py") if path.name not in WITH_REASON]
+    limits = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if OWN_LIMIT.search(line)
+    ]
+    assert len(files) > 50 and not limits, "use tests/waiting.py:\n" + "\n".join(limits)
