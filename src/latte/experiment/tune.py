@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.validate import refuse
+from ..methods.dmn import WEIGHT_GRID
 from .config import MethodConfig, RunConfig, near
 from .folder import write
 from .plan import UNKNOWN, DataInfo, Opened, Plan
@@ -22,8 +23,8 @@ from .run import Event, Options, results
 from .sweep import Axis, Point, Sweep, execute_sweep, make_sweep
 
 FORMAT = "latte-tuned/1"
-DMN_WEIGHTS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-_DMN = (Axis("method.weight", DMN_WEIGHTS),)
+_DMN = (Axis("method.weight", WEIGHT_GRID),)
+# the official configurations of TDA have alpha from 1 to 5 and beta from 1 to 8
 _TDA = (Axis("method.alpha", (0.5, 1.0, 2.0, 3.0, 5.0)), Axis("method.beta", (1.0, 3.0, 5.0, 8.0)))
 GRIDS: dict[str, tuple[Axis, ...]] = {
     "dmn": _DMN,
