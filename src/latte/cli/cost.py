@@ -183,7 +183,8 @@ def _shares(rows: list[CostRow], against: _Encoder, beside: bool) -> Iterator[st
     for row in rows:
         if row.traffic:
             claim = f"; paper: {PAPER_SHARE}" if beside and row.label.startswith("latte") else ""
-            yield f"{row.label}: a round in fp16 is {100 * row.traffic['fp16'].vectors / against.bytes:.3g} % of it{claim}"
+            share = 100 * row.traffic["fp16"].vectors / against.bytes
+            yield f"{row.label}: a round in fp16 is {share:.3g} % of it{claim}"
 
 
 _NOTES = """

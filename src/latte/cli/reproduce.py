@@ -63,6 +63,8 @@ def reproduce(
     opened = benches([*files, *extra], parse_seeds(seeds), text_encoder)
     pool = opened.pop() if extra else None
     search = None if baselines == "default" else make_search(opened[0], baselines, runs, pool)
+    if tuning is not None and search is not None and not search.apart:
+        click.echo(f"tuning under the reported corruptions: {tuning.missing()}", err=True)
     or_exit(lambda: write(_table(opened, search, runs, kind or by_name(out)), out))
 
 

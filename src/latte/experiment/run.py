@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,14 +109,19 @@ def _version(session: Any) -> str | None:
 
 
 class Session:
-    """A run folder that is being filled; whoever makes one holds its lock."""
+    """A run folder that is being filled; whoever makes one holds its lock.
 
-    def __init__(self, plan: Plan, folder: RunFolder, options: Options) -> None:
+    ``machine`` is what :func:`describe_session` says: it takes a quarter of a second, so many sessions share it.
+    """
+
+    def __init__(
+        self, plan: Plan, folder: RunFolder, options: Options, machine: Mapping[str, Any] | None = None
+    ) -> None:
         self.plan, self.folder, self.failed = plan, folder, 0
         self.lines = _kept(folder, plan)
         self.before = folder.manifest() if self.lines else {}
         folder.restart(plan, _in_order(plan, self.lines))
-        self.told = describe_session(options.command, options.processes)
+        self.told = dict(machine or describe_session(options.command, options.processes))
         folder.write_manifest(manifest(plan, self.before, self.told))
         self.missing = [item for item in plan.items() if (item.method.label, item.seed) not in self.lines]
 

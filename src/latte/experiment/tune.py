@@ -20,7 +20,7 @@ from .folder import write
 from .plan import UNKNOWN, DataInfo, Opened, Plan
 from .records import Result
 from .run import Event, Options, results
-from .sweep import Axis, Point, Sweep, execute_sweep, make_sweep
+from .sweep import Axis, Point, Sweep, execute_sweeps, make_sweep
 
 FORMAT = "latte-tuned/1"
 _DMN = (Axis("method.weight", WEIGHT_GRID),)
@@ -63,8 +63,7 @@ def execute_tunings(
     tunings: Sequence[Tuning], out: Path, options: Options | None = None
 ) -> Iterator[tuple[Point, Event]]:
     """Run what is missing of every search."""
-    for tuning in tunings:
-        yield from execute_sweep(tuning.sweep, out, options)
+    yield from execute_sweeps([tuning.sweep for tuning in tunings], out, options)
 
 
 def select(tunings: Sequence[Tuning], out: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -65,8 +66,12 @@ def _text(table: Table) -> str:
     blocks = [_lines([names, settings, *(_text_column(table, i) for i in panel)]) for panel in panels]
     parts = [heading, *blocks, *_text_differences(table)]
     if table.notes:
-        parts.append("\n".join(table.notes))
+        parts.append("\n".join(map(_wrapped, table.notes)))
     return "\n\n".join(parts)
+
+
+def _wrapped(note: str) -> str:
+    return textwrap.fill(note, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _brackets(table: Table) -> str:

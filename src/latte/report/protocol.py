@@ -86,9 +86,12 @@ def _grid(tuning: Tuning) -> str:
 
 
 def _chosen(tuning: Tuning, entry: Mapping[str, Any]) -> str:
-    values = " ".join(f"{_short(axis.key)}={entry['params'][_short(axis.key)]:g}" for axis in tuning.sweep.axes)
+    values = {axis: entry["params"][_short(axis.key)] for axis in tuning.sweep.axes}
+    words = " ".join(f"{_short(axis.key)}={value:g}" for axis, value in values.items())
+    ends = [_short(axis.key) for axis, value in values.items() if value in (axis.values[0], axis.values[-1])]
     tied = f" (the first of {entry['tied']} points with the same accuracy)" if entry["tied"] > 1 else ""
-    return f"{paper.display(tuning.method.name)} {values}{tied}"
+    edge = f" ({' and '.join(ends)} at the end of the grid)" if ends else ""
+    return f"{paper.display(tuning.method.name)} {words}{tied}{edge}"
 
 
 def _short(key: str) -> str:
