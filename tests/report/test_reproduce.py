@@ -306,9 +306,9 @@ def test_only_corruptions_have_a_tuning_file():
     assert tuning_source("cifar100c", "ViT-B/16", Path("d")).path == Path("d/cifar100c-vit-b-16-tuning.safetensors")
 
 
-def test_without_the_views_the_other_rows_are_shown(tmp_path, small_search):
+def test_without_the_views_the_other_rows_are_shown(tmp_path):
     save(tmp_path / "vlcs-vit-b-16.safetensors", embeddings())
-    shown = invoke(tmp_path)
+    shown = invoke(tmp_path, "--baselines", "default")
     assert shown.exit_code == 0, shown.output
     assert "vlcs-vit-b-16-views64.safetensors is not there (for VTE, TPT, Zero)" in shown.stderr
     assert "--views 63" in shown.stderr
