@@ -187,9 +187,10 @@ def _paper_notes(results: Sequence[Result], backbone: str) -> tuple[str, ...]:
     """Say what the paper's column is, and where a run is not of the paper's size."""
     name = paper.canonical(results[0].benchmark) or ""
     notes = [
-        f"Paper: the published total on {paper.BENCHMARKS[name]} with CLIP {backbone}; beside the accuracy on a domain, "
-        "in brackets or below it: the published one. Published standard deviations are over five orders of the stream (the paper's "
-        "Tables 7 and 8; none for methods that the order does not touch). Seeds here change the partition too."
+        f"Paper: the published total on {paper.BENCHMARKS[name]} with CLIP {backbone}; beside the accuracy on a "
+        "domain, in brackets or below it: the published one. Published standard deviations are over five orders of "
+        "the stream (the paper's Tables 7 and 8; none for methods that the order does not touch). Seeds here change "
+        "the partition too."
     ]
     for size in sorted({result.samples for result in results} - {paper.SAMPLES[name]}):
         notes.append(f"The paper has {paper.SAMPLES[name]:,} samples; these results have {size:,}.")
