@@ -16,7 +16,16 @@ from latte.cli import cli
 from latte.core.maths import normalised
 from latte.core.readout import MergedMemory
 from latte.experiment.cost import Shape, direct_macs, own_macs, paper_costs, short, traffic
-from latte.experiment.cost_encoder import CLIP_TEXT, VIT_B_16, Tower, counted_macs, passes_macs, vit
+from latte.experiment.cost_encoder import (
+    CLIP_TEXT,
+    PARAMETERS,
+    VIT_B_16,
+    Tower,
+    counted_macs,
+    encoder_bytes,
+    passes_macs,
+    vit,
+)
 from latte.experiment.cost_measure import matmul_reference, measure_method
 from latte.methods.dmn import DmnParams
 from latte.methods.latte import PRESETS, LatteParams
@@ -200,6 +209,51 @@ def test_the_papers_numbers():
     assert short(passes_macs("tpt", VIT_B_16.macs, CLIP_TEXT.macs, 64, 100)) == paper["tpt"].macs
 
 
+def _resnet_weights(layers, width, dim, side):
+    """CLIP's ResNet: a stem of three convolutions, bottlenecks, attention as pooling; norms of two weights."""
+
+    def conv(inputs, outputs, kernel):
+        return inputs * outputs * kernel**2 + 2 * outputs
+
+    total, channels = conv(3, width // 2, 3) + conv(width // 2, width // 2, 3) + conv(width // 2, width, 3), width
+    for stage, blocks in enumerate(layers):
+        planes = width * 2**stage
+        for block in range(blocks):
+            total += conv(channels, planes, 1) + conv(planes, planes, 3) + conv(planes, 4 * planes, 1)
+            total += conv(channels, 4 * planes, 1) if block == 0 else 0
+            channels = 4 * planes
+    attention = (side**2 + 1) * channels + 3 * (channels + 1) * channels + (channels + 1) * dim
+    return total + attention
+
+
+def _vit_weights(tokens, patch, width, layers, dim):
+    norm = 2 * width
+    block = 4 * (width + 1) * width + (width + 1) * 4 * width + (4 * width + 1) * width + 2 * norm
+    return 3 * patch**2 * width + width + tokens * width + 2 * norm + layers * block + width * dim
+
+
+def test_the_size_of_the_encoders_and_a_rounds_share():
+    """Table 3 has (172M) for the encoder; the text says that a round is less than 0.4 % of it."""
+    assert PARAMETERS["ViT-B/16"] == _vit_weights(197, 16, 768, 12, 512)
+    assert PARAMETERS["RN50"] == _resnet_weights((3, 4, 6, 3), 64, 1024, 7)
+    assert f"({short(encoder_bytes('ViT-B/16'))})" == paper_costs()["clip"].bytes_per_round == "(172 M)"
+    share = 100 * traffic("latte", PRESETS["cifar100c"], Shape(100, 512)).vectors / encoder_bytes("ViT-B/16")
+    assert 0.35 < share < 0.4
+    with pytest.raises(ValueError, match="backbone"):
+        encoder_bytes("ViT-L/14")
+
+
+def test_a_vision_transformer_of_transformers_has_as_many_weights():
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    config = transformers.CLIPVisionConfig(
+        image_size=48, patch_size=16, hidden_size=64, num_hidden_layers=3, num_attention_heads=2,
+        intermediate_size=256, projection_dim=24,
+    )  # fmt: skip
+    model = transformers.CLIPVisionModelWithProjection(config)
+    assert sum(weight.numel() for weight in model.parameters()) == _vit_weights(10, 16, 64, 3, 24)
+
+
 @given(st.integers(2, 200), st.integers(1, 600), st.integers(0, 20))
 def test_bytes_by_laying_them_out(classes, dim, k_e):
     """Every part of a round as an array of its type, laid end to end."""
@@ -286,6 +340,20 @@ def test_command_prints_the_table_and_json():
     assert row["macs"] == sum(direct_macs("latte", PRESETS["cifar100c"], Shape(10, 32)).values())
     assert row["traffic"]["int8"]["down"] == 10 * 5 * 32
     assert row["relative"] > 1
+
+
+def test_the_share_of_the_encoder_beside_the_papers(monkeypatch):
+    """Without options the encoder is the paper's, so its size is known."""
+    monkeypatch.setattr("latte.experiment.cost_measure.matmul_reference", lambda macs: None)
+    arguments = ["cost", "--methods", "clip,dmn-global:paper,latte:cifar100c"]
+    text = CliRunner().invoke(cli, arguments).output
+    assert "the encoder in fp16, sent once: 172 M; paper: (172 M)" in text
+    assert "latte: a round in fp16 is 0.356 % of it; paper: less than 0.4 %" in text
+    assert "dmn-global: a round in fp16 is 1.19 % of it\n" in text
+    assert "sent once" not in CliRunner().invoke(cli, [*arguments, "--encoder-macs", "1e6"]).output
+    assert json.loads(CliRunner().invoke(cli, [*arguments, "--json"]).output)["encoder_bytes"] == 172_385_280
+    other = CliRunner().invoke(cli, [*arguments, "--classes", "10"]).output
+    assert "sent once: 172 M\n" in other  # what the paper says is for its own sizes
 
 
 def test_numbers_are_short():

@@ -12,7 +12,6 @@ from latte.experiment.plan import open_benchmark, plan_on
 from latte.experiment.run import Options, results
 from latte.experiment.sweep import Axis, execute_sweep, make_sweep, parse_axis
 from latte.experiment.tune import (
-    DMN_WEIGHTS,
     GRIDS,
     execute_tunings,
     make_tunings,
@@ -22,6 +21,7 @@ from latte.experiment.tune import (
     use_tuned,
 )
 from latte.methods import METHODS
+from latte.methods.dmn import WEIGHT_GRID
 from small_benchmark import small_file
 
 ONE = Options(jobs=2)
@@ -76,7 +76,7 @@ def test_a_value_that_cannot_be_is_refused_before_anything_runs(opened, config):
 
 
 def test_the_grids_are_grids_of_parameters_that_exist(opened, config):
-    assert len(DMN_WEIGHTS) == 13 and DMN_WEIGHTS[0] == 0.001 and DMN_WEIGHTS[-1] == 1000
+    assert len(WEIGHT_GRID) == 13 and WEIGHT_GRID[0] == 0.001 and WEIGHT_GRID[-1] == 1000
     assert set(GRIDS) <= set(METHODS)
     for name in GRIDS:
         (tuning,) = make_tunings(replace(config, methods=(MethodConfig(name),)), opened)

@@ -1,5 +1,6 @@
 """Every format says the same numbers, and survives names with special characters."""
 
+import dataclasses
 import json
 import re
 
@@ -8,7 +9,7 @@ import pytest
 from latte.report.formats import WIDTH, render
 from latte.report.stats import Paired
 from latte.report.tables import build_table
-from report.fake import GAINS, fake_results
+from report.fake import DOMAINS, GAINS, fake_results
 from report.test_tables import SMALL, result
 
 TABLE = build_table(fake_results(), "CLIP ViT-B/16")
@@ -32,6 +33,30 @@ def test_wide_text_is_broken_into_panels_of_whole_columns():
     labels = [label for head in heads for label in re.split(r"\s{2,}", head)[2:]]
     assert labels == [column.label for column in TABLE.columns]
     assert "gaussian_noise" not in heads[0]
+
+
+def test_the_papers_value_and_deviation_stand_beside_ours():
+    """Of Latte on frost (CIFAR-10-C, ViT-B/16) the paper prints 81.22 ±0.63; of CLIP 79.88 and no deviation."""
+    for kind, latte in (
+        ("text", "(81.22 ±0.63)"),
+        ("markdown", "** (81.22 ±0.63) |"),
+        ("latex", "(81.22 $\\pm$ 0.63)"),
+    ):
+        text = render([TABLE], kind)
+        assert latte in text
+        assert "(79.88)" in text
+        assert "in brackets" in text
+    plain = render([build_table(SMALL)], "text")
+    assert "brackets" not in plain
+
+
+def test_domains_are_in_the_papers_order_whatever_the_files():
+    results = fake_results()
+    turned = [dataclasses.replace(one, clients=one.clients[::-1]) for one in results]
+    for benchmark, order in (("cifar10c", list(DOMAINS)), ("mine", list(DOMAINS)[::-1])):
+        table = build_table([dataclasses.replace(one, benchmark=benchmark) for one in turned])
+        keys = [column.key for column in table.columns if column.key.startswith("domain:")]
+        assert keys == [f"domain:{name}" for name in order]
 
 
 def test_markdown_has_a_cell_for_every_column():
@@ -68,8 +93,9 @@ def test_special_characters_are_escaped(kind):
 def test_json_holds_every_digit():
     (table,) = json.loads(render([TINY], "json"))
     latte = table["rows"][1]
-    assert latte["cells"]["micro"] == {"mean": 77.5, "sd": pytest.approx(3.5355339059327378), "paper": None}
-    assert latte["cells"]["paper"] == {"mean": 82.57, "sd": 0.12, "paper": None}
+    own = {"mean": 77.5, "sd": pytest.approx(3.5355339059327378)}
+    assert latte["cells"]["micro"] == {**own, "paper": None, "paper_sd": None}
+    assert latte["cells"]["paper"] == {"mean": 82.57, "sd": 0.12, "paper": None, "paper_sd": None}
     assert table["rows"][0]["cells"]["gain"] is None
     assert latte["seeds"] == [0, 1]
     pair = Paired(**next(pair for pair in table["differences"] if pair["first"] == "Latte"))

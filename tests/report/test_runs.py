@@ -53,6 +53,15 @@ def test_a_real_run(real_run):
     assert shown.stderr == ""
 
 
+def test_points_of_a_sweep_are_reported_on_their_own_only(tmp_path):
+    run_folder = write_run(tmp_path / "run", fake_results())
+    sweep = tmp_path / "tuning" / "sweep-1"
+    points = [write_run(sweep / name, fake_results()) for name in ("a", "b")]
+    (sweep / "sweep.json").write_text("{}")
+    assert find_runs([tmp_path]) == [run_folder]
+    assert find_runs([sweep]) == find_runs([tmp_path / "tuning"]) == points
+
+
 def test_every_format_of_a_real_run(real_run, tmp_path):
     starts = {"a.md": "###", "a.tex": "%", "a.json": "[", "a.html": "<!doctype", "a.txt": "cifar10c-mini"}
     for name, start in starts.items():

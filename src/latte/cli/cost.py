@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ class _Encoder:
     macs: int | None
     reference: Reference | None
     words: str
+    bytes: int | None = None  # where its size is known
 
 
 @click.command()
@@ -71,13 +73,15 @@ def _method(text: str) -> MethodConfig:
 
 
 def _encoder(spec: str | None, macs: int | None) -> _Encoder:
-    from ..experiment.cost_encoder import VIT_B_16
+    from ..experiment.cost_encoder import VIT_B_16, encoder_bytes
     from ..experiment.cost_measure import encoder_reference, matmul_reference
 
+    if spec is None and macs is None:
+        words, size = "CLIP ViT-B/16, closed form", encoder_bytes("ViT-B/16")
+        return _Encoder(VIT_B_16.macs, matmul_reference(VIT_B_16.macs), words, size)
     if spec is None:
-        words = "given" if macs is not None else "CLIP ViT-B/16, closed form"
-        macs = VIT_B_16.macs if macs is None else macs
-        return _Encoder(macs, matmul_reference(macs), words)
+        assert macs is not None
+        return _Encoder(macs, matmul_reference(macs), "given")
     encoder, reference = encoder_reference(lambda: _load(spec))
     if macs is not None:
         return _Encoder(macs, reference, "given")
@@ -108,7 +112,7 @@ def _counted(encoder: Any) -> int | None:
 def _print_json(rows: list[CostRow], shape: Shape, against: _Encoder) -> None:
     from ..experiment.cost_table import as_json
 
-    facts = {"encoder_macs": against.macs, "encoder_macs_from": against.words}
+    facts = {"encoder_macs": against.macs, "encoder_macs_from": against.words, "encoder_bytes": against.bytes}
     line(json.dumps({**as_json(rows, shape, against.reference), **facts}))
 
 
@@ -125,6 +129,8 @@ def _print_text(rows: list[CostRow], shape: Shape, against: _Encoder) -> None:
     print_rows([{**_computation(row), **(_papers(row) if beside else {})} for row in rows], False)
     block("\nbytes per round of one client, up + down (in brackets with entropies, validity and scales)\n")
     print_rows([_bytes(row, beside) for row in rows if row.traffic], False)
+    for share in _shares(rows, against, beside):
+        line(share)
     block(_NOTES)
 
 
@@ -165,6 +171,21 @@ def _bytes(row: CostRow, beside: bool) -> dict[str, Any]:
     }
     paper = row.paper.bytes_per_round if row.paper else ""
     return {"method": row.label, **cells, **({"paper (fp16)": paper or "-"} if beside else {})}
+
+
+def _shares(rows: list[CostRow], against: _Encoder, beside: bool) -> Iterator[str]:
+    """Yield what a round is against the encoder, which is sent once, beside what the paper says of it."""
+    from ..experiment.cost import PAPER_SHARE, paper_costs, short
+
+    if against.bytes is None:
+        return
+    printed = f"; paper: {paper_costs()['clip'].bytes_per_round}" if beside else ""
+    yield f"\nthe encoder in fp16, sent once: {short(against.bytes)}{printed}"
+    for row in rows:
+        if row.traffic:
+            claim = f"; paper: {PAPER_SHARE}" if beside and row.label.startswith("latte") else ""
+            share = 100 * row.traffic["fp16"].vectors / against.bytes
+            yield f"{row.label}: a round in fp16 is {share:.3g} % of it{claim}"
 
 
 _NOTES = """

@@ -52,13 +52,18 @@ def _tunings(asked: Asked, axes: tuple[str, ...]) -> list[Tuning]:
 def _run_all(tunings: list[Tuning], save: Path, out: Path, options: Options, as_json: bool) -> None:
     from ..experiment.tune import save_tuned, select
 
-    total = sum(len(point.plan.items()) for tuning in tunings for point in tuning.sweep.points)
-    for _ in drawn(_events(tunings, out, options), total, "tune"):
-        pass
+    search_all(tunings, out, options)
     tuned = select(tunings, out)
     save_tuned(save, tuned)
     line(f"wrote {save}", err=True)
     print_rows([_row(tuning, tuned["methods"][tuning.method.label]) for tuning in tunings], as_json)
+
+
+def search_all(tunings: list[Tuning], out: Path, options: Options) -> None:
+    """Run what is missing of every search while a bar follows."""
+    total = sum(len(point.plan.items()) for tuning in tunings for point in tuning.sweep.points)
+    for _ in drawn(_events(tunings, out, options), total, "tune"):
+        pass
 
 
 def _events(tunings: list[Tuning], out: Path, options: Options) -> Iterator[Event]:

@@ -23,6 +23,7 @@ from ..methods.latte import LatteParams
 from ..methods.tda import TdaParams
 
 PAPER_SIZES = (100, 512)  # classes and dimensions of the paper's cost table
+PAPER_SHARE = "less than 0.4 %"  # of the encoder's size: a round of Latte ("Communication cost (RQ2)")
 PRECISIONS = {"fp32": 4, "fp16": 2, "int8": 1}  # bytes per number of a vector
 VIEWED = ("vte", "zero", "tpt")
 Terms = dict[str, int]
@@ -195,7 +196,10 @@ def _bytes(vectors: int, dim: int, precision: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class PaperCost:
-    """A row of the paper's table (CIFAR-100-C, ViT-B/16, a GPU), as printed; "" where it has no number."""
+    """A row of the paper's Table 3 (CIFAR-100-C, ViT-B/16, a GPU), as printed; "" where it has no number.
+
+    The bytes of CLIP are in brackets: they are those of the image encoder, which is sent once.
+    """
 
     method: str
     augments: str

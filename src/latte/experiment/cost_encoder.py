@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.validate import choice
+
 
 @dataclass(frozen=True, slots=True)
 class Tower:
@@ -40,6 +42,18 @@ def vit(image: int, patch: int, width: int, layers: int, dim: int) -> Tower:
 
 VIT_B_16 = vit(224, 16, 768, 12, 512)
 CLIP_TEXT = Tower(77, 512, 12, 512)  # the text encoder of the same model
+# weights of the image encoders of OpenAI's CLIP, layer by layer: the tests add them up again
+PARAMETERS = {"ViT-B/16": 86_192_640, "RN50": 38_316_896}
+
+
+def encoder_bytes(backbone: str) -> int:
+    """Return the size of CLIP's image encoder with 2 bytes per weight: what a client downloads once.
+
+    >>> encoder_bytes("ViT-B/16")    # the paper's Table 3: (172M)
+    172385280
+    """
+    choice("backbone", backbone, tuple(PARAMETERS))
+    return 2 * PARAMETERS[backbone]
 
 
 def passes_macs(method: str, image: int, text: int, views: int, classes: int) -> int:

@@ -126,9 +126,14 @@ def _version(session: Any) -> str | None:
 
 
 class Session:
-    """A run folder that is being filled; whoever makes one holds its lock."""
+    """A run folder that is being filled; whoever makes one holds its lock.
 
-    def __init__(self, plan: Plan, folder: RunFolder, options: Options) -> None:
+    ``machine`` is what :func:`describe_session` says: it takes a quarter of a second, so many sessions share it.
+    """
+
+    def __init__(
+        self, plan: Plan, folder: RunFolder, options: Options, machine: Mapping[str, Any] | None = None
+    ) -> None:
         self.plan, self.folder, self.failed = plan, folder, 0
         self.lines = _kept(folder, plan)
         self.before = folder.manifest() if self.lines else {}
@@ -136,7 +141,7 @@ class Session:
         self.predictions = PredictionFiles(folder.path)
         self.predictions.restart(self.lines)
         folder.restart(plan, _in_order(plan, self.lines))
-        self.told = describe_session(options.command, options.processes)
+        self.told = dict(machine or describe_session(options.command, options.processes))
         folder.write_manifest(manifest(plan, self.before, self.told))
         self.missing = [item for item in plan.items() if (item.method.label, item.seed) not in self.complete]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -14,6 +15,7 @@ from ..core.validate import refuse
 from ..files.atomic import write_text
 from .config import RunConfig, changed, parse_value
 from .folder import RunFolder
+from .manifest import describe_session
 from .plan import Opened, Plan, plan_on
 from .run import Event, IncompleteError, Options, Session, answers, done, execute
 from .schedule import Schedule
@@ -96,18 +98,21 @@ def make_sweep(config: RunConfig, axes: Sequence[Axis], opened: Opened) -> Sweep
 
 def execute_sweep(sweep: Sweep, out: Path, options: Options | None = None) -> Iterator[tuple[Point, Event]]:
     """Run what is missing; points that differ in how a memory is read only are done together."""
-    folder = Path(out) / sweep.name
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "sweep.json", sweep.canonical())
+    yield from execute_sweeps([sweep], out, options)
+
+
+def execute_sweeps(sweeps: Sequence[Sweep], out: Path, options: Options | None = None) -> Iterator[tuple[Point, Event]]:
+    """Run what is missing of several sweeps, with the same processes."""
     options = options or Options()
-    with RunFolder(folder).lock():  # of all points: nobody else works in this folder
+    with contextlib.ExitStack() as locks:  # of all points: nobody else works in these folders
+        machine = describe_session(options.command, options.processes)
         sessions: list[tuple[Point, Session]] = []
-        for point in sweep.points:
+        for folder, point in _begun(sweeps, out, locks):
             inside = RunFolder(folder / point.plan.name)
             if done(point.plan, inside, options):
                 yield from ((point, event) for event in execute(point.plan, folder, options))
                 continue
-            session = Session(point.plan, inside, options)
+            session = Session(point.plan, inside, options, machine)
             yield from ((point, event) for event in session.kept())
             sessions.append((point, session))
         jobs = [(point, session, item) for point, session in sessions for item in session.missing]
@@ -115,6 +120,18 @@ def execute_sweep(sweep: Sweep, out: Path, options: Options | None = None) -> It
             point, session, item = jobs[position]
             yield point, session.take(item, answer)
         _close([session for _, session in sessions])
+
+
+def _begun(sweeps: Sequence[Sweep], out: Path, locks: contextlib.ExitStack) -> list[tuple[Path, Point]]:
+    """Make and lock the folders, and return every point with the folder of its sweep."""
+    points = []
+    for sweep in sweeps:
+        folder = Path(out) / sweep.name
+        folder.mkdir(parents=True, exist_ok=True)
+        locks.enter_context(RunFolder(folder).lock())
+        write_text(folder / "sweep.json", sweep.canonical())
+        points += [(folder, point) for point in sweep.points]
+    return points
 
 
 def _close(sessions: Sequence[Session]) -> None:

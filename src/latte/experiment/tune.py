@@ -18,15 +18,16 @@ from ..core.validate import refuse
 from ..files.atomic import write_text
 from ..files.documents import read_json
 from ..files.schema import near, short, structure
+from ..methods.dmn import WEIGHT_GRID
 from .config import MethodConfig, RunConfig
 from .plan import UNKNOWN, DataInfo, Opened, Plan
 from .records import Result
 from .run import Event, Options, results
-from .sweep import Axis, Point, Sweep, execute_sweep, make_sweep
+from .sweep import Axis, Point, Sweep, execute_sweeps, make_sweep
 
 FORMAT = "latte-tuned/1"
-DMN_WEIGHTS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-_DMN = (Axis("method.weight", DMN_WEIGHTS),)
+_DMN = (Axis("method.weight", WEIGHT_GRID),)
+# the official configurations of TDA have alpha from 1 to 5 and beta from 1 to 8
 _TDA = (Axis("method.alpha", (0.5, 1.0, 2.0, 3.0, 5.0)), Axis("method.beta", (1.0, 3.0, 5.0, 8.0)))
 GRIDS: dict[str, tuple[Axis, ...]] = {
     "dmn": _DMN,
@@ -95,8 +96,7 @@ def execute_tunings(
     tunings: Sequence[Tuning], out: Path, options: Options | None = None
 ) -> Iterator[tuple[Point, Event]]:
     """Run what is missing of every search."""
-    for tuning in tunings:
-        yield from execute_sweep(tuning.sweep, out, options)
+    yield from execute_sweeps([tuning.sweep for tuning in tunings], out, options)
 
 
 def select(tunings: Sequence[Tuning], out: Path) -> dict[str, Any]:

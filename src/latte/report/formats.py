@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +15,7 @@ from .stats import Paired
 from .text import number, signed
 
 WIDTH = 118  # of plain text; a table with more columns is broken into panels
+_LATEX_UNIT = "accuracy in \\%, mean $\\pm$ standard deviation over seeds"
 LATEX_COLUMNS = 7  # in one panel: what fits the width of a page
 
 
@@ -24,11 +26,22 @@ def render(tables: Sequence[Table], kind: str) -> str:
 
 
 def cell_text(cell: Cell | None, column: Column) -> str:
-    """Return a cell as text, such as ``70.12 ±0.31`` or ``+1.20 ±0.10``."""
+    """Return a cell as text: ``70.12 ±0.31``, ``+1.20 ±0.10`` or, beside the paper's, ``70.12 (69.98 ±0.40)``."""
+    return _own_text(cell, column) + _paper_text(cell)
+
+
+def _own_text(cell: Cell | None, column: Column) -> str:
     if cell is None:
         return "–"
     written = signed(cell.mean) if column.kind in ("gain", "difference") else number(cell.mean)
     return written if cell.sd is None else f"{written} ±{number(cell.sd)}"
+
+
+def _paper_text(cell: Cell | None) -> str:
+    if cell is None or cell.paper is None:
+        return ""
+    spread = "" if cell.paper_sd is None else f" ±{number(cell.paper_sd)}"
+    return f" ({number(cell.paper)}{spread})"
 
 
 def pair_text(pair: Paired) -> str:
@@ -46,7 +59,7 @@ def as_text(tables: Sequence[Table]) -> str:
 
 
 def _text(table: Table) -> str:
-    heading = f"{visible(table.title)}: accuracy in %, mean ± sd over seeds"
+    heading = f"{visible(table.title)}: accuracy in %, mean ± sd over seeds{_brackets(table)}"
     names = _aligned(["method", *(visible(row.label) for row in table.rows)], left=True)
     settings = _aligned(["setting", *(visible(row.setting) for row in table.rows)], left=True)
     widths = [len(_text_column(table, i)[0]) + 2 for i in range(len(table.columns))]
@@ -54,8 +67,16 @@ def _text(table: Table) -> str:
     blocks = [_lines([names, settings, *(_text_column(table, i) for i in panel)]) for panel in panels]
     parts = [heading, *blocks, *_text_differences(table)]
     if table.notes:
-        parts.append("\n".join(map(visible, table.notes)))
+        parts.append("\n".join(map(_wrapped, table.notes)))
     return "\n\n".join(parts)
+
+
+def _wrapped(note: str) -> str:
+    return textwrap.fill(visible(note), WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _brackets(table: Table) -> str:
+    return " (in brackets: the paper's)" if table.beside_paper else ""
 
 
 def _lines(columns: list[list[str]]) -> str:
@@ -129,9 +150,9 @@ def _marked(table: Table, row: Row, mark: str) -> list[str]:
     """Return the cells of a row as text, those that are the best of their column inside ``mark``."""
     texts = []
     for i, (cell, column) in enumerate(zip(row.cells, table.columns, strict=True)):
-        text, best = cell_text(cell, column), table.best(i)
+        text, best = _own_text(cell, column), table.best(i)
         top = cell is not None and best is not None and cell.mean == best and row.setting != "oracle"
-        texts.append(mark.format(text) if top else text)
+        texts.append((mark.format(text) if top else text) + _paper_text(cell))
     return texts
 
 
@@ -141,16 +162,21 @@ def as_latex(tables: Sequence[Table]) -> str:
 
 
 def _latex(table: Table) -> str:
-    panels = _panels(table, [1] * len(table.columns), LATEX_COLUMNS)
+    panels = _panels(table, [_latex_width(table, i) for i in range(len(table.columns))], LATEX_COLUMNS)
     lines = [
         *(f"% {visible(note)}" for note in table.notes),
         "\\begin{table}",
         "\\centering\\footnotesize\\setlength{\\tabcolsep}{3pt}",
-        f"\\caption{{{latex(table.title)}: accuracy in \\%, mean $\\pm$ standard deviation over seeds.}}",
+        f"\\caption{{{latex(table.title)}: {_LATEX_UNIT}{_brackets(table)}.}}",
         "\n\n\\medskip\n".join(_tabular(table, panel) for panel in panels),
         "\\end{table}",
     ]
     return "\n".join(lines)
+
+
+def _latex_width(table: Table, i: int) -> int:
+    """Return how many columns' room a column takes: two where the paper's value is beside ours."""
+    return 2 if any(_paper_text(row.cells[i]) for row in table.rows) else 1
 
 
 def _tabular(table: Table, panel: Sequence[int]) -> str:

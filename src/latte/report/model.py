@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..experiment.cost import short
 from .stats import Paired
 
 KINDS = ("accuracy", "gain", "paper", "difference")
 SETTINGS = {
     "preset": "published hyper-parameters",
     "default": "one dataset-free default",
-    "tuned": "tuned on other data than the reported",
+    "tuned": "chosen with labels, on other partitions than the reported ones",
     "oracle": "chosen with the labels it is scored on: an upper bound, not a result",
     "custom": "set by hand",
 }
@@ -30,12 +31,13 @@ class Column:
 class Cell:
     """A mean in per cent (or points), and its standard deviation over seeds where there is one.
 
-    ``paper`` is what the paper prints for the same method and domain, where it may be compared.
+    ``paper`` and ``paper_sd`` are what the paper prints for the same method and domain, where it may be compared.
     """
 
     mean: float
     sd: float | None = None
     paper: float | None = None
+    paper_sd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,31 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Fact:
+    """A number that belongs to the table but not into a cell; ``paper`` is what the paper prints for it, or "".
+
+    >>> Fact("Latte's round", 0.3564, "%", "less than 0.4%").sentence()
+    "Latte's round: 0.356 % here, less than 0.4% in the paper."
+    """
+
+    name: str
+    here: float
+    unit: str
+    paper: str = ""
+
+    def sentence(self) -> str:
+        """Return the fact as a reader needs it."""
+        beside = f", {self.paper} in the paper" if self.paper else ""
+        written = f"{short(self.here)}{self.unit}" if self.unit == "B" else f"{self.here:.3g} {self.unit}"
+        return f"{self.name}: {written} here{beside}."
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """The results on one benchmark.
 
     ``differences`` holds every pair of rows, paired over seeds; ``reference`` is the label of the row that the others
-    are shown against. ``notes`` are sentences that a reader needs beside the numbers.
+    are shown against. ``notes`` are sentences that a reader needs beside the numbers; ``facts`` are in them, in words.
     """
 
     title: str
@@ -66,6 +88,12 @@ class Table:
     differences: tuple[Paired, ...]
     reference: str
     notes: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+    @property
+    def beside_paper(self) -> bool:
+        """Whether cells have the paper's value beside ours."""
+        return any(cell is not None and cell.paper is not None for row in self.rows for cell in row.cells)
 
     def against_reference(self) -> tuple[Paired, ...]:
         """Return the differences of the reference minus each other row."""

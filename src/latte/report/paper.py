@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -79,6 +79,18 @@ def published(benchmark: str, backbone: str, method: str, domain: str = TOTAL) -
     if name is None or row is None:
         return None
     return accuracies().get((BENCHMARKS[name], backbone, row, _plain(domain)))
+
+
+def in_order(benchmark: str, domains: Iterable[str]) -> list[str]:
+    """Return ``domains`` in the order of the paper's tables; those that it does not have come last, as they are.
+
+    >>> in_order("cifar10c", ["brightness", "mine", "shot_noise", "Gaussian Noise"])
+    ['Gaussian Noise', 'shot_noise', 'brightness', 'mine']
+    """
+    name = BENCHMARKS.get(canonical(benchmark) or "")
+    printed = list(dict.fromkeys(key[3] for key in accuracies() if key[0] == name))
+    rank = {domain: position for position, domain in enumerate(printed)}
+    return sorted(domains, key=lambda domain: rank.get(_plain(domain), len(rank)))
 
 
 def family(method: str) -> str:

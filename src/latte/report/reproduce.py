@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..core.validate import choice, refuse
 from ..experiment.compare import same_classifier
 from ..experiment.config import MethodConfig, RunConfig
-from ..experiment.plan import UNKNOWN, Plan, make_plan
+from ..experiment.plan import UNKNOWN, Opened, Plan, open_benchmark, plan_on
 from ..experiment.records import Result
+from ..experiment.tune import use_tuned
 from ..methods import find, needs_text_encoder
 from . import paper
 
 VIEWS = 64  # per image: what VTE, TPT and Zero look at
 ENCODERS = {"ViT-B/16": "openclip:ViT-B-16/openai", "RN50": "openclip:RN50/openai"}
 RELEASED = "latte+variant=released"
-_PLAIN = ("clip", "tda", "tda-global", "dmn", "dmn-global", "latte", RELEASED)
+BASELINES = ("tda", "tda-global", "dmn", "dmn-global")  # the rows whose parameters the paper selected but did not print
+_PLAIN = ("clip", *BASELINES, "latte", RELEASED)
 _VIEWED = ("vte", "tpt", "zero")
 
 
@@ -30,11 +33,13 @@ class Source:
     path: Path
     views: int
     methods: tuple[str, ...]
+    seed: int = 0
 
     def command(self) -> str:
         """Return the command that makes the file; IMAGES is where the pictures of the benchmark are."""
         views = f" --views {self.views - 1}" if self.views > 1 else ""  # besides the plain image
-        return f"latte embed {self.benchmark}:IMAGES --encoder {ENCODERS[self.backbone]}{views} --out {self.path}"
+        seed = f" --seed {self.seed}" if self.seed else ""
+        return f"latte embed {self.benchmark}:IMAGES --encoder {ENCODERS[self.backbone]}{views}{seed} --out {self.path}"
 
     def missing(self) -> str:
         """Return the sentence that says that the file is not there, and what to do."""
@@ -48,33 +53,69 @@ def sources(benchmark: str, backbone: str, folder: Path) -> tuple[Source, Source
     >>> [source.path.name for source in sources("vlcs", "ViT-B/16", Path("data"))]
     ['vlcs-vit-b-16.safetensors', 'vlcs-vit-b-16-views64.safetensors']
     """
-    choice("benchmark", benchmark, tuple(paper.BENCHMARKS))
-    choice("backbone", backbone, paper.BACKBONES)
-    stem = f"{benchmark}-{backbone.lower().replace('/', '-')}"
+    stem = _stem(benchmark, backbone)
     plain = Source(benchmark, backbone, folder / f"{stem}.safetensors", 1, _PLAIN)
     return plain, Source(benchmark, backbone, folder / f"{stem}-views{VIEWS}.safetensors", VIEWS, _VIEWED)
 
 
-def plans(found: Iterable[Source], seeds: Sequence[int], text_encoder: str | None = None) -> list[Plan]:
-    """Return what to run, after a check that the files are of the paper's encoder and of one classifier.
+def tuning_source(benchmark: str, backbone: str, folder: Path) -> Source | None:
+    """Return the file that the paper's protocol tunes on: for CIFAR-C, the images under other corruptions.
+
+    None for the other benchmarks, which are tuned on other partitions of the same file.
+
+    >>> tuning_source("cifar10c", "RN50", Path()).command()
+    'latte embed cifar10c:IMAGES --encoder openclip:RN50/openai --seed 1 --out cifar10c-rn50-tuning.safetensors'
+    """
+    if not benchmark.startswith("cifar"):
+        return None
+    path = folder / f"{_stem(benchmark, backbone)}-tuning.safetensors"
+    return Source(benchmark, backbone, path, 1, BASELINES, seed=1)
+
+
+def _stem(benchmark: str, backbone: str) -> str:
+    choice("benchmark", benchmark, tuple(paper.BENCHMARKS))
+    choice("backbone", backbone, paper.BACKBONES)
+    return f"{benchmark}-{backbone.lower().replace('/', '-')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A file that was opened and checked, and what runs on it; ``config`` has no tuned parameters yet."""
+
+    source: Source
+    opened: Opened
+    config: RunConfig
+
+    def plan(self, tuned: Mapping[str, Any] | None = None) -> Plan:
+        """Return what to run, with the parameters that ``tuned`` holds for rows of this file."""
+        has_baselines = any(method.name in BASELINES for method in self.config.methods)
+        config = use_tuned(self.config, tuned, self.opened) if tuned and has_baselines else self.config
+        return plan_on(config, self.opened)
+
+
+def benches(files: Iterable[Source], seeds: Sequence[int], text_encoder: str | None = None) -> list[Bench]:
+    """Open the files, after a check that they are of the paper's encoder and of one classifier.
 
     Without a ``text_encoder``, the rows that tune a prompt are left out.
     """
-    made = [_plan(source, seeds, text_encoder) for source in found]
-    same_classifier((plan.config.benchmark.split("-")[0], plan.data.fingerprint, str(plan.entry.path)) for plan in made)
+    made = [_bench(source, seeds, text_encoder) for source in files]
+    same_classifier((b.source.benchmark, b.opened.info.fingerprint, str(b.source.path)) for b in made)
     return made
 
 
-def _plan(source: Source, seeds: Sequence[int], text_encoder: str | None) -> Plan:
+def _bench(source: Source, seeds: Sequence[int], text_encoder: str | None) -> Bench:
     if not source.path.is_file():
         raise ValueError(source.missing())
-    rows = [name for name in source.methods if text_encoder or name not in needing_text_encoder()]
-    methods = tuple(_method(name, source.benchmark) for name in rows)
-    plan = make_plan(RunConfig(str(source.path), methods, tuple(seeds), text_encoder=text_encoder))
-    encoder = None if plan.data.encoder == UNKNOWN else plan.data.encoder
+    opened = open_benchmark(str(source.path))
+    encoder = None if opened.info.encoder == UNKNOWN else opened.info.encoder
     if paper.comparable(source.benchmark, encoder, source.backbone) is None:
         raise refuse("encoder", encoder, f"CLIP {source.backbone}")
-    return plan
+    rows = [name for name in source.methods if text_encoder or name not in needing_text_encoder()]
+    methods = tuple(_method(name, source.benchmark) for name in rows)
+    config = RunConfig(str(source.path), methods, tuple(seeds), text_encoder=text_encoder)
+    bench = Bench(source, opened, config)
+    bench.plan()  # refuses what cannot run before anything is written
+    return bench
 
 
 def needing_text_encoder() -> tuple[str, ...]:
@@ -83,7 +124,7 @@ def needing_text_encoder() -> tuple[str, ...]:
 
 
 def _method(label: str, benchmark: str) -> MethodConfig:
-    """Return a row: Latte with the paper's parameters for the benchmark, the others with their published ones."""
+    """Return a row: Latte with the paper's parameters for the benchmark, the others with those of their own code."""
     name = paper.family(label)
     params = {"variant": "released"} if label == RELEASED else {}
     presets = find(name).presets

@@ -14,7 +14,7 @@ from ..experiment.plan import UNKNOWN
 from ..experiment.records import Result
 from ..files.documents import read_json
 
-RESULTS, CONFIG, MANIFEST = "results.jsonl", "config.json", "manifest.json"
+RESULTS, CONFIG, MANIFEST, SWEEP = "results.jsonl", "config.json", "manifest.json", "sweep.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,17 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
     """Return the run folders among ``paths`` and below them, each once."""
     found: list[Path] = []
     for path in paths:
-        below = [path] if (path / RESULTS).is_file() else sorted(file.parent for file in path.glob(f"**/{RESULTS}"))
+        below = [path] if (path / RESULTS).is_file() else _below(path)
         if not below:
             raise refuse("run", f"{path}, which has no {RESULTS}", "a folder that `latte run` wrote")
         found += [folder for folder in below if folder not in found]
     return found
+
+
+def _below(path: Path) -> list[Path]:
+    """Return the run folders below ``path``; points of a sweep only where they were asked for, or nothing else is."""
+    every = sorted(file.parent for file in path.glob(f"**/{RESULTS}"))
+    return [folder for folder in every if folder.parent == path or not (folder.parent / SWEEP).is_file()] or every
 
 
 def read_run(folder: Path) -> Run:

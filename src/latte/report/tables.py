@@ -51,7 +51,8 @@ def build_table(results: Sequence[Result], encoder: str | None = None, claimed: 
     benchmark = results[0].benchmark
     groups = group(results)
     backbone = paper.comparable(benchmark, encoder, claimed)
-    domains = list(dict.fromkeys(domain for result in results for domain in result.by_domain()))
+    appearing = dict.fromkeys(domain for result in results for domain in result.by_domain())
+    domains = paper.in_order(benchmark, appearing)
     base = next((found for found in groups if found.method == "clip"), None)
     return Table(
         title=benchmark if encoder is None else f"{benchmark}, {encoder}",
@@ -132,7 +133,7 @@ def _row(found: Group, domains: Sequence[str], base: Group | None, backbone: str
     for domain in domains:
         cell = _cell([scores[domain] for scores in by_domain if domain in scores])
         printed = paper.published(results[0].benchmark, backbone, found.method, domain) if backbone else None
-        cells.append(replace(cell, paper=printed.mean) if cell and printed else cell)
+        cells.append(replace(cell, paper=printed.mean, paper_sd=printed.sd) if cell and printed else cell)
     return Row(found.method, found.label, found.setting, tuple(found.results), tuple(cells))
 
 
@@ -185,7 +186,12 @@ def _seed_note(groups: Sequence[Group]) -> str:
 def _paper_notes(results: Sequence[Result], backbone: str) -> tuple[str, ...]:
     """Say what the paper's column is, and where a run is not of the paper's size."""
     name = paper.canonical(results[0].benchmark) or ""
-    notes = [f"Paper: the published total on {paper.BENCHMARKS[name]} with CLIP {backbone}."]
+    notes = [
+        f"Paper: the published total on {paper.BENCHMARKS[name]} with CLIP {backbone}; beside the accuracy on a "
+        "domain, in brackets or below it: the published one. Published standard deviations are over five orders of "
+        "the stream (the paper's Tables 7 and 8; none for methods that the order does not touch). Seeds here change "
+        "the partition too."
+    ]
     for size in sorted({result.samples for result in results} - {paper.SAMPLES[name]}):
         notes.append(f"The paper has {paper.SAMPLES[name]:,} samples; these results have {size:,}.")
     return tuple(notes)

@@ -1,0 +1,80 @@
+"""Rows of a corruption benchmark that a report does not show: what its parameters may be chosen on.
+
+They are images under other corruptions: of the same file, where it holds every image under every corruption, or of
+another file, in which the images were dealt to the corruptions anew. Dealing anew alone would show one image in
+nineteen under the same corruption again, so those are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.types import Integers
+from ..core.validate import refuse
+from .benchmark import Embeddings
+from .partition import federate, generators
+
+
+def unseen(embeddings: Embeddings, clients_per_domain: int, reported: Sequence[int], seed: int) -> Embeddings:
+    """Return every source image once, under a corruption that no seed of ``reported`` shows it under.
+
+    ``embeddings`` hold every image in every domain (:func:`latte.data.partition.crossed`). The images of each class are
+    dealt to the domains as evenly as it goes. An image that the reported seeds show in every domain is left out.
+    """
+    assert embeddings.index is not None
+    table = np.lexsort((embeddings.domain, embeddings.index)).reshape(-1, len(embeddings.domains))  # (images, domains)
+    free = ~_shown(embeddings, clients_per_domain, reported)[table]
+    if not free.any():
+        raise refuse("seeds", f"{len(reported)}, which show every image in every domain", "fewer")
+    labels = embeddings.labels[table[:, 0]]
+    images, domains = _dealt(free, labels, generators(seed).partition)
+    return _subset(embeddings, np.sort(table[images, domains]))
+
+
+def others(pool: Embeddings, reported: Embeddings) -> Embeddings:
+    """Return the rows of ``pool`` that are not in ``reported``: another image, or the same under another corruption."""
+    if pool.index is None or reported.index is None:
+        raise refuse("index", "none", "files that say which source image each row is (latte embed)")
+    shown = {(image, reported.domains[d]) for image, d in zip(reported.index.tolist(), reported.domain, strict=True)}
+    fresh = [(i, pool.domains[d]) not in shown for i, d in zip(pool.index.tolist(), pool.domain, strict=True)]
+    if not any(fresh):
+        raise refuse("tuning file", "the rows that are reported", "images under other corruptions (latte embed --seed)")
+    return _subset(pool, np.flatnonzero(fresh))
+
+
+def _shown(embeddings: Embeddings, clients_per_domain: int, seeds: Sequence[int]) -> NDArray[np.bool_]:
+    """Return which rows (n,) a client sees under any of the seeds."""
+    shown = np.zeros(len(embeddings), bool)
+    for seed in seeds:
+        for client in federate(embeddings, clients_per_domain, seed).clients:
+            shown[client.samples] = True
+    return shown
+
+
+def _dealt(free: NDArray[np.bool_], labels: Integers, rng: np.random.Generator) -> tuple[Integers, Integers]:
+    """Deal each image, in random order, to the free domain that has the fewest of its class so far."""
+    images = rng.permutation(np.flatnonzero(free.any(axis=1)))
+    counts = np.zeros((int(labels.max()) + 1, free.shape[1]))
+    domains = np.empty(len(images), np.int64)
+    for position, image in enumerate(images):
+        load = counts[labels[image]]
+        domains[position] = chosen = np.where(free[image], load, np.inf).argmin()
+        load[chosen] += 1
+    return images, domains
+
+
+def _subset(embeddings: Embeddings, rows: Integers) -> Embeddings:
+    """Return some of the rows; the clients that the file fixes are not fixed any more."""
+    assert embeddings.index is not None
+    return replace(
+        embeddings,
+        views=np.asarray(embeddings.views[rows]),
+        labels=embeddings.labels[rows],
+        domain=embeddings.domain[rows],
+        index=embeddings.index[rows],
+        client=None,
+    )
