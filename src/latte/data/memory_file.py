@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..core.types import Method
@@ -12,13 +13,17 @@ from .files import write_safetensors
 FORMAT = "latte-memory/1"
 
 
-def save_memory(path: Path, method: Method, zero_shot: ZeroShot) -> None:
-    """Write the state of ``method`` to ``path``."""
-    write_safetensors(path, method.state(), {"format": FORMAT, "fingerprint": zero_shot.fingerprint})
+def save_memory(path: Path, method: Method, zero_shot: ZeroShot, notes: Mapping[str, str] | None = None) -> None:
+    """Write the state of ``method`` to ``path``, with ``notes`` of the caller's own."""
+    about = {"format": FORMAT, "fingerprint": zero_shot.fingerprint}
+    write_safetensors(path, method.state(), {**(notes or {}), **about})
 
 
-def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> None:
-    """Let ``method`` continue from ``path``; a file of other classes or of another encoder is refused."""
+def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> Mapping[str, str]:
+    """Let ``method`` continue from ``path``, and return the notes in it.
+
+    A file of other classes or of another encoder is refused.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -32,3 +37,4 @@ def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> None:
     if metadata.get("fingerprint") != zero_shot.fingerprint:
         raise refuse(str(path), "the memory of another task", "the same classes, templates and encoder")
     method.load(arrays)
+    return metadata

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.regular import UnfitFileError, read_bytes
 from .extras import need
 
 MAX_BYTES = 1 << 29  # a larger file is not a picture anyone wants classified
@@ -32,20 +33,12 @@ def open_picture(source: str | Path | bytes) -> Any:
     """
     label = "image bytes" if isinstance(source, bytes) else str(source)
     try:
-        data = source if isinstance(source, bytes) else _read(Path(source))
+        data = source if isinstance(source, bytes) else read_bytes(Path(source), MAX_BYTES)
         return to_rgb(_decode(data))
-    except BadImageError as error:
+    except (BadImageError, UnfitFileError) as error:
         raise BadImageError(f"{label}: {error}") from None
     except Exception as error:  # Pillow's plugins raise anything, from struct.error to SyntaxError
         raise BadImageError(f"{label}: {_reason(error)}") from None
-
-
-def _read(path: Path) -> bytes:
-    if path.is_dir():
-        raise BadImageError("is a folder, want an image file")
-    if path.stat().st_size > MAX_BYTES:
-        raise BadImageError(f"{path.stat().st_size} bytes, want at most {MAX_BYTES}")
-    return path.read_bytes()
 
 
 def _decode(data: bytes) -> Any:

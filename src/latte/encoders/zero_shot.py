@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+from ..core.regular import read_text
 from ..core.types import Vectors
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
@@ -74,10 +75,7 @@ def _file(path: Path) -> str:
     if not path.is_file():
         near = difflib.get_close_matches(str(path), template_sets(), n=3, cutoff=0.4) or template_sets()
         raise refuse("templates", f"{str(path)!r}, which is no file", f"a file, or a set such as {', '.join(near)}")
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise refuse(str(path), "bytes that are not UTF-8", "a text file with one template per line") from None
+    return read_text(path, "a text file with one template per line")
 
 
 def check_templates(templates: Sequence[str]) -> tuple[str, ...]:
