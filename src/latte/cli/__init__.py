@@ -51,6 +51,9 @@ def _run(arguments: list[str] | None) -> None:
     except (ValueError, ModuleNotFoundError) as error:  # bad input, or an extra that is not installed
         click.echo(f"latte: {error}", err=True)
         sys.exit(2)
+    except MemoryError as error:  # numpy says how much it wanted
+        click.echo(f"latte: not enough memory ({error})", err=True)
+        sys.exit(1)
     except OSError as error:  # a full disk, a folder that may not be written
         click.echo(f"latte: {error}", err=True)
         sys.exit(1)

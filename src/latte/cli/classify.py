@@ -77,7 +77,7 @@ def classify(
 def _names(classes: str) -> list[str]:
     from ..core.regular import read_text
 
-    is_file = "," not in classes and os.path.isfile(classes)  # noqa: PTH113  Path.is_file fails on very long names
+    is_file = "," not in classes and os.path.exists(classes)  # noqa: PTH110  Path.exists fails on very long names
     listed = read_text(Path(classes), "one class name per line").splitlines() if is_file else classes.split(",")
     return [name.strip() for name in listed if name.strip()]
 

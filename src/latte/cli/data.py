@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import print_rows
+from .common import InputFile, print_rows
 
 if TYPE_CHECKING:
     from ..data.benchmark import Embeddings
@@ -71,7 +71,7 @@ def check(names: tuple[str, ...], data: Path | None) -> None:
 
 
 @data.command("convert")
-@click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("source", type=InputFile())
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 def convert(source: Path, target: Path) -> None:
     """Convert the .npz file SOURCE to the embedding file TARGET (.safetensors)."""

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import Asked, drawn, experiment_options, make_options, or_exit, print_rows, running_options, summarise
+from .common import (
+    Asked,
+    InputFile,
+    drawn,
+    experiment_options,
+    make_options,
+    or_exit,
+    print_rows,
+    running_options,
+    summarise,
+)
 
 if TYPE_CHECKING:
     from ..experiment.plan import Plan
@@ -17,7 +27,7 @@ if TYPE_CHECKING:
 @click.command()
 @experiment_options
 @running_options
-@click.option("--tuned", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="What latte tune wrote.")
+@click.option("--tuned", type=InputFile(), help="What latte tune wrote.")
 def run(asked: Asked, out: Path, jobs: int, dry_run: bool, as_json: bool, tuned: Path | None) -> None:
     """Run methods on benchmarks and print their accuracy.
 

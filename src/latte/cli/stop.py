@@ -1,9 +1,9 @@
 """SIGINT and SIGTERM: one line on stderr that says how to go on, exit code 130 or 143, no process left behind.
 
-The signal becomes a :class:`Stopped` in the main thread, so that files are closed, locks are released and workers end on
-its way up. In the middle of an import the program ends at once instead: an exception inside a half-made extension
-module is what such modules are not tested for, and nothing of ours is open then. Either way it leaves by ``os._exit``:
-the interpreter is not taken down under threads and compiled code that may still run.
+The signal becomes a :class:`Stopped` in the main thread: files are closed, locks released and workers ended on its way
+up. In the middle of an import the program ends at once instead: extension modules turn the exception into another one
+(numpy into an ImportError) or are left half made, and nothing of ours is open then. Either way it leaves by
+``os._exit``: the interpreter is not taken down under threads and compiled code that may still run.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class Stopper:
             _active, sys.unraisablehook = None, self._unraisable
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: the first is raised, one that comes again later ends the program at once."""
         now = time.monotonic()
         if self.over or (self._first is not None and now - self._first[1] > AGAIN):
             self.leave(number)

@@ -10,7 +10,7 @@ import numpy as np
 
 from .maths import top_k
 from .types import Arrays, External, Integers, Mask, Prototypes, Reals, State, Vectors
-from .validate import at_least, boolean, choice, entropies, refuse, unit_where
+from .validate import MOST_SLOTS, at_least, boolean, choice, entropies, refuse, unit_where
 
 EMPTY_QUERIES = ("client", "none", "released")
 NOTHING_IN_COMMON = -2.0  # below every cosine: such a donor comes last, but it may come
@@ -35,7 +35,7 @@ class Routing:
     drop_first_rank: bool = False
 
     def __post_init__(self) -> None:
-        at_least("k_e", self.external_slots, 0)
+        at_least("k_e", self.external_slots, 0, MOST_SLOTS)
         choice("empty_query", self.empty_query, EMPTY_QUERIES)
         if self.drop_first_rank and self.empty_query == "client":
             raise refuse("empty_query", "'client' with drop_first_rank", "'released' or 'none'")

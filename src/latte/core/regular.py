@@ -1,4 +1,4 @@
-"""Reading files that somebody names: regular ones, of a bounded size. A FIFO would be waited for, a device has no end."""
+"""Reading files that somebody names: regular ones of a bounded size. A FIFO is waited for, a device has no end."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The lock is that of the operating system (``flock``; on Windows ``msvcrt.locking``) on a small file of its own, beside
 what it guards: the guarded file may be replaced meanwhile, and the system lets go when the process ends, however it
-ends. The file holds who has it, and it is removed with the lock; one that a killed process left behind locks nobody out.
+ends. The file says who has it and goes with the lock; one that a killed process left behind locks nobody out.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _holder(descriptor: int) -> str:
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         told = json.loads(os.read(descriptor, _LONGEST))
-        pid, host, since, command = int(told["pid"]), str(told["host"]), str(told["since"]), str(told["command"])
+        pid, host, since, command = (str(told[name]) for name in ("pid", "host", "since", "command"))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return "which, it has not said"  # it has only just taken the lock, or somebody else wrote the file
     there = "" if host == socket.gethostname() else f" on {host}"

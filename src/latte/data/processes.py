@@ -12,6 +12,8 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 
+from ..core.waiting import signals_wait
+
 
 @contextmanager
 def processes(jobs: int) -> Iterator[Executor]:
@@ -39,14 +41,15 @@ def signals_held() -> Iterator[None]:
     A process that starts inside it cannot be lost between its start and its being known, and it begins with both
     blocked: Ctrl-C, which a terminal sends to everybody, cannot interrupt it before :func:`_start` is reached.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with signals_wait():  # another thread may get them
+        if not hasattr(signal, "pthread_sigmask"):  # Windows
+            yield
+            return
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start() -> None:

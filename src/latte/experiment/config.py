@@ -24,13 +24,15 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..core.validate import at_least, choice, refuse
+from ..core.regular import read_text
+from ..core.validate import LARGEST, at_least, choice, refuse, show, whole
 from ..data.partition import ORDERS
 from ..methods import resolve
 from .records import SETTINGS
 from .schedule import Schedule
 
 ENGINES = ("auto", "readable")
+MOST_ITEMS = 100_000  # runs of one command: the quickest take a hundredth of a second each
 _SPEC = re.compile(
     r"(?:(?P<label>[^=:+]+)=)?(?P<name>[^=:+]+)(?::(?P<preset>[^=:+]+))?(?P<changes>(?:\+[^=+]+=[^+]+)*)"
 )
@@ -85,23 +87,31 @@ class RunConfig:
             at_least("seeds", seed, 0)
         _each_once("methods", tuple(method.label for method in self.methods))
         _each_once("seeds", self.seeds)
+        check_items("methods and seeds", len(self.methods) * len(self.seeds))
+
+
+def check_items(name: str, count: int) -> None:
+    """Refuse more runs than anybody wants, before they are listed."""
+    if count > MOST_ITEMS:
+        raise refuse(name, f"{count} runs", f"at most {MOST_ITEMS}")
 
 
 def _each_once(name: str, values: tuple[object, ...]) -> None:
     if not values:
         raise refuse(name, "none", "at least one")
-    twice = [value for value in values if values.count(value) > 1]
-    if twice:
-        raise refuse(name, f"{twice[0]!r} twice", "each once (a method may have a label: LABEL=NAME)")
+    seen = set()
+    for value in values:
+        if value in seen:
+            raise refuse(name, f"{value!r} twice", "each once (a method may have a label: LABEL=NAME)")
+        seen.add(value)
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """Read a TOML file as it is; :func:`configure` makes a configuration of it."""
+    text = read_text(Path(path), "a TOML file")
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise refuse("config file", f"{path} ({error})", "a TOML file") from None
-    except tomllib.TOMLDecodeError as error:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # not TOML, a number of thousands of digits, a thousand brackets
         raise refuse(str(path), f"text that is not TOML ({error})", "a TOML file") from None
 
 
@@ -113,10 +123,12 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """
     seeds: list[int] = []
     for part in str(text).split(","):
-        found = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
+        found = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part, re.ASCII)
         if not found:
             raise refuse("seeds", repr(text), "numbers and ranges, such as 0-4 or 0,2,7")
-        seeds += range(int(found[1]), int(found[2] or found[1]) + 1)
+        first, last = (whole("seeds", end) for end in (found[1], found[2] or found[1]))
+        check_items(f"seeds {part.strip()}", last - first + 1 + len(seeds))
+        seeds += range(first, last + 1)
     return tuple(seeds)
 
 
@@ -145,9 +157,12 @@ def parse_value(text: str) -> Any:
     (0.5, False, 'released')
     """
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):  # not TOML, or more digits or brackets than it reads
         return text.strip()
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise refuse("value", show(value), f"a whole number up to {LARGEST}, or a fraction")
+    return value
 
 
 def apply_settings(config: RunConfig, settings: Iterable[str]) -> RunConfig:

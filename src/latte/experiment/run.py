@@ -19,6 +19,7 @@ from .pool import unordered
 from .records import Result
 from .together import batches
 
+MOST_JOBS = 1024  # processes at once
 Answer = tuple[str, float] | BaseException  # a line of results and its seconds
 
 
@@ -48,7 +49,7 @@ class Options:
     @property
     def processes(self) -> int:
         """How many processes work at once."""
-        return at_least("jobs", self.jobs, 0) or os.cpu_count() or 1
+        return at_least("jobs", self.jobs, 0, MOST_JOBS) or os.cpu_count() or 1
 
 
 class IncompleteError(RuntimeError):

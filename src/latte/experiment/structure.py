@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
-from ..core.validate import refuse
+from ..core.validate import real, refuse, show
 from .config import RunConfig, near, parse_seeds
 
 _WANT = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -50,9 +51,9 @@ def _converter() -> Any:
 def _plain(kind: type, value: Any, _: type) -> Any:
     """Accept a value only as what it is: no text for a number, no fraction for a whole one."""
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return real("value", value, -math.inf)
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise refuse("value", repr(value), _WANT[kind])
+        raise refuse("value", show(value), _WANT[kind])
     return value
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..core.maths import entropy_of_one, softmax
 from ..core.types import Arrays, Prediction, Reals, State, Vectors
-from ..core.validate import at_least, real
+from ..core.validate import MOST_SLOTS, at_least, real
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 from .caches import Cache
@@ -48,7 +48,7 @@ class DmnParams:
     views: str = "first"
 
     def __post_init__(self) -> None:
-        at_least("k", self.k, 1)
+        at_least("k", self.k, 1, MOST_SLOTS)
         real("beta", self.beta)
         real("weight", self.weight)
         check_views(self.views)

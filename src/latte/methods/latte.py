@@ -16,7 +16,7 @@ from ..core.local_memory import PROTOTYPE_KINDS, LocalMemory
 from ..core.maths import entropy, entropy_of_one
 from ..core.readout import GATE, MergedMemory, concatenated, most_certain
 from ..core.types import Arrays, External, Prediction, Prototypes, State
-from ..core.validate import at_least, boolean, choice, entropies, real, refuse, unit_where
+from ..core.validate import MOST_SLOTS, at_least, boolean, choice, entropies, real, refuse, unit_where
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 
@@ -54,7 +54,7 @@ class LatteParams:
         choice("variant", self.variant, VARIANTS)
         choice("memory", self.memory, MEMORIES)
         choice("prototype", self.prototype, PROTOTYPE_KINDS)
-        at_least("k_l", self.k_l, 1)
+        at_least("k_l", self.k_l, 1, MOST_SLOTS)
         for name in ("alpha", "beta", "gamma"):
             real(name, getattr(self, name))
         if self.gamma_prototype is not None:

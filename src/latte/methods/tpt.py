@@ -37,6 +37,8 @@ class TextEncoder(Protocol):
     def class_texts(self, context: Any) -> Any:
         """Return the embeddings of "[context] class name." as a torch.Tensor (C, D) of unit rows."""
 
+MOST_STEPS = 10_000  # for one picture; the paper takes one
+
 
 @dataclass(frozen=True, slots=True)
 class TptParams:
@@ -50,7 +52,7 @@ class TptParams:
     def __post_init__(self) -> None:
         real("lr", self.lr)
         real("weight_decay", self.weight_decay)
-        at_least("steps", self.steps, 0)
+        at_least("steps", self.steps, 0, MOST_STEPS)
         check_share("share", self.share)
 
 
