@@ -30,7 +30,7 @@ def test_special_files_are_refused_at_once(special):
     with pytest.raises((UnfitFileError, OSError)):
         read_bytes(path, 100)
     with pytest.raises(ValueError) as refused:
-        read_text(path, "text")
+        read_text("list", path, "text")
     assert str(path) in str(refused.value) and "\n" not in str(refused.value)
     with pytest.raises(ValueError, match=f"is a {kind}, want a regular file"):
         check_regular("memory", path)
@@ -50,11 +50,11 @@ def test_regular_files_are_read_up_to_a_size(tmp_path):
     check_regular("x", path)  # not there: to be made
     path.write_bytes(b"\xef\xbb\xbfcat\n")
     check_regular("x", path)
-    assert read_bytes(path, 7) == path.read_bytes() and read_text(path, "text") == "cat\n"
+    assert read_bytes(path, 7) == path.read_bytes() and read_text("list", path, "text") == "cat\n"
     with pytest.raises(UnfitFileError, match="7 bytes, want at most 6"):
         read_bytes(path, 6)
     path.write_bytes(b"\xff")
     with pytest.raises(ValueError, match="not UTF-8"):
-        read_text(path, "text")
+        read_text("list", path, "text")
     with pytest.raises(ValueError, match="No such file"):
-        read_text(tmp_path / "y", "text")
+        read_text("list", tmp_path / "y", "text")

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -64,7 +65,9 @@ def covered(memory):
         return json.loads(file.metadata()["unfinished"])["done"]
 
 
-@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "term")])
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "term")]
+)
 def test_a_signal_saves_what_was_printed_and_the_same_command_goes_on(pictures, whole, tmp_path, number, code, word):
     memory = tmp_path / "m.safetensors"
     process = start(pictures, memory)
@@ -147,7 +150,7 @@ def test_other_pictures_after_an_interruption_start_at_the_first(pictures, tmp_p
 def test_memories_that_cannot_be_are_refused_at_once(pictures, tmp_path, name, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("fifo")
-    os.symlink("loop", "loop")
+    Path("loop").symlink_to("loop")
     before = sorted(tmp_path.rglob("*"))
     code, lines, errors = finish(start(pictures[:3], name))
     assert code == 2 and not lines and "memory" in errors[-1] and "Traceback" not in "".join(errors)

@@ -78,7 +78,8 @@ def _names(classes: str) -> list[str]:
     from ..core.regular import read_text
 
     is_file = "," not in classes and os.path.exists(classes)  # noqa: PTH110  Path.exists fails on very long names
-    listed = read_text(Path(classes), "one class name per line").splitlines() if is_file else classes.split(",")
+    want = "one class name per line"
+    listed = read_text("classes", Path(classes), want).splitlines() if is_file else classes.split(",")
     return [name.strip() for name in listed if name.strip()]
 
 

@@ -82,7 +82,7 @@ class InputFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, or say in one line what is wrong with it."""
-        path = super().convert(value, param, ctx)
+        path: Any = super().convert(value, param, ctx)
         if not path.is_file():
             self.fail(f"{str(path)!r} is no regular file.", param, ctx)
         return path
@@ -110,7 +110,9 @@ def running_options(command: Command) -> Command:
     """Add the options that say how to run and what to print."""
     options = [
         click.option("--out", type=_FOLDER, default=Path("runs"), show_default=True, help="Where run folders go."),
-        click.option("--jobs", type=click.IntRange(0, 1024), default=0, help="Processes at once (default: one per core)."),
+        click.option(
+            "--jobs", type=click.IntRange(0, 1024), default=0, help="Processes at once (default: one per core)."
+        ),
         click.option(
             "--executor", metavar="dask:ADDRESS", expose_value=False, callback=_remember, help="Run on a cluster."
         ),

@@ -36,7 +36,9 @@ class _Encoder:
 @click.option("--views", type=click.IntRange(1), default=64, show_default=True, help="Of the methods that augment.")
 @click.option("--methods", default=METHODS, help="[LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated.")
 @click.option("--encoder", metavar="DIR", help="Encoder to time: a model folder, or a name such as onnx:DIR, hf:ID.")
-@click.option("--encoder-macs", type=click.FloatRange(1, 1e15), help="MACs of one image (default: counted, else CLIP ViT-B/16).")
+@click.option(
+    "--encoder-macs", type=click.FloatRange(1, 1e15), help="MACs of one image (default: counted, else CLIP ViT-B/16)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def cost(
     classes: int, dim: int, views: int, methods: str, encoder: str | None, encoder_macs: float | None, as_json: bool

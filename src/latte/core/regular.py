@@ -51,16 +51,16 @@ def read_bytes(path: Path, most: int) -> bytes:
     return content
 
 
-def read_text(path: Path, want: str) -> str:
-    """Return the content of a text file; ``want`` says in a refusal what should be in it."""
+def read_text(name: str, path: Path, want: str) -> str:
+    """Return the content of a text file; ``name`` and ``want`` say in a refusal what it is and what it should hold."""
     try:
         return read_bytes(path, MOST_TEXT).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise refuse(str(path), "bytes that are not UTF-8", want) from None
+        raise refuse(f"{name} {path}", "bytes that are not UTF-8", want) from None
     except UnfitFileError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{name} {path}: {error}") from None
     except OSError as error:
-        raise refuse(str(path), f"a file that cannot be read ({error.strerror})", want) from None
+        raise refuse(f"{name} {path}", f"a file that cannot be read ({error.strerror})", want) from None
 
 
 def _check_kind(mode: int) -> None:

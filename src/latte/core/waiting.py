@@ -30,5 +30,5 @@ def signals_wait() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in came:
-            signal.raise_signal(number)
+        for one in came:
+            signal.raise_signal(one)

@@ -75,7 +75,7 @@ def _file(path: Path) -> str:
     if not path.is_file():
         near = difflib.get_close_matches(str(path), template_sets(), n=3, cutoff=0.4) or template_sets()
         raise refuse("templates", f"{str(path)!r}, which is no file", f"a file, or a set such as {', '.join(near)}")
-    return read_text(path, "a text file with one template per line")
+    return read_text("templates", path, "a text file with one template per line")
 
 
 def check_templates(templates: Sequence[str]) -> tuple[str, ...]:

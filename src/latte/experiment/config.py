@@ -108,7 +108,7 @@ def _each_once(name: str, values: tuple[object, ...]) -> None:
 
 def read_config(path: Path) -> dict[str, Any]:
     """Read a TOML file as it is; :func:`configure` makes a configuration of it."""
-    text = read_text(Path(path), "a TOML file")
+    text = read_text("config file", Path(path), "a TOML file")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # not TOML, a number of thousands of digits, a thousand brackets

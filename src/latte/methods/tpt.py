@@ -37,6 +37,7 @@ class TextEncoder(Protocol):
     def class_texts(self, context: Any) -> Any:
         """Return the embeddings of "[context] class name." as a torch.Tensor (C, D) of unit rows."""
 
+
 MOST_STEPS = 10_000  # for one picture; the paper takes one
 
 
