@@ -6,11 +6,13 @@ The names below are loaded when they are first used, so ``import latte`` costs n
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from .version import __version__
 
+TYPE_CHECKING = False  # as good as typing's for a type checker, and typing takes longer to import than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from .checks import check_exchange, check_method
     from .core import (
         Collaborative,

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
-from latte.experiment.config import apply_settings, parameters, parse_method, parse_seeds, read_config, setting_of
+from latte.experiment.config import (
+    MOST_ITEMS,
+    MethodConfig,
+    RunConfig,
+    apply_settings,
+    parameters,
+    parse_method,
+    parse_seeds,
+    read_config,
+    setting_of,
+)
 from latte.experiment.schedule import Schedule
 from latte.experiment.structure import configure, structured, unstructured
 
@@ -122,3 +134,81 @@ def test_method_specs_and_seeds():
     assert parse_seeds("3") == (3,)
     with pytest.raises(ValueError):
         parse_seeds("1,,2")
+
+
+LONG = ["9" * 400, "9" * 5000, "0x" + "f" * 6000]
+
+
+@pytest.mark.parametrize("text", ["0-100000000", "0,1-99999999999999", *LONG, *(f"0-{n}" for n in LONG)], ids=range(8))
+def test_more_seeds_than_anybody_wants_are_refused_before_they_are_listed(text):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="seeds") as refused:
+            parse_seeds(text)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(str(refused.value)) < 600
+
+
+def test_as_many_seeds_as_allowed_are_quick():
+    seeds = parse_seeds(f"0-{MOST_ITEMS - 1}")
+    assert RunConfig("x", (MethodConfig("clip"),), seeds).seeds == seeds  # each once: in one pass, not in n squared
+    with pytest.raises(ValueError, match="200000 runs"):
+        RunConfig("x", (MethodConfig("clip"), MethodConfig("tda")), seeds)
+    with pytest.raises(ValueError, match="7 twice"):
+        RunConfig("x", (MethodConfig("clip"),), (7, *seeds[8:], 7))
+
+
+@pytest.mark.parametrize("number", LONG, ids=["long", "longer", "hexadecimal"])
+@pytest.mark.parametrize(
+    "key", ["method.alpha", "method.k_l", "method.k_e", "schedule.period", "schedule.participation",
+            "clients_per_domain", "seeds", "order", "engine", "text_encoder"],
+)  # fmt: skip
+def test_numbers_of_hundreds_of_digits_are_refused_in_one_line(key, number):
+    config = RunConfig("x", (MethodConfig("latte"),))
+    if key == "text_encoder" and number != LONG[0]:
+        return  # a word
+    with pytest.raises(ValueError) as refused:
+        apply_settings(config, [f"{key}={number}"])
+    assert "\n" not in str(refused.value) and len(str(refused.value)) < 1000
+
+
+@pytest.mark.parametrize("number", [10**400, 10**5000, -(10**400)], ids=["long", "longer", "below"])
+@pytest.mark.parametrize("name", ["latte", "tda", "dmn", "tpt", "zero", "vte"])
+def test_a_method_refuses_numbers_that_are_no_fraction(name, number):
+    for key in parameters(MethodConfig(name)):
+        with pytest.raises(ValueError, match=key) as refused:
+            MethodConfig(name, params={key: number})
+        assert "\n" not in str(refused.value) and len(str(refused.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("latte", "k_l"), ("latte", "k_e"), ("tda", "k"), ("tda", "k_negative"), ("dmn", "k")]
+)
+def test_a_memory_has_a_largest_size(name, key):
+    with pytest.raises(ValueError, match=f"{key}: got 1000000000, want a whole number from . to 10000"):
+        MethodConfig(name, params={key: 10**9})
+
+
+def test_a_file_with_odd_numbers_or_a_thousand_brackets(tmp_path):
+    path = tmp_path / "odd.toml"
+    for value in (LONG[1], "[" * 5000):
+        path.write_text(f"seeds = {value}\n")
+        with pytest.raises(ValueError, match=r"odd\.toml"):
+            read_config(path)
+    for value in (LONG[0], LONG[2]):
+        for line in (
+            f"seeds = [{value}]",
+            f"schedule = {{ participation = {value} }}",
+            f"clients_per_domain = {value}",
+        ):
+            path.write_text(f'benchmark = "x"\nmethods = [{{ name = "clip" }}]\n{line}\n')
+            with pytest.raises(ValueError) as refused:
+                configure(read_config(path))
+            assert "\n" not in str(refused.value) and len(str(refused.value)) < 1000
+
+
+def test_a_late_start_is_bounded():
+    with pytest.raises(ValueError, match="starts"):
+        Schedule(starts=(10**9,))

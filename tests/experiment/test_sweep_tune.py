@@ -68,6 +68,13 @@ def test_an_axis_that_cannot_be_read(text):
         parse_axis(text)
 
 
+def test_a_grid_of_more_points_than_anybody_wants(opened, config):
+    many = ",".join(map(str, range(1, 1000)))
+    axes = [parse_axis(f"alpha={many}"), parse_axis(f"beta={many}")]
+    with pytest.raises(ValueError, match=r"--over: got [0-9]+ runs, want at most 100000"):
+        make_sweep(config, axes, opened)
+
+
 def test_a_value_that_cannot_be_is_refused_before_anything_runs(opened, config):
     with pytest.raises(ValueError, match="weight"):
         make_sweep(config, [Axis("method.weight", (1.0, -1.0))], opened)

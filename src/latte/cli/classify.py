@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +14,14 @@ from typing import TYPE_CHECKING
 import click
 
 from .output import line, problem
+from .stop import Stopped, postponed
 
 if TYPE_CHECKING:
     from ..core.types import Method
     from ..core.zero_shot import ZeroShot
     from ..data.classify import Answer
+    from ..data.learning import Learning
+    from ..encoders import Encoder
 
 
 @click.command()
@@ -29,6 +35,14 @@ if TYPE_CHECKING:
 @click.option(
     "--memory", type=click.Path(dir_okay=False, path_type=Path), help="Continue from this file, and save to it."
 )
+@click.option(
+    "--save-every",
+    metavar="SECONDS",
+    type=click.IntRange(0, 86_400),
+    default=10,
+    show_default=True,
+    help="How often --memory is saved on the way.",
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON lines instead of a table.")
 def classify(
     images: tuple[Path, ...],
@@ -37,30 +51,26 @@ def classify(
     templates: str | None,
     plain: bool,
     memory: Path | None,
+    save_every: int,
     as_json: bool,
 ) -> None:
     """Say what the pictures show: IMAGES are files or folders.
 
     Latte's memory adapts as it goes, from the pictures themselves; with --memory it goes on where it was the last
-    time. An unreadable picture is reported and makes the exit code 1.
+    time. The file is saved on the way, at the end, and on Ctrl-C: after an interruption, the same command goes on with
+    the next picture. One process at a time may use it. An unreadable picture is reported and makes the exit code 1.
     """
-    from ..data.classify import classify as answers
     from ..data.classify import find_pictures
-    from ..encoders import load_encoder, read_templates
-    from ..encoders import zero_shot as build
 
+    if plain and memory is not None:
+        raise click.UsageError("--zero-shot remembers nothing: leave --memory out")
     files = find_pictures(images)
-    model = load_encoder(encoder)
-    task = build(model, _names(classes), None if templates is None else read_templates(templates))
-    method = _method(task, plain, memory)
-    bad = 0
-    for answer in answers(model, task, method, files):
-        bad += answer.problem is not None
-        _show(answer, as_json)
-    if memory is not None:
-        from ..data.memory_file import save_memory
-
-        save_memory(memory, method, task)
+    names = _names(classes)
+    with _locked(memory) as file:
+        model, task = _task(encoder, names, templates)
+        method = _method(task, plain)
+        learning = _learning(file, method, task, files, save_every)
+        bad = _answer_all(model, task, method, files, learning, as_json)
     if bad:
         sys.exit(1)
 
@@ -68,22 +78,80 @@ def classify(
 def _names(classes: str) -> list[str]:
     from ..files.reading import read_lines
 
-    if "," not in classes and Path(classes).is_file():
-        return read_lines(Path(classes), "classes")
-    return [name.strip() for name in classes.split(",") if name.strip()]
+    is_file = "," not in classes and os.path.exists(classes)  # noqa: PTH110  Path.exists fails on very long names
+    names = read_lines(Path(classes), "classes") if is_file else classes.split(",")
+    return [name.strip() for name in names if name.strip()]
 
 
-def _method(task: ZeroShot, plain: bool, memory: Path | None) -> Method:
+@contextmanager
+def _locked(memory: Path | None) -> Iterator[Path | None]:
+    """Lock the memory file before anything is read: what another process learns meanwhile would be lost."""
+    from ..data.learning import locked_memory
+
+    if memory is None:
+        yield None
+        return
+    with locked_memory(memory) as file:
+        yield file
+
+
+def _task(encoder: str, names: list[str], templates: str | None) -> tuple[Encoder, ZeroShot]:
+    from ..encoders import load_encoder, read_templates, zero_shot
+
+    model = load_encoder(encoder)
+    return model, zero_shot(model, names, None if templates is None else read_templates(templates))
+
+
+def _method(task: ZeroShot, plain: bool) -> Method:
     from ..methods import create
 
-    if plain and memory is not None:
-        raise click.UsageError("--zero-shot remembers nothing: leave --memory out")
-    method = create("clip" if plain else "latte", task)
-    if memory is not None and memory.exists():
-        from ..data.memory_file import load_memory
+    return create("clip" if plain else "latte", task)
 
-        load_memory(memory, method, task)
-    return method
+
+def _learning(file: Path | None, method: Method, task: ZeroShot, files: list[Path], every: int) -> Learning | None:
+    from ..data.learning import Learning
+
+    if file is None:
+        return None
+    learning = Learning(file, method, task, files, every)
+    if learning.start:
+        problem(f"going on after {learning.start} of {len(files)} pictures, which {file.name} covers")
+    return learning
+
+
+def _answer_all(
+    model: Encoder, task: ZeroShot, method: Method, files: list[Path], learning: Learning | None, as_json: bool
+) -> int:
+    """Show an answer per file and return how many are bad; what was printed and what is saved are the same pictures."""
+    from ..data.classify import answer, embed_files
+
+    bad = 0
+    try:
+        for picture in embed_files(model, files, learning.start if learning else 0):
+            with postponed():  # a signal waits until the picture is learnt, printed and counted
+                reply = answer(picture, task, method)
+                bad += reply.problem is not None
+                _show(reply, as_json)
+                if learning:
+                    learning.count()
+        if learning:
+            with postponed():
+                learning.finish()
+    except Stopped as stopped:
+        if learning:
+            stopped.hint = _saved(learning)
+        raise
+    return bad
+
+
+def _saved(learning: Learning) -> str:
+    """Save what was learnt until a signal came, and return how to go on."""
+    file, total = learning.file.name, len(learning.files)
+    if learning.finished:
+        return f"all {total} pictures are done, and {file} has learnt from them"
+    if learning.done > learning.start:
+        learning.save()
+    return f"{learning.done} of {total} pictures are done and saved in {file}: run the same command again to go on"
 
 
 def _show(answer: Answer, as_json: bool) -> None:

@@ -76,8 +76,22 @@ def experiment_options(command: Command) -> Command:
     return collected
 
 
+class InputFile(click.Path):
+    """A file to read: there, and a regular one. A FIFO would be waited for, a device has no end."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, or say in one line what is wrong with it."""
+        path: Any = super().convert(value, param, ctx)
+        if not path.is_file():
+            self.fail(f"{str(path)!r} is no regular file.", param, ctx)
+        return path
+
+
 def _options() -> list[Callable[[Command], Command]]:
-    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    file = InputFile()
     return [
         click.argument("config", type=file, required=False),
         click.option("--benchmark", metavar="NAME,...", help="Benchmarks by name or file (see: latte data ls)."),
@@ -98,7 +112,9 @@ def running_options(command: Command) -> Command:
     """Add the options that say how to run and what to print."""
     options = [
         click.option("--out", type=_FOLDER, default=Path("runs"), show_default=True, help="Where run folders go."),
-        click.option("--jobs", type=click.IntRange(0), default=0, help="Processes at once (default: one per core)."),
+        click.option(
+            "--jobs", type=click.IntRange(0, 1024), default=0, help="Processes at once (default: one per core)."
+        ),
         click.option(
             "--executor", metavar="dask:ADDRESS", expose_value=False, callback=_remember, help="Run on a cluster."
         ),

@@ -39,7 +39,9 @@ class _Encoder:
 @click.option("--views", type=click.IntRange(1), default=64, show_default=True, help="Of the methods that augment.")
 @click.option("--methods", default=METHODS, help="[LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated.")
 @click.option("--encoder", metavar="DIR", help="Encoder to time: a model folder, or a name such as onnx:DIR, hf:ID.")
-@click.option("--encoder-macs", type=float, help="MACs of one image (default: counted, else CLIP ViT-B/16).")
+@click.option(
+    "--encoder-macs", type=click.FloatRange(1, 1e15), help="MACs of one image (default: counted, else CLIP ViT-B/16)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def cost(
     classes: int, dim: int, views: int, methods: str, encoder: str | None, encoder_macs: float | None, as_json: bool
@@ -50,13 +52,14 @@ def cost(
     memory are measured here, on the processor, and set against one pass of the encoder in the same run: that of
     --encoder, or one matrix product of as many MACs.
     """
+    from ..core.validate import real
     from ..experiment.cost import Shape
     from ..experiment.cost_table import cost_rows
 
     shape = Shape(classes, dim, views)
     asked = [_method(text) for text in methods.split(",")]
     try:
-        against = _encoder(encoder, None if encoder_macs is None else int(encoder_macs))
+        against = _encoder(encoder, None if encoder_macs is None else int(real("--encoder-macs", encoder_macs, 1)))
     except ModuleNotFoundError as error:
         raise click.ClickException(str(error)) from None
     rows = cost_rows(asked, shape, against.macs, against.reference)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import print_rows
+from .common import InputFile, print_rows
 from .output import line, problem
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def check(names: tuple[str, ...], data: Path | None) -> None:
 
 
 @data.command("convert")
-@click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("source", type=InputFile())
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 def convert(source: Path, target: Path) -> None:
     """Convert the .npz file SOURCE to the embedding file TARGET (.safetensors)."""

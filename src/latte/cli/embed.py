@@ -80,13 +80,12 @@ def _check_target(out: Path) -> None:
 
 
 def _view_plan(text: str, seed: int) -> ViewPlan | None:
-    from ..core.validate import refuse
-    from ..encoders.views import ViewPlan
+    from ..core.validate import whole
+    from ..encoders.views import MOST_VIEWS, ViewPlan
 
-    kind, _, count = text.rpartition(":")
-    if not count.isdigit():
-        raise refuse("--views", repr(text), "a number, or crop_flip:NUMBER")
-    return ViewPlan(kind or "augmix", int(count), seed) if int(count) else None
+    kind, _, digits = text.rpartition(":")
+    count = whole("--views (a number, or crop_flip:NUMBER)", digits, 0, MOST_VIEWS)
+    return ViewPlan(kind or "augmix", count, seed) if count else None
 
 
 def _run(images: ImageSet, encoder: Encoder, out: Path, plan: EmbedPlan) -> None:

@@ -69,7 +69,7 @@ def on_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @on_options
 @click.option("--values", help="What decentralisation or period varies, such as 1,2,5,10.")
 @click.option("--out", type=_FOLDER, default=Path("figures"), show_default=True, help="Folder for the files.")
-@click.option("--jobs", type=click.IntRange(0), default=0, help="Processes at once (default: one per core).")
+@click.option("--jobs", type=click.IntRange(0, 1024), default=0, help="Processes at once (default: one per core).")
 def figure(name: str, on: On, values: str | None, out: Path, jobs: int) -> None:
     """Draw a figure of the paper, or all, for a benchmark: PNG, SVG, the numbers as CSV, and a page.
 
@@ -90,12 +90,10 @@ def figure(name: str, on: On, values: str | None, out: Path, jobs: int) -> None:
 
 
 def _numbers(values: str | None) -> tuple[int, ...]:
-    from ..core.validate import refuse
+    from ..core.validate import whole
 
-    parts = [part.strip() for part in values.split(",")] if values else []
-    if not all(part.isdecimal() and int(part) for part in parts):
-        raise refuse("--values", repr(values), "whole numbers from 1 on, such as 1,2,5,10")
-    return tuple(sorted({int(part) for part in parts}))
+    parts = values.split(",") if values else []
+    return tuple(sorted({whole("--values", part.strip(), 1) for part in parts}))
 
 
 def _draw(names: tuple[str, ...], setup: Setup, out: Path, jobs: int, values: tuple[int, ...]) -> None:

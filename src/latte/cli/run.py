@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import Asked, drawn, experiment_options, make_options, or_exit, print_rows, running_options, summarise
+from .common import (
+    Asked,
+    InputFile,
+    drawn,
+    experiment_options,
+    make_options,
+    or_exit,
+    print_rows,
+    running_options,
+    summarise,
+)
 from .output import line
 
 if TYPE_CHECKING:
@@ -18,7 +28,7 @@ if TYPE_CHECKING:
 @click.command()
 @experiment_options
 @running_options
-@click.option("--tuned", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="What latte tune wrote.")
+@click.option("--tuned", type=InputFile(), help="What latte tune wrote.")
 @click.option("--predictions", is_flag=True, help="Keep the prediction of every sample, too, in the run folder.")
 def run(
     asked: Asked, out: Path, jobs: int, dry_run: bool, as_json: bool, tuned: Path | None, predictions: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .validate import at_least, choice, refuse
+from .validate import MOST_SLOTS, at_least, choice, refuse
 
 EMPTY_QUERIES = ("client", "none", "released")
 
@@ -28,7 +28,7 @@ class Routing:
     drop_first_rank: bool = False
 
     def __post_init__(self) -> None:
-        at_least("k_e", self.external_slots, 0)
+        at_least("k_e", self.external_slots, 0, MOST_SLOTS)
         choice("empty_query", self.empty_query, EMPTY_QUERIES)
         if self.drop_first_rank and self.empty_query == "client":
             raise refuse("empty_query", "'client' with drop_first_rank", "'released' or 'none'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from .types import Mask, Reals, Vectors
 
 NORM_TOLERANCE = 1e-3
 SETTLED = 1e-6  # a row whose squared length is this near to 1 is left as it is, to the last bit
+LARGEST = 2**63 - 1  # a larger whole number fits neither an array nor the files of other programs
+MOST_SLOTS = 10_000  # of a memory per class; the largest published number is 50
+_SHOWN = 400  # characters of a bad value that a refusal shows
 _LOW, _HIGH = (1 - NORM_TOLERANCE) ** 2, (1 + NORM_TOLERANCE) ** 2
 # What multiplies a cosine, an entropy or a logit is at most this: no exponent and no logit of any method overflows, and
 # the formulas are at their limit (the most similar item, the most certain one), since a cosine of float32 vectors is
@@ -21,7 +25,16 @@ LARGEST_FACTOR = 1e9
 
 def refuse(name: str, got: object, want: str) -> ValueError:
     """Return the error that every refusal of bad input raises."""
-    return ValueError(f"{name}: got {got}, want {want}")
+    text = str(got)
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
+    return ValueError(f"{name}: got {shown}, want {want}")
+
+
+def show(value: object) -> str:
+    """Return a bad value for a refusal; of a whole number too long to read (or to write), how long it is."""
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"a number of about {int(value.bit_length() * math.log10(2)) + 1} digits"
+    return repr(value)
 
 
 def float32(name: str, value: Any, want: str) -> Vectors:
@@ -128,11 +141,24 @@ def entropies(name: str, value: Any, mask: Mask) -> Reals:
     return result
 
 
-def at_least(name: str, value: object, least: int) -> int:
-    """Return ``value`` as an int that is ``least`` or more."""
+def at_least(name: str, value: object, least: int, most: int = LARGEST) -> int:
+    """Return ``value`` as an int that is ``least`` or more, and not more than ``most``."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise refuse(name, repr(value), f"a whole number >= {least}")
+        raise refuse(name, show(value), f"a whole number >= {least}")
+    if value > most:
+        raise refuse(name, show(value), f"a whole number from {least} to {most}")
     return int(value)
+
+
+def whole(name: str, text: str, least: int = 0, most: int = LARGEST) -> int:
+    """Return the whole number that ``text`` is, in decimal digits.
+
+    >>> whole("views", "63")
+    63
+    """
+    if not re.fullmatch(r"[0-9]{1,19}", text):
+        raise refuse(name, repr(text), f"a whole number from {least} to {most}")
+    return at_least(name, int(text), least, most)
 
 
 def real(name: str, value: object, least: float = 0.0, most: float = math.inf) -> float:
@@ -142,10 +168,10 @@ def real(name: str, value: object, least: float = 0.0, most: float = math.inf) -
         raise refuse(name, repr(value), want)
     try:
         number = float(value)
-    except OverflowError:  # a whole number of more than 308 digits
-        raise refuse(name, "a number of more than 308 digits", want) from None
+    except OverflowError:  # a whole number of hundreds of digits
+        number = math.inf
     if not math.isfinite(number) or not least <= number <= most:
-        raise refuse(name, repr(value), want)
+        raise refuse(name, show(value), want)
     return number
 
 
@@ -157,4 +183,4 @@ def factor(name: str, value: object, least: float = 0.0) -> float:
 def choice(name: str, value: object, options: tuple[str, ...]) -> None:
     """Refuse a ``value`` that is not one of ``options``."""
     if value not in options:
-        raise refuse(name, repr(value), "one of " + ", ".join(map(repr, options)))
+        raise refuse(name, show(value), "one of " + ", ".join(map(repr, options)))

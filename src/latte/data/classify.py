@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ..core.types import Method
+from ..core.types import Method, Vectors
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..encoders import Encoder
+from ..encoders.base import BATCH
 from ..encoders.stream import encode_files
 from .folders import SUFFIXES
 
@@ -27,6 +27,15 @@ class Answer:
     label: str | None
     certainty: float | None = None
     zero_shot: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedded:
+    """A picture and its embedding ``row`` (D,), or the ``problem`` because of which it has none."""
+
+    file: str
+    row: Vectors | None
     problem: str | None = None
 
 
@@ -48,19 +57,24 @@ def find_pictures(places: Sequence[Path]) -> list[Path]:
 
 def classify(encoder: Encoder, zero_shot: ZeroShot, method: Method, files: Sequence[Path]) -> Iterator[Answer]:
     """Yield an answer per file, in order; an unreadable file is an answer with a problem."""
-    for batch in encode_files(encoder, list(files), skip_bad=True):
+    return (answer(picture, zero_shot, method) for picture in embed_files(encoder, files))
+
+
+def embed_files(encoder: Encoder, files: Sequence[Path], start: int = 0) -> Iterator[Embedded]:
+    """Yield the embedding of every file from position ``start`` on, the same to the last bit whatever ``start`` is."""
+    first = start - start % BATCH  # whole batches: a row may depend on the batch it is computed in, in the last bits
+    for batch in encode_files(encoder, list(files), BATCH, skip_bad=True, start=first):
         rows = dict(zip(batch.index.tolist(), batch.rows, strict=True))
         bad = dict(batch.bad)
-        for i in range(batch.start, batch.stop):
-            yield _answer(str(files[i]), zero_shot, method, rows[i]) if i in rows else _problem(str(files[i]), bad[i])
+        for i in range(max(start, batch.start), batch.stop):
+            yield Embedded(str(files[i]), rows.get(i), bad.get(i))
 
 
-def _answer(file: str, zero_shot: ZeroShot, method: Method, row: Any) -> Answer:
+def answer(picture: Embedded, zero_shot: ZeroShot, method: Method) -> Answer:
+    """Return what a picture shows; ``method`` learns from it."""
+    if picture.row is None:
+        return Answer(picture.file, None, problem=picture.problem)
     names = zero_shot.classnames
-    plain = int(zero_shot.logits(row).argmax())
-    prediction = method.predict(row[None])
-    return Answer(file, names[prediction.label], 1 - prediction.entropy, names[plain])
-
-
-def _problem(file: str, message: str) -> Answer:
-    return Answer(file, None, problem=message)
+    plain = int(zero_shot.logits(picture.row).argmax())
+    prediction = method.predict(picture.row[None])
+    return Answer(picture.file, names[prediction.label], 1 - prediction.entropy, names[plain])

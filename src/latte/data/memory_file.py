@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..core.types import Method
@@ -13,13 +14,17 @@ from ..files.tensors import read_safetensors, write_safetensors
 FORMAT = "latte-memory/1"
 
 
-def save_memory(path: Path, method: Method, zero_shot: ZeroShot) -> None:
-    """Write the state of ``method`` to ``path``."""
-    write_safetensors(path, method.state(), {"format": FORMAT, "fingerprint": zero_shot.fingerprint})
+def save_memory(path: Path, method: Method, zero_shot: ZeroShot, notes: Mapping[str, str] | None = None) -> None:
+    """Write the state of ``method`` to ``path``, with ``notes`` of the caller's own."""
+    about = {"format": FORMAT, "fingerprint": zero_shot.fingerprint}
+    write_safetensors(path, method.state(), {**(notes or {}), **about})
 
 
-def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> None:
-    """Let ``method`` continue from ``path``; a file of other classes or of another encoder is refused."""
+def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> Mapping[str, str]:
+    """Let ``method`` continue from ``path``, and return the notes in it.
+
+    A file of other classes or of another encoder is refused.
+    """
     tensors = read_safetensors(path, "memory file")
     if tensors.metadata.get("format") != FORMAT:
         raise refuse(str(path), f"format {short(repr(tensors.metadata.get('format')))}", repr(FORMAT))
@@ -29,3 +34,4 @@ def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> None:
         method.load(tensors.arrays)
     except ValueError as error:
         raise within(path, error) from None
+    return tensors.metadata

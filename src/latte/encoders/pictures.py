@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..files.reading import read_bytes
 from .extras import need
 
 MAX_BYTES = 1 << 29  # a larger file is not a picture anyone wants classified
@@ -31,8 +32,8 @@ def open_picture(source: str | Path | bytes) -> Any:
     else (a text file, a truncated JPEG, a decompression bomb) raises ``BadImageError``.
     """
     label = "image bytes" if isinstance(source, bytes) else str(source)
+    data = source if isinstance(source, bytes) else _read(Path(source))
     try:
-        data = source if isinstance(source, bytes) else _read(Path(source))
         return to_rgb(_decode(data))
     except BadImageError as error:
         raise BadImageError(f"{label}: {error}") from None
@@ -41,11 +42,10 @@ def open_picture(source: str | Path | bytes) -> Any:
 
 
 def _read(path: Path) -> bytes:
-    if path.is_dir():
-        raise BadImageError("is a folder, want an image file")
-    if path.stat().st_size > MAX_BYTES:
-        raise BadImageError(f"{path.stat().st_size} bytes, want at most {MAX_BYTES}")
-    return path.read_bytes()
+    try:
+        return read_bytes(path, "picture", MAX_BYTES)
+    except ValueError as error:
+        raise BadImageError(str(error)) from None
 
 
 def _decode(data: bytes) -> Any:

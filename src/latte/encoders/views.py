@@ -24,6 +24,7 @@ from .pictures import as_picture
 from .preprocess import INTERPOLATIONS, Preprocess
 
 KINDS = ("augmix", "crop_flip")
+MOST_VIEWS = 1024  # of one picture, all of which are in memory at once: 600 MB at 224 x 224 pixels
 _ATTEMPTS = 10
 
 
@@ -42,7 +43,7 @@ class ViewPlan:
 
     def __post_init__(self) -> None:
         choice("kind", self.kind, KINDS)
-        at_least("count", self.count, 0)
+        at_least("count", self.count, 0, MOST_VIEWS)
         at_least("seed", self.seed, 0)
         if not (0 < self.area[0] <= self.area[1] <= 1 and 0 < self.ratio[0] <= self.ratio[1]):
             raise refuse("crop", f"area {self.area}, ratio {self.ratio}", "0 < low <= high, area <= 1")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..core.validate import at_least, choice, refuse
+from ..core.validate import at_least, choice, refuse, whole
 from ..data.partition import ORDERS
 from ..files.documents import parse_toml, read_toml
 from ..files.schema import near
@@ -31,6 +31,7 @@ from .records import SETTINGS
 from .schedule import Schedule
 
 ENGINES = ("auto", "readable")
+MOST_ITEMS = 100_000  # runs of one command: the quickest take a hundredth of a second each
 _SPEC = re.compile(
     r"(?:(?P<label>[^=:+]+)=)?(?P<name>[^=:+]+)(?::(?P<preset>[^=:+]+))?(?P<changes>(?:\+[^=+]+=[^+]+)*)"
 )
@@ -86,14 +87,23 @@ class RunConfig:
             at_least("seeds", seed, 0)
         _each_once("methods", tuple(method.label for method in self.methods))
         _each_once("seeds", self.seeds)
+        check_items("methods and seeds", len(self.methods) * len(self.seeds))
+
+
+def check_items(name: str, count: int) -> None:
+    """Refuse more runs than anybody wants, before they are listed."""
+    if count > MOST_ITEMS:
+        raise refuse(name, f"{count} runs", f"at most {MOST_ITEMS}")
 
 
 def _each_once(name: str, values: tuple[object, ...]) -> None:
     if not values:
         raise refuse(name, "none", "at least one")
-    twice = [value for value in values if values.count(value) > 1]
-    if twice:
-        raise refuse(name, f"{twice[0]!r} twice", "each once (a method may have a label: LABEL=NAME)")
+    seen = set()
+    for value in values:
+        if value in seen:
+            raise refuse(name, f"{value!r} twice", "each once (a method may have a label: LABEL=NAME)")
+        seen.add(value)
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -109,10 +119,12 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """
     seeds: list[int] = []
     for part in str(text).split(","):
-        found = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
+        found = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part, re.ASCII)
         if not found:
             raise refuse("seeds", repr(text), "numbers and ranges, such as 0-4 or 0,2,7")
-        seeds += range(int(found[1]), int(found[2] or found[1]) + 1)
+        first, last = (whole("seeds", end) for end in (found[1], found[2] or found[1]))
+        check_items(f"seeds {part.strip()}", last - first + 1 + len(seeds))
+        seeds += range(first, last + 1)
     return tuple(seeds)
 
 

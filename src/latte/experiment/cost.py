@@ -28,6 +28,8 @@ PRECISIONS = {"fp32": 4, "fp16": 2, "int8": 1}  # bytes per number of a vector
 VIEWED = ("vte", "zero", "tpt")
 Terms = dict[str, int]
 
+MOST = 100_000  # classes, dimensions or views: the methods are run at these sizes
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -38,9 +40,9 @@ class Shape:
     views: int = 64
 
     def __post_init__(self) -> None:
-        at_least("classes", self.classes, 2)
-        at_least("dim", self.dim, 1)
-        at_least("views", self.views, 1)
+        at_least("classes", self.classes, 2, MOST)
+        at_least("dim", self.dim, 1, MOST)
+        at_least("views", self.views, 1, MOST)
 
 
 @dataclass(frozen=True, slots=True)

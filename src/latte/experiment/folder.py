@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.validate import refuse
+from ..data.lock import lock
 from ..files.atomic import append_line, write_text
 from ..files.documents import parse_json, read_json
 from ..files.reading import read_bytes, read_text
@@ -135,16 +136,7 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Keep other processes out; the system lets go when the process ends, however it ends."""
         self.path.mkdir(parents=True, exist_ok=True)
-        try:
-            import fcntl
-        except ImportError:  # Windows: two runs of one folder are the user's to avoid
-            yield
-            return
-        with (self.path / "lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise refuse("run folder", f"{self.path}, in which another process works", "to wait for it") from None
+        with lock(self.path / "lock", f"run folder {self.path}"):
             yield
 
 

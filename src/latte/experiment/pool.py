@@ -6,18 +6,14 @@ The results do not depend on it.
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 import os
-import signal
-import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from contextlib import contextmanager
-from multiprocessing.connection import wait
 from typing import Any
 
 from ..core.validate import refuse
+from ..data.processes import processes, signals_held
 
 TRIES = 3
 _THREADS = (
@@ -47,7 +43,8 @@ def unordered(
     for attempt in range(1, TRIES + 1):
         lost: dict[int, str] = {}
         with executor_for(executor, min(jobs, len(left))) as pool:
-            positions = {_submit(pool, call, message): i for i, message in left.items()}
+            with signals_held():
+                positions = {_submit(pool, call, message): i for i, message in left.items()}
             for future in as_completed(positions):
                 position, answer = positions[future], _answer(future)
                 if isinstance(answer, LostWorkerError) and attempt < TRIES:
@@ -67,29 +64,13 @@ def executor_for(name: str, jobs: int) -> Iterator[Executor]:
     """
     kind, _, address = name.partition(":")
     if not name:
-        with _processes(jobs) as pool:
+        with _one_thread_each(), processes(jobs) as pool:
             yield pool
     elif kind == "dask" and address:
         with _cluster(address) as executor:
             yield executor
     else:
         raise refuse("executor", repr(name), "dask:ADDRESS, such as dask:tcp://10.0.0.1:8786")
-
-
-@contextmanager
-def _processes(jobs: int) -> Iterator[Executor]:
-    before = set(multiprocessing.active_children())
-    with _one_thread_each():
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(jobs, context, initializer=_start)
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in set(multiprocessing.active_children()) - before:
-                child.terminate()
-            raise
-        pool.shutdown()
 
 
 @contextmanager
@@ -150,17 +131,3 @@ def _one_thread_each() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _start() -> None:
-    """Prepare a worker: Ctrl-C is the parent's to handle, and a worker ends when its parent does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        sys.stderr.flush()
-        os._exit(1)

@@ -20,6 +20,8 @@ from .predictions import Key, PredictionFiles, unpack
 from .records import Result
 from .together import batches
 
+MOST_JOBS = 1024  # processes at once
+
 
 class Done(NamedTuple):
     """An item that was done: its line of results, its seconds, and its predictions where they are wanted."""
@@ -60,7 +62,7 @@ class Options:
     @property
     def processes(self) -> int:
         """How many processes work at once."""
-        return at_least("jobs", self.jobs, 0) or os.cpu_count() or 1
+        return at_least("jobs", self.jobs, 0, MOST_JOBS) or os.cpu_count() or 1
 
 
 class IncompleteError(RuntimeError):

@@ -9,6 +9,8 @@ import numpy as np
 
 from ..core.validate import at_least, real, refuse
 
+MOST_ROUNDS = 1_000_000  # before a client starts: rounds in which nobody is there are walked, too
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -38,7 +40,7 @@ class Schedule:
             raise refuse("periods", "one period per client with barrier=True", "barrier=False, or one period")
         for name in ("periods", "starts"):
             for value in getattr(self, name) or ():
-                at_least(name, value, 1)
+                at_least(name, value, 1, MOST_ROUNDS)
 
     def check(self, clients: int) -> None:
         """Refuse a schedule that was made for another number of clients."""

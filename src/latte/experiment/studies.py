@@ -15,7 +15,7 @@ import numpy as np
 from ..core.validate import refuse
 from ..data.catalogue import default_clients
 from ..methods.latte import PRESETS, LatteParams
-from .config import MethodConfig, RunConfig
+from .config import MethodConfig, RunConfig, check_items
 from .plan import Item, Opened, Plan, as_message, plan_on
 from .records import Result
 from .run import Options, answers
@@ -177,6 +177,7 @@ def measure(
     progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> list[Score]:
     """Run the cases; one :class:`Score` per case and seed, in their order. ``progress(done, total)`` counts runs."""
+    check_items("figure", len(cases) * len(setup.seeds))
     points = [(case, seed, _job(setup, case, seed)) for case in cases for seed in setup.seeds]
     names = [as_message([job]) for _, _, job in points]  # points that several panels share are run once
     found = _accuracies(dict(zip(names, (job for _, _, job in points), strict=True)), options or Options(), progress)

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 from ..core.validate import refuse
 from ..files.atomic import write_text
-from .config import RunConfig, changed, parse_value
+from .config import RunConfig, changed, check_items, parse_value
 from .folder import RunFolder
 from .manifest import describe_session
 from .plan import Opened, Plan, plan_on
@@ -85,6 +86,7 @@ def make_sweep(config: RunConfig, axes: Sequence[Axis], opened: Opened) -> Sweep
     """Plan every point of the grid; nothing is written, and a value that cannot be is refused here."""
     if not axes:
         raise refuse("--over", "nothing", "at least one KEY=V1,V2,...")
+    check_items("--over", math.prod(len(axis.values) for axis in axes) * len(config.methods) * len(config.seeds))
     keys = [axis.key for axis in axes]
     points = []
     for values in itertools.product(*(axis.values for axis in axes)):

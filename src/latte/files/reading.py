@@ -10,6 +10,13 @@ from pathlib import Path
 from ..core.validate import refuse
 
 MOST_BYTES = 1 << 30  # of a file that is read whole: results of a million clients stay below
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def open_file(path: Path, kind: str = "file") -> BufferedReader:
@@ -21,10 +28,29 @@ def open_file(path: Path, kind: str = "file") -> BufferedReader:
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL byte
         reason = getattr(error, "strerror", None) or error
         raise refuse(kind, f"{path}, which cannot be opened ({reason})", "a file that can be read") from None
-    if stat.S_ISREG(os.fstat(handle).st_mode):
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
         return open(path, "rb", opener=lambda *_: handle)
     os.close(handle)
-    raise refuse(kind, f"{path}, which is a folder, a pipe or a device", "a regular file")
+    raise _special(path, kind, mode)
+
+
+def check_regular(path: Path, kind: str = "file") -> None:
+    """Refuse a path that is there and is no regular file."""
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:  # a loop of links, a folder that may not be searched, a NUL character
+        reason = getattr(error, "strerror", None) or error
+        raise refuse(kind, f"{path} ({reason})", "a regular file") from None
+    if not stat.S_ISREG(mode):
+        raise _special(path, kind, mode)
+
+
+def _special(path: Path, kind: str, mode: int) -> ValueError:
+    what = _KINDS.get(stat.S_IFMT(mode), "a special file")
+    return refuse(kind, f"{path}, which is {what}", "a regular file")
 
 
 def size_of(file: BufferedReader) -> int:
@@ -37,7 +63,10 @@ def read_bytes(path: Path, kind: str = "file", most: int = MOST_BYTES) -> bytes:
     with open_file(path, kind) as file:
         if size_of(file) > most:
             raise refuse(str(path), f"{size_of(file):,} bytes", f"at most {most:,}")
-        return file.read()
+        content = file.read(size_of(file) + 1)
+        if len(content) > size_of(file):
+            raise refuse(str(path), "a file that grows while it is read", "one that is finished")
+    return content
 
 
 def read_text(path: Path, kind: str = "file", most: int = MOST_BYTES) -> str:

@@ -7,12 +7,13 @@ dataclass checks itself (in ``__post_init__``) is checked here too. Every refusa
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar, get_args, get_origin
 
-from ..core.validate import refuse
+from ..core.validate import real, refuse
 
 T = TypeVar("T")
 
@@ -85,7 +86,7 @@ def _is_one_of(*arguments: Any) -> bool:
 def _plain(kind: type, value: Any, _: type) -> Any:
     """Accept a value only as what it is: no text for a number, no fraction for a whole one."""
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return real("value", value, -math.inf)
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise refuse("value", short(repr(value)), _PLAIN[kind])
     return value

@@ -20,7 +20,7 @@ import numpy as np
 from ..core.maths import entropy_of_one, softmax
 from ..core.readout import CANCELLED
 from ..core.types import Arrays, Prediction, Reals, State, Vectors
-from ..core.validate import at_least, factor
+from ..core.validate import MOST_SLOTS, at_least, factor
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 from .caches import Cache
@@ -46,7 +46,7 @@ class DmnParams:
     views: str = "first"
 
     def __post_init__(self) -> None:
-        at_least("k", self.k, 1)
+        at_least("k", self.k, 1, MOST_SLOTS)
         factor("beta", self.beta)
         factor("weight", self.weight)
         check_views(self.views)

@@ -19,7 +19,7 @@ from ..core.readout import GATE, MergedMemory, merge_class
 from ..core.routing import EMPTY_QUERIES, Routing
 from ..core.stored import require, stored_entropies, stored_mask, stored_vectors
 from ..core.types import Arrays, External, Prediction, Prototypes, State
-from ..core.validate import at_least, boolean, choice, entropies, factor, unit_where
+from ..core.validate import MOST_SLOTS, at_least, boolean, choice, entropies, factor, unit_where
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 
@@ -65,7 +65,7 @@ class LatteParams:
         choice("prototype", self.prototype, PROTOTYPE_KINDS)
         choice("entropy", self.entropy, ENTROPIES)
         choice("replace", self.replace, REPLACEMENTS)
-        at_least("k_l", self.k_l, 1)
+        at_least("k_l", self.k_l, 1, MOST_SLOTS)
         for name in ("alpha", "beta", "gamma"):
             factor(name, getattr(self, name))
         if self.gamma_prototype is not None:

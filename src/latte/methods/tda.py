@@ -23,7 +23,7 @@ from ..core.local_memory import NAMES
 from ..core.maths import entropy_of_one, softmax
 from ..core.stored import exactly, require
 from ..core.types import Arrays, Prediction, Reals, State, Vectors
-from ..core.validate import at_least, factor, real, refuse
+from ..core.validate import MOST_SLOTS, at_least, factor, real, refuse
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 from .caches import SortedCache, push
@@ -54,8 +54,8 @@ class TdaParams:
     views: str = "first"
 
     def __post_init__(self) -> None:
-        at_least("k", self.k, 1)
-        at_least("k_negative", self.k_negative, 1)
+        at_least("k", self.k, 1, MOST_SLOTS)
+        at_least("k_negative", self.k_negative, 1, MOST_SLOTS)
         for name in ("alpha", "beta", "alpha_negative", "beta_negative"):
             factor(name, getattr(self, name))
         _check_window("entropy", self.entropy_above, self.entropy_below)

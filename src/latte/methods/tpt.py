@@ -38,6 +38,9 @@ class TextEncoder(Protocol):
         """Return the embeddings of "[context] class name." as a torch.Tensor (C, D) of unit rows."""
 
 
+MOST_STEPS = 10_000  # for one picture; the paper takes one
+
+
 @dataclass(frozen=True, slots=True)
 class TptParams:
     """``steps`` of AdamW with rate ``lr``, on the ``share`` of the views with the lowest entropy."""
@@ -50,7 +53,7 @@ class TptParams:
     def __post_init__(self) -> None:
         real("lr", self.lr, most=1.0)  # AdamW moves every number of the context by up to lr at each step
         real("weight_decay", self.weight_decay, most=1.0)
-        at_least("steps", self.steps, 0)
+        at_least("steps", self.steps, 0, MOST_STEPS)
         check_share("share", self.share)
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.validate import at_least, refuse
+from ..processes import processes, signals_held
 from . import CORRUPTIONS, checked, checked_indices, choice_of_severity, corrupt
 from .draws import Bytes
 
@@ -81,13 +79,11 @@ def _groups(chosen: NDArray[np.intp]) -> Iterator[tuple[str, NDArray[np.intp]]]:
 
 
 def _run(jobs: Iterator[Job], workers: int) -> Iterator[tuple[NDArray[np.intp], Bytes]]:
-    pool: Any = nullcontext()
-    if workers > 1:  # spawn: the same everywhere, and safe beside threads
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    with pool as executor:
-        listed = list(jobs)
-        yield from zip((job.places for job in listed), _map(executor, listed), strict=True)
-
-
-def _map(executor: Executor | None, jobs: list[Job]) -> Iterator[Bytes]:
-    return map(Job.run, jobs) if executor is None else executor.map(Job.run, jobs)
+    listed = list(jobs)
+    if workers == 1:
+        yield from ((job.places, job.run()) for job in listed)
+        return
+    with processes(workers) as pool:
+        with signals_held():
+            results = pool.map(Job.run, listed)
+        yield from zip((job.places for job in listed), results, strict=True)

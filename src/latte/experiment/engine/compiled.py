@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
+
+from ...core.waiting import signals_wait
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
@@ -27,8 +29,28 @@ def _forget_what_is_old(here: Path) -> None:
 
 
 def _compiler(**options: Any) -> Callable[[Loop], Loop]:
-    decorator: Callable[[Loop], Loop] = numba.njit(cache=True, nogil=True, **options)
-    return decorator
+    decorator = numba.njit(cache=True, nogil=True, **options)
+
+    def compiled(loop: Loop) -> Loop:
+        dispatcher = decorator(loop)
+        dispatcher._compile_for_args = _undisturbed(dispatcher._compile_for_args)
+        return cast("Loop", dispatcher)
+
+    return compiled
+
+
+def _undisturbed(prepare: Callable[..., Any]) -> Callable[..., Any]:
+    """Let signals wait while a loop is compiled or loaded, before its first call with such arguments.
+
+    LLVM asks for machine code through a callback from C. An exception of a signal handler (Ctrl-C) that is raised in
+    it is printed and lost, the code is taken for missing, and the call jumps to address 0: a segmentation fault.
+    """
+
+    def undisturbed(*arguments: Any, **named: Any) -> Any:
+        with signals_wait():
+            return prepare(*arguments, **named)
+
+    return undisturbed
 
 
 _forget_what_is_old(Path(__file__).parent)

@@ -1,0 +1,90 @@
+"""The commands by name, and the group that imports each only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from ..version import __version__
+
+COMMANDS = {
+    "demo": ("latte.cli.demo:demo", "Run CLIP and Latte on the bundled benchmark and write report.html."),
+    "classify": ("latte.cli.classify:classify", "Say what pictures show, with a memory that adapts as it goes."),
+    "embed": ("latte.cli.embed:embed", "Embed the pictures of a dataset into a file, resumably."),
+    "export": ("latte.cli.export:export", "Write an encoder as an ONNX folder that needs no torch."),
+    "run": ("latte.cli.run:run", "Run methods on benchmarks and print their accuracy."),
+    "sweep": ("latte.cli.sweep:sweep", "Run methods at every value of a parameter."),
+    "tune": ("latte.cli.tune:tune", "Choose parameters on other partitions than those that are reported."),
+    "report": ("latte.cli.report:report", "Show the results of run folders as a table or a page."),
+    "reproduce": ("latte.cli.reproduce:reproduce", "Run the paper's whole table for one benchmark."),
+    "theory": ("latte.cli.theory:theory", "Check the paper's theory by simulation: bounds, rates, limits."),
+    "data": ("latte.cli.data:data", "List, show, check and convert embedding files."),
+    "bench": ("latte.cli.bench:bench", "Measure the engine beside the readable simulator and a torch baseline."),
+    "figure": ("latte.cli.figure:figure", "Draw the figures of the paper for a benchmark."),
+    "cost": ("latte.cli.cost:cost", "What each method costs: computation, time, memory, bytes per round."),
+    "diagnose": ("latte.cli.diagnose:diagnose", "Look into the memories of a run, class by class."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported only when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Offer near names for an unknown command."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=3, cutoff=0.4) or list(COMMANDS)
+            ctx.fail(f"no command {args[0]!r}; there is {', '.join(near)}")
+        return super().resolve_command(ctx, args)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the options before the command."""
+        with _safe_messages():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Read the options of the command, and run it."""
+        with _safe_messages():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _safe_messages() -> Iterator[None]:
+    """Make what click says of a bad option safe for a terminal: it repeats what was typed."""
+    try:
+        yield
+    except click.ClickException as error:
+        from ..core.escape import visible
+
+        error.message = visible(error.message)  # type: ignore[misc]  # final only in click's types
+        raise
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="latte")
+def cli() -> None:
+    """Latte: collaborative test-time adaptation of vision-language models, without labels and without training."""

@@ -1,0 +1,151 @@
+"""SIGINT and SIGTERM: one line on stderr that says how to go on, exit code 130 or 143, no process left behind.
+
+The signal becomes a :class:`Stopped` in the main thread: files are closed, locks released and workers ended on its way
+up. In the middle of an import the program ends at once instead: extension modules turn the exception into another one
+(numpy into an ImportError) or are left half made, and nothing of ours is open then. Either way it leaves by
+``os._exit``: the interpreter is not taken down under threads and compiled code that may still run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+TYPE_CHECKING = False  # typing itself takes as long to import as everything else here
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+AGAIN = 1.0  # seconds after which a second signal is meant: shells and wrappers often pass one on twice
+_WAIT = 5.0  # seconds for killed workers to be gone
+_LOST = "nothing is kept: run the same command again to start over"
+_RESUMES = "what is finished is kept: run the same command again to go on"
+HINTS = {
+    **dict.fromkeys(("run", "sweep", "tune", "reproduce", "embed", "data fetch"), _RESUMES),
+    "classify": "without --memory nothing is kept: run the same command again to start over",
+    "classify --memory": "what the memory file holds is kept: run the same command again to go on",
+    "figure": "figures that are written stay, their runs are not kept: run the same command again to draw the others",
+}
+_active: Stopper | None = None
+
+
+class Stopped(BaseException):
+    """A signal wants the program to end; ``hint`` replaces the command's own word on how to go on."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+        self.hint = ""
+
+
+class Stopper:
+    """The handler of both signals."""
+
+    def __init__(self, hint: str) -> None:
+        self.hint = hint
+        self.over = False  # the command has ended: only the interpreter is left to take down
+        self.postponed = 0  # how many blocks want to be finished first
+        self._first: tuple[int, float] | None = None  # the signal that came, and when
+        self._before: dict[int, Any] = {}
+
+    def install(self) -> None:
+        """Take the signals, except those that whoever started the program wants ignored."""
+        global _active
+        import threading
+
+        if threading.current_thread() is not threading.main_thread():
+            return  # only the main thread gets signals
+        _active = self
+        sys.unraisablehook, self._unraisable = self._swallowed, sys.unraisablehook
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self)
+
+    def remove(self) -> None:
+        """Give the signals back to whoever had them."""
+        global _active
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if _active is self:
+            _active, sys.unraisablehook = None, self._unraisable
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: the first is raised, one that comes again later ends the program at once."""
+        now = time.monotonic()
+        if self.over or (self._first is not None and now - self._first[1] > AGAIN):
+            self.leave(number)
+        if self._first is None:
+            self._first = number, now
+            self.check(frame)
+
+    def check(self, frame: FrameType | None = None) -> None:
+        """Raise what has come, unless it is to wait."""
+        if self._first is None or self.postponed:
+            return
+        if _importing(frame):
+            self.leave(self._first[0])
+        raise Stopped(self._first[0])
+
+    def leave(self, number: int, hint: str = "") -> NoReturn:
+        """Say how to go on and end, without taking the interpreter down."""
+        word = "interrupted" if number == signal.SIGINT else "terminated"
+        with contextlib.suppress(Exception):
+            _end_children()
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            os.write(2, f"latte: {word}; {hint or self.hint}\n".encode())
+        os._exit(128 + number)
+
+    def _swallowed(self, lost: Any) -> None:
+        """End where an exception has nowhere to go: in a destructor, or in a callback from C."""
+        if isinstance(lost.exc_value, Stopped):
+            self.leave(lost.exc_value.number)
+        self._unraisable(lost)
+
+
+@contextlib.contextmanager
+def postponed() -> Iterator[None]:
+    """Finish the block before a signal ends the program; it does so right after."""
+    stopper = _active
+    if stopper is None:
+        yield
+        return
+    stopper.postponed += 1
+    try:
+        yield
+    finally:
+        stopper.postponed -= 1
+    stopper.check()
+
+
+def hint_for(arguments: list[str]) -> str:
+    """Return how to go on after the command that ``arguments`` name."""
+    words = [word for word in arguments if not word.startswith("-")]
+    if words[:1] == ["classify"] and any(word.startswith("--memory") for word in arguments):
+        return HINTS["classify --memory"]
+    return HINTS.get(" ".join(words[:2])) or HINTS.get("".join(words[:1])) or _LOST
+
+
+def _importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _end_children() -> None:
+    """Kill what is left of our worker processes, and wait until they are gone."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    children = multiprocessing.active_children() if multiprocessing else []
+    for child in children:
+        child.kill()
+    for child in children:
+        child.join(_WAIT)

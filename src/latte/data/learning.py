@@ -1,0 +1,99 @@
+"""A memory file while pictures are classified: one process at a time, saved as it goes, continued where it was.
+
+The file covers the first ``done`` pictures of the call that wrote it, and says so until that call is finished (the note
+``unfinished``: how many, and a digest of their names). The same call again goes on behind them: what it prints is what
+the interrupted one would have printed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..core.types import Method
+from ..core.validate import refuse
+from ..core.zero_shot import ZeroShot
+from ..files.reading import check_regular
+from .lock import lock
+from .memory_file import load_memory, save_memory
+
+SAVE_EVERY = 10  # seconds of work that a power cut may cost
+_SHARE = 20  # saving takes one part in so many of the time, however large the memory and however slow the disk
+_NOTE = "unfinished"
+
+
+@contextmanager
+def locked_memory(path: Path) -> Iterator[Path]:
+    """Keep other processes from a memory file while the block runs; yield the file itself where ``path`` is a link."""
+    target = Path(os.path.realpath(path))
+    check_regular(path, "memory")
+    if target.is_symlink() or not target.parent.is_dir():
+        raise refuse("memory", f"{path}, whose folder is not there", "a file in a folder that is")
+    with lock(Path(f"{target}.lock"), f"memory {path}"):
+        yield target
+
+
+class Learning:
+    """A method that learns from ``files``, in order, and the file that keeps what it learns.
+
+    ``start`` is how many of the files the memory covers already; ``done`` how many it does now.
+    """
+
+    def __init__(
+        self, file: Path, method: Method, zero_shot: ZeroShot, files: Sequence[Path], every: float = SAVE_EVERY
+    ) -> None:
+        self.file, self.method, self.zero_shot, self.every = file, method, zero_shot, every
+        self.files = files
+        notes = load_memory(file, method, zero_shot) if file.exists() else {}
+        self.start = self.done = self._covered(notes)
+        self.finished = False
+        self._digest = _digest(files[: self.start])
+        self._saved, self._cost = time.monotonic(), 0.0
+
+    def count(self) -> None:
+        """Take note that the method has learnt from the next file; save if it is time."""
+        self._digest.update(_name(self.files[self.done]))
+        self.done += 1
+        if time.monotonic() - self._saved >= max(self.every, _SHARE * self._cost):
+            self.save()
+
+    def save(self) -> None:
+        """Write the memory with how far it is."""
+        begun = time.monotonic()
+        unfinished = {"done": self.done, "digest": self._digest.hexdigest()}
+        notes = {} if self.finished else {_NOTE: json.dumps(unfinished)}
+        save_memory(self.file, self.method, self.zero_shot, notes)
+        self._saved = time.monotonic()
+        self._cost = self._saved - begun
+
+    def finish(self) -> None:
+        """Write the memory: it has learnt from all files."""
+        self.finished = True
+        self.save()
+
+    def _covered(self, notes: Mapping[str, str]) -> int:
+        """Return how many of the files an interrupted call has done; 0 where it was a call with other files."""
+        try:
+            note = json.loads(notes.get(_NOTE, "{}"))
+            done, digest = note["done"], note["digest"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return 0
+        if type(done) is not int or not 0 < done <= len(self.files):
+            return 0
+        return done if _digest(self.files[:done]).hexdigest() == digest else 0
+
+
+def _digest(files: Sequence[Path]) -> hashlib._Hash:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(_name(file))
+    return digest
+
+
+def _name(file: Path) -> bytes:
+    return os.fsencode(os.path.abspath(file)) + b"\0"  # noqa: PTH100  a link stays the link that was named

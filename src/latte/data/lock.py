@@ -1,0 +1,140 @@
+"""A lock that one process holds at a time, and that says who holds it.
+
+The lock is that of the operating system (``flock``; on Windows ``msvcrt.locking``) on a small file of its own, beside
+what it guards: the guarded file may be replaced meanwhile, and the system lets go when the process ends, however it
+ends. The file says who has it and goes with the lock; one that a killed process left behind locks nobody out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..core.validate import refuse
+
+_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_LONGEST = 4096  # bytes of a lock file that are read: anybody may have written it
+_COMMAND = 200  # characters of a command that are shown
+_TRIES = 100  # how often the holder may let go between our opening the file and our locking it
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _take(descriptor: int) -> bool:
+        os.lseek(descriptor, _LONGEST, os.SEEK_SET)  # Windows keeps others from reading what is locked: lock behind it
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
+
+    def _remove(path: Path) -> None:
+        """Leave the file: Windows removes no file that is open, and a closed one may be another's already."""
+
+else:
+    import fcntl
+
+    def _take(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _remove(path: Path) -> None:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+@contextlib.contextmanager
+def lock(path: Path, guarded: str) -> Iterator[None]:
+    """Hold the lock file ``path`` while the block runs; ``guarded`` names what it guards, for the refusal.
+
+    Where another process has it, the refusal says which, since when, and what that process does.
+    """
+    descriptor = _acquire(path, guarded)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, _self().encode())
+        yield
+    finally:
+        _remove(path)  # while it is still ours: whoever opened it before sees in _current that it is gone
+        os.close(descriptor)
+
+
+def _acquire(path: Path, guarded: str) -> int:
+    for _ in range(_TRIES):
+        descriptor = _open(path, guarded)
+        try:
+            if not _locked(descriptor, path, guarded):
+                raise refuse(guarded, f"another process at work: {_holder(descriptor)}", "to wait until it has ended")
+            if _current(descriptor, path):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its last holder has removed it since
+    raise refuse(guarded, "a lock that changes hands all the time", "one process at a time")
+
+
+def _open(path: Path, guarded: str) -> int:
+    try:
+        descriptor = os.open(path, _FLAGS, 0o666)
+    except OSError as error:
+        want = "a folder that is there and may be written"
+        raise refuse(guarded, f"no lock file {path.name} beside it ({error.strerror})", want) from None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise refuse(guarded, f"{path.name} beside it, which is no regular file", "a place for its lock file")
+
+
+def _locked(descriptor: int, path: Path, guarded: str) -> bool:
+    try:
+        return _take(descriptor)
+    except OSError as error:  # some network file systems have no locks
+        fault = f"{path.parent}, where no file can be locked ({error.strerror})"
+        raise refuse(guarded, fault, "a folder of a file system with locks") from None
+
+
+def _current(descriptor: int, path: Path) -> bool:
+    """Return whether the file that is locked is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def _self() -> str:
+    program = Path(sys.argv[0])
+    name = program.parent.name if program.stem == "__main__" else program.name
+    return json.dumps(
+        {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+            "command": shlex.join([name, *sys.argv[1:]])[:_COMMAND],
+        }
+    )
+
+
+def _holder(descriptor: int) -> str:
+    """Return who holds a lock, in words; a file that cannot be understood names nobody."""
+    try:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        told = json.loads(os.read(descriptor, _LONGEST))
+        pid, host, since, command = (str(told[name]) for name in ("pid", "host", "since", "command"))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return "which, it has not said"  # it has only just taken the lock, or somebody else wrote the file
+    there = "" if host == socket.gethostname() else f" on {host}"
+    words = f"pid {pid}{there}, since {since}: {command}"
+    return "".join(letter if letter.isprintable() else "?" for letter in words)

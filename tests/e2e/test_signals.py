@@ -1,0 +1,167 @@
+"""SIGINT and SIGTERM to every kind of command: exit code 130 or 143, one line that says how to go on, nobody left."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tiny_onnx
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks at processes in /proc")
+SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+AGAIN = "run the same command again to go on"
+RUN = ("--benchmark", "cifar10c-mini", "--methods", "clip,tda,tda-global,dmn", "--seeds", "0-99", "--out", "runs")
+
+
+def start(folder, *arguments):
+    """Start a command in a session of its own, so that a signal can go to it and to its workers, as from a terminal."""
+    command = [sys.executable, "-m", "latte", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+def wait(process, condition):
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+
+
+def loaded(process, name):
+    """Whether a process has loaded an extension module."""
+    try:
+        return name in Path(f"/proc/{process.pid}/maps").read_text()
+    except OSError:
+        return False
+
+
+def descendants(pid):
+    """Return everybody below a process."""
+    try:
+        below = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return below + [other for child in below for other in descendants(child)]
+
+
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def stop(process, number, everybody=True):
+    """Send the signal; return the exit code, what was printed and the last line on stderr."""
+    workers = descendants(process.pid)
+    (os.killpg if everybody else os.kill)(process.pid, number)
+    output, errors = process.communicate()
+    assert "Traceback" not in errors and "Exception ignored" not in errors and "leaked" not in errors, errors
+    assert errors.count("latte: ") == 1, errors
+    while not all(map(gone, workers)):  # the tracker of multiprocessing follows its parent
+        time.sleep(0.01)
+    return process.returncode, output, errors.splitlines()[-1], workers
+
+
+@SIGNALS
+@pytest.mark.parametrize("everybody", [True, False])
+def test_run_keeps_what_is_finished_and_leaves_no_worker(tmp_path, number, code, everybody):
+    process = start(tmp_path, "run", *RUN)
+    wait(process, lambda: any(path.stat().st_size for path in tmp_path.glob("runs/*/items.jsonl")))
+    ended, output, line, workers = stop(process, number, everybody)
+    assert ended == code and not output and line.endswith(AGAIN) and len(workers) >= 2
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert (folder / "items.jsonl").stat().st_size and not (folder / "done").exists() and not (folder / "lock").exists()
+
+
+@SIGNALS
+def test_workers_that_are_only_starting_say_nothing(tmp_path, number, code):
+    process = start(tmp_path, "run", *RUN)
+    wait(process, lambda: len(descendants(process.pid)) >= 2)
+    ended, _, line, _ = stop(process, number)
+    assert ended == code and line.endswith(AGAIN)
+
+
+@SIGNALS
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("demo",), "nothing is kept"),
+        (("theory", "--quick"), "nothing is kept"),
+        (("cost",), "nothing is kept"),
+        (("figure", "memory"), "figures that are written stay"),
+        (("sweep", *RUN, "--over", "tda.alpha=1,2"), AGAIN),
+        (("tune", *RUN), AGAIN),
+        (("classify", "x.png", "--classes", "a,b", "--encoder", f"onnx:{tiny_onnx.FOLDER}"), "--memory"),
+    ],
+)  # fmt: skip
+def test_a_signal_while_modules_are_imported(tmp_path, arguments, words, number, code):
+    (tmp_path / "x.png").touch()
+    process = start(tmp_path, *arguments)
+    wait(process, lambda: loaded(process, "_multiarray_umath"))
+    ended, output, line, _ = stop(process, number)
+    assert ended == code and not output and words in line
+
+
+@SIGNALS
+def test_figure_while_it_computes(tmp_path, number, code):
+    process = start(tmp_path, "figure", "decentralisation", "--seeds", "0-9")
+    assert process.stderr.readline() == "runs 0/360\n"
+    ended, output, line, _ = stop(process, number)
+    assert ended == code and not output and "run the same command again" in line
+
+
+@SIGNALS
+def test_embed_keeps_its_chunks(tmp_path, number, code):
+    pytest.importorskip("onnxruntime")
+    from PIL import Image
+
+    for i in range(1100):  # three chunks
+        path = tmp_path / "pictures" / "day" / ("cat", "dog")[i % 2] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 40), (i % 256, 0, 0)).save(path)
+    options = ("--encoder", f"onnx:{tiny_onnx.FOLDER}", "--out", "x.safetensors", "--views", "2")
+    process = start(tmp_path, "embed", "folder:pictures", *options)
+    wait(process, lambda: list(tmp_path.glob("x.safetensors.partial/*.safetensors")))
+    ended, output, line, _ = stop(process, number)
+    assert ended == code and not output and line.endswith(AGAIN)
+    assert not (tmp_path / "x.safetensors").exists()
+    assert list(tmp_path.glob("x.safetensors.partial/*.safetensors"))
+
+
+@SIGNALS
+def test_theory_while_it_computes(tmp_path, number, code):
+    process = start(tmp_path, "theory")
+    assert process.stderr.readline().startswith("simulating")
+    ended, output, line, _ = stop(process, number)
+    assert ended == code and not output and "nothing is kept" in line and not list(tmp_path.iterdir())
+
+
+def test_whoever_ignores_ctrl_c_still_does(tmp_path):
+    code = (
+        "import signal, os, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
+    )
+    arguments = [sys.executable, "-m", "latte", "demo", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait(process, lambda: loaded(process, "_multiarray_umath"))
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate()
+    assert process.returncode == 0 and output.startswith("[") and "interrupted" not in errors
+
+
+def test_a_call_in_a_program_gives_the_signals_back():
+    from latte.cli import main
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)], sys.unraisablehook
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert ([signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)], sys.unraisablehook) == before
