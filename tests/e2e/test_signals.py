@@ -132,6 +132,34 @@ def test_embed_keeps_its_chunks(tmp_path, number, code):
     assert list(tmp_path.glob("x.safetensors.partial/*.safetensors"))
 
 
+CLUSTER = """
+from distributed import LocalCluster
+if __name__ == "__main__":
+    cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)
+    print(cluster.scheduler_address, flush=True)
+    input()
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    pytest.importorskip("distributed")
+    path = tmp_path_factory.mktemp("cluster") / "cluster.py"
+    path.write_text(CLUSTER)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, path], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+    yield process.stdout.readline().strip()
+    process.communicate("\n")
+
+
+@SIGNALS
+def test_a_run_on_a_cluster(tmp_path, cluster, number, code):
+    process = start(tmp_path, "run", *RUN, "--executor", f"dask:{cluster}")
+    wait(process, lambda: any(path.stat().st_size for path in tmp_path.glob("runs/*/items.jsonl")))
+    ended, output, line, _ = stop(process, number)
+    assert ended == code and not output and line.endswith(AGAIN)
+
+
 @SIGNALS
 def test_theory_while_it_computes(tmp_path, number, code):
     process = start(tmp_path, "theory")

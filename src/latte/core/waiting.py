@@ -14,10 +14,14 @@ def signals_wait() -> Iterator[None]:
 
     They run in the main thread only, whichever thread gets the signal: in another thread there is nothing to do.
 
-    >>> with signals_wait():
-    ...     signal.raise_signal(signal.SIGINT)
-    Traceback (most recent call last):
-    KeyboardInterrupt
+    >>> try:
+    ...     with signals_wait():
+    ...         signal.raise_signal(signal.SIGINT)
+    ...         print("finished")
+    ... except KeyboardInterrupt:
+    ...     print("interrupted")
+    finished
+    interrupted
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -6,6 +6,7 @@ The results do not depend on it.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
@@ -87,8 +88,21 @@ def _cluster(address: str) -> Iterator[Executor]:
         executor: Executor = client.get_executor()
         yield executor
         executor.shutdown()
+    except BaseException:
+        with _no_logs():  # what is being fetched breaks off now, and each would be logged with a traceback
+            client.close()
+        raise
+    client.close()
+
+
+@contextmanager
+def _no_logs() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
     finally:
-        client.close()
+        logging.disable(before)
 
 
 def _submit(pool: Executor, call: Callable[[str], str], message: str) -> Future[str | BaseException]:
