@@ -14,7 +14,9 @@ TARGET = Path(__file__).parent.parent / "docs" / "cli.md"
 
 def sections(command: click.Command, path: tuple[str, ...] = ("latte",)):
     """Yield (name, help) of a command and of all below it."""
-    context = click.Context(command, info_name=" ".join(path), terminal_width=100, max_content_width=100)
+    # as a user's call has it: the names of the help option belong to the group and hold for all below it
+    settings = {**cli.context_settings, "terminal_width": 100, "max_content_width": 100}
+    context = click.Context(command, info_name=" ".join(path), **settings)
     yield " ".join(path), command.get_help(context)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):

@@ -13,13 +13,13 @@ from latte.data.embeddings import save
 from small_benchmark import unit
 
 CLASSES = (
-    "a\x1b[31m\x9b2J\x7f\x00",
+    "a\x1b[31m\x9b2J\x7f",
     "=cmd|' /C calc'!A0\r\nINJECTED",
     "_[/red]$\\frac$<script>alert(1)</script><!--\u202e_x_`",
 )
 DOMAINS = ("@d\x1b]0;x\x07\n|INJECTED\u2028", "-![x](javascript:alert(1))\u2066$&\\%{}^~\x85")
-LABELS = ("l\x1b[8mb<b>\udcff", "\u202e\\input{x}|[y](z)")  # of methods
-STEM = "ev\x1b[1mil\u2029[red]\udcff"  # of a file
+LABELS = ("l\x1b[8mb<b>", "\u202e\\input{x}|[y](z)")  # of methods
+STEM = "ev\x1b[1mil\u2029[red]"  # of a file
 ENCODER = "e\x1bn\u202ec</script>"
 
 

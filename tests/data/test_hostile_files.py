@@ -6,8 +6,6 @@ import io
 import json
 import os
 import resource
-import subprocess
-import sys
 import zipfile
 
 import numpy as np
@@ -17,6 +15,7 @@ from latte.data import catalogue
 from latte.data.embeddings import load, save
 from latte.data.npz import convert_npz
 from latte.files import arrays as arrays_module
+from waiting import latte
 
 N, D, C = 8, 4, 3
 
@@ -172,11 +171,6 @@ def test_clients_in_an_npz_file_survive_the_conversion(tmp_path):
         assert catalogue.default_clients(found, "x") is None
     shown = json.loads(latte("data", "show", tmp_path / "x.npz", "--json").stdout)
     assert shown["clients"] == "fixed by the file"
-
-
-def latte(*arguments):
-    command = [sys.executable, "-m", "latte", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 # --- safetensors --------------------------------------------------------------------------------------------

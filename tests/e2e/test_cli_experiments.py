@@ -89,8 +89,14 @@ BAD = {
     "config key": (["typo.toml"], ["'benchmrak'", "benchmark", "typo.toml"]),
     "truncated file": (["--benchmark", "cut", "--methods", "clip"], ["cut.safetensors", "truncated"]),
     "not a file": (["--benchmark", "rubbish", "--methods", "clip"], ["rubbish.npz", "truncated"]),
-    "wrong dimension": (["--benchmark", "dimension", "--methods", "clip"], ["dimension.npz", "views", "9"]),
-    "wrong class list": (["--benchmark", "classlist", "--methods", "clip"], ["classlist.npz", "classnames", "3"]),
+    "wrong dimension": (
+        ["--benchmark", "dimension", "--methods", "clip"],
+        ["dimension.npz", "text", "9", "D = 8 as in"],
+    ),
+    "wrong class list": (
+        ["--benchmark", "classlist", "--methods", "clip"],
+        ["classlist.npz", "text", "3", "C = 2 as in classes"],
+    ),
     "rows of length 2": (["--benchmark", "lengths", "--methods", "clip"], ["lengths.npz", "length 2"]),
     "mixed encoders": (
         ["--benchmark", "data/small.safetensors,data/other/small.safetensors", "--methods", "clip"],

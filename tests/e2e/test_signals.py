@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import tiny_onnx
+from waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks at processes in /proc")
 SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -25,9 +25,11 @@ def start(folder, *arguments):
 
 
 def wait(process, condition):
-    while not condition():
+    def holds():
         assert process.poll() is None, process.stderr.read()
-        time.sleep(0.01)
+        return condition()
+
+    wait_until(holds, "the moment to send the signal")
 
 
 def loaded(process, name):
@@ -61,8 +63,8 @@ def stop(process, number, everybody=True):
     output, errors = process.communicate()
     assert "Traceback" not in errors and "Exception ignored" not in errors and "leaked" not in errors, errors
     assert errors.count("latte: ") == 1, errors
-    while not all(map(gone, workers)):  # the tracker of multiprocessing follows its parent
-        time.sleep(0.01)
+    # the tracker of multiprocessing follows its parent
+    wait_until(lambda: all(map(gone, workers)), f"the end of the workers {workers}")
     return process.returncode, output, errors.splitlines()[-1], workers
 
 

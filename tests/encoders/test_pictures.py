@@ -156,7 +156,7 @@ def test_a_program_that_draws_is_not_run():
 
 
 def test_missing_file_and_folder(tmp_path):
-    with pytest.raises(BadImageError, match="no such file"):
+    with pytest.raises(BadImageError, match="which is not there"):
         open_picture(tmp_path / "none.jpg")
     with pytest.raises(BadImageError, match="is a folder"):
         open_picture(tmp_path)

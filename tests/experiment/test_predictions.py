@@ -255,8 +255,8 @@ def test_any_label_has_a_file_of_its_own_inside_the_folder(first, second):
     assert (path == files.path(second, 3)) == (first == second)
 
 
-def test_labels_that_are_no_text(plan, tmp_path):
-    label = "\x1b|\udcff"
+def test_odd_labels(plan, tmp_path):
+    label = "\x1b|\u202e/.."
     odd = replace(plan.config, methods=(MethodConfig("clip", label),), benchmark=str(plan.entry.path), seeds=(0,))
     odd_plan = make_plan(odd)
     (result,) = run(odd_plan, tmp_path, WITH)

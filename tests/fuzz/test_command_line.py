@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from fuzz.formats import FORMATS
 from latte.cli import main
+from waiting import latte
 
 SAMPLE = 40
 COMMANDS = {
@@ -66,8 +64,7 @@ def test_the_same_in_a_process_of_its_own(tmp_path):
     (form,) = [form for form in FORMATS if form.name == "npz"]
     path = form.make(tmp_path)
     path.write_bytes(path.read_bytes()[:-30])
-    line = [sys.executable, "-m", "latte", "data", "show", str(path)]
-    answer = subprocess.run(line, capture_output=True, text=True, timeout=300)
+    answer = latte("data", "show", path)
     assert answer.returncode == 2 and answer.stdout == ""
     check(2, answer.stderr, 0)
     assert str(path) in answer.stderr

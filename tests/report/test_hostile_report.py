@@ -54,15 +54,15 @@ class Words(HTMLParser):
         self.text.append(data)
 
 
-def made(benchmark, method, domain, setting):
+def made(benchmark, method, domain):
     clients = (ClientScore(f"{domain}-0", domain, 10, 7), ClientScore("b", "other", 10, 4))
-    return [Result(benchmark, name, {}, setting, seed, clients) for name in (method, "clip") for seed in (0, 1)]
+    return [Result(benchmark, name, {}, "custom", seed, clients) for name in (method, "clip") for seed in (0, 1)]
 
 
-@given(NAME, NAME, NAME, NAME)
+@given(NAME, NAME, NAME)
 @settings(max_examples=60)
-def test_every_format(benchmark, method, domain, setting):
-    table = build_table(made(benchmark, f"x{method}", f"d{domain}", setting), benchmark)
+def test_every_format(benchmark, method, domain):
+    table = build_table(made(benchmark, f"x{method}", f"d{domain}"), benchmark)
     for kind in FORMATS:
         check_clean(render([table], kind).encode())
     assert not re.search(r"<|!\[|[^\\]\]\(", render([table], "markdown"))
@@ -73,7 +73,7 @@ def test_every_format(benchmark, method, domain, setting):
 
 
 def sections(name: str) -> list[Section]:
-    table = build_table(made(name, f"x{name}", f"d{name}", name), name)
+    table = build_table(made(name, f"x{name}", f"d{name}"), name)
     matrix = np.arange(4.0).reshape(2, 2)
     return [
         table_section(table),

@@ -13,15 +13,6 @@ def signals_wait() -> Iterator[None]:
     """Let the Python handlers of signals wait until the block is over.
 
     They run in the main thread only, whichever thread gets the signal: in another thread there is nothing to do.
-
-    >>> try:
-    ...     with signals_wait():
-    ...         signal.raise_signal(signal.SIGINT)
-    ...         print("finished")
-    ... except KeyboardInterrupt:
-    ...     print("interrupted")
-    finished
-    interrupted
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -88,23 +88,24 @@ def _declared(npz: Npz) -> dict[str, Declared]:
         raise refuse(str(npz.path), f"no array {', '.join(missing)}", "emb or views, " + ", ".join(_NEEDED))
     rows = "views" if "views" in present else "emb"
     declared = npz.declared([rows, *_NEEDED, *(name for name in _OPTIONAL if name in present)])
-    sizes: dict[str, int] = {}
+    sizes: dict[str, tuple[int, str]] = {}
     for name, what in declared.items():
         _check(f"{npz.path}: {name}", what, name, sizes)
     return declared
 
 
-def _check(label: str, what: Declared, name: str, sizes: dict[str, int]) -> None:
-    """Refuse an array of a wrong type or shape; ``sizes`` are the lengths that are known by their letter."""
+def _check(label: str, what: Declared, name: str, sizes: dict[str, tuple[int, str]]) -> None:
+    """Refuse an array of a wrong type or shape; ``sizes`` are the lengths known by letter, and which array has them."""
     kinds, want = _TYPES[name]
     if what.dtype.kind not in kinds:
         raise refuse(label, f"{what.dtype}", want)
     letters = _SHAPES[name]
     fits = len(what.shape) == len(letters) and all(
-        sizes.setdefault(letter, length) == length for letter, length in zip(letters, what.shape, strict=True)
+        sizes.setdefault(letter, (length, name))[0] == length
+        for letter, length in zip(letters, what.shape, strict=True)
     )
     if not fits:
-        known = ", ".join(f"{letter} = {sizes[letter]}" for letter in letters if letter in sizes)
+        known = ", ".join("{} = {} as in {}".format(letter, *sizes[letter]) for letter in letters if letter in sizes)
         raise refuse(label, f"shape {what.shape}", f"({', '.join(letters)}){f' with {known}' if known else ''}")
 
 

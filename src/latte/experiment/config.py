@@ -25,6 +25,7 @@ from typing import Any
 from ..core.validate import at_least, choice, refuse, whole
 from ..data.partition import ORDERS
 from ..files.documents import parse_toml, read_toml
+from ..files.reading import check_text
 from ..files.schema import near
 from ..methods import resolve
 from .records import SETTINGS
@@ -57,6 +58,7 @@ class MethodConfig:
             choice("setting", self.setting, SETTINGS)
         if not self.label:
             object.__setattr__(self, "label", self.name)
+        _check_words("label", self.label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class RunConfig:
     text_encoder: str | None = None
 
     def __post_init__(self) -> None:
+        _check_words("benchmark", self.benchmark)
         choice("order", self.order, ORDERS)
         choice("engine", self.engine, ENGINES)
         if self.clients_per_domain is not None:
@@ -88,6 +91,14 @@ class RunConfig:
         _each_once("methods", tuple(method.label for method in self.methods))
         _each_once("seeds", self.seeds)
         check_items("methods and seeds", len(self.methods) * len(self.seeds))
+
+
+def _check_words(name: str, value: str) -> None:
+    """Refuse a name that no file of a run could hold as text."""
+    try:
+        check_text(value)
+    except ValueError as error:
+        raise refuse(name, f"{value!r}, {error}", "text") from None
 
 
 def check_items(name: str, count: int) -> None:
