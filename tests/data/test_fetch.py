@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import re
 import tarfile
 import threading
@@ -13,6 +14,7 @@ import pytest
 from latte.data import download
 from latte.data.download import Sums
 from latte.data.fetch import Source, fetch, sources, unpack
+from latte.data.lock import lock
 from waiting import DEADLINE
 
 CONTENT = bytes(range(256)) * 9_000  # 2.3 MB: more than two blocks
@@ -298,3 +300,13 @@ def test_the_list_is_complete():
             assert all(url.startswith("https://") for url in source.urls)
         else:
             assert source.folder
+
+
+def test_one_process_at_a_time_downloads_a_file(address, tmp_path):
+    """Two would write to one .part; the second is told who has it, and the first loses nothing."""
+    sums = Sums(len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
+    target = tmp_path / "data.bin"
+    with lock(tmp_path / "data.bin.lock", "download"), pytest.raises(ValueError, match=f"at work: pid {os.getpid()}"):
+        download.download([f"{address}/data.bin"], target, sums)
+    assert download.download([f"{address}/data.bin"], target, sums).read_bytes() == CONTENT
+    assert [path.name for path in tmp_path.iterdir()] == ["data.bin"]

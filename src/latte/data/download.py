@@ -13,6 +13,7 @@ from pathlib import Path
 from ..core.validate import refuse
 from ..files.atomic import publish
 from ..files.reading import open_file
+from .lock import lock
 
 BLOCK = 1 << 20
 TIMEOUT = 30.0
@@ -61,12 +62,13 @@ def download(urls: Sequence[str], target: Path, sums: Sums, progress: Progress |
     part = target.with_name(target.name + ".part")
     target.parent.mkdir(parents=True, exist_ok=True)
     failures = []
-    for url in urls:
-        fault = _from(url, part, sums, progress)
-        if fault is None:
-            publish(part, target)
-            return target
-        failures.append(f"{url}: {fault}")
+    with lock(target.with_name(target.name + ".lock"), f"download of {target}"):
+        for url in urls:
+            fault = _from(url, part, sums, progress)
+            if fault is None:
+                publish(part, target)
+                return target
+            failures.append(f"{url}: {fault}")
     raise ConnectionError(f"could not download {target.name}: {'; '.join(failures)}")
 
 

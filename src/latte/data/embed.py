@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -106,11 +107,12 @@ def _encode(images: ImageSet, encoder: Encoder, plan: EmbedPlan, start: int, sto
         return _plain(encoder, pictures, plan, start)
     bad: list[BadImage] = []
     rows = []
-    for position, pixels in zip(positions, _views(images, encoder, plan, positions, pictures), strict=True):
-        if isinstance(pixels, BadImageError):
-            bad.append(BadImage(int(position), str(pixels)))
-        else:
-            rows.append(encoder.images(pixels, batch_size=BATCH))
+    with closing(_views(images, encoder, plan, positions, pictures)) as views:  # its threads end with it
+        for position, pixels in zip(positions, views, strict=True):
+            if isinstance(pixels, BadImageError):
+                bad.append(BadImage(int(position), str(pixels)))
+            else:
+                rows.append(encoder.images(pixels, batch_size=BATCH))
     stacked = np.stack(rows) if rows else np.zeros((0, plan.count, encoder.dim), np.float32)
     return Chunk(start, stop, stacked.astype(plan.dtype), tuple(bad))
 
@@ -124,7 +126,7 @@ def _plain(encoder: Encoder, pictures: Sequence[Any], plan: EmbedPlan, start: in
 
 def _views(
     images: ImageSet, encoder: Encoder, plan: EmbedPlan, positions: NDArray[Any], pictures: Sequence[Any]
-) -> Iterator[Vectors | BadImageError]:
+) -> Generator[Vectors | BadImageError, None, None]:
     """Yield the views of each picture, or why it has none; made in threads while the encoder works."""
 
     def made(job: tuple[str, Any]) -> Vectors | BadImageError:
