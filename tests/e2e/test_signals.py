@@ -80,6 +80,19 @@ def test_run_keeps_what_is_finished_and_leaves_no_worker(tmp_path, number, code,
 
 
 @SIGNALS
+def test_workers_that_are_told_first(tmp_path, number, code):
+    """The parent sees its workers die, and is closing the pool when the signal reaches it."""
+    process = start(tmp_path, "run", *RUN)
+    wait(process, lambda: any(path.stat().st_size for path in tmp_path.glob("runs/*/items.jsonl")))
+    workers = [pid for pid in descendants(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    for pid in workers:
+        os.kill(pid, signal.SIGTERM)
+    wait(process, lambda: any(map(gone, workers)))
+    ended, _, line, _ = stop(process, number)
+    assert ended == code and line.endswith(AGAIN)
+
+
+@SIGNALS
 def test_workers_that_are_only_starting_say_nothing(tmp_path, number, code):
     process = start(tmp_path, "run", *RUN)
     wait(process, lambda: len(descendants(process.pid)) >= 2)
@@ -95,8 +108,8 @@ def test_workers_that_are_only_starting_say_nothing(tmp_path, number, code):
         (("theory", "--quick"), "nothing is kept"),
         (("cost",), "nothing is kept"),
         (("figure", "memory"), "figures that are written stay"),
-        (("sweep", *RUN, "--over", "tda.alpha=1,2"), AGAIN),
-        (("tune", *RUN), AGAIN),
+        (("sweep", *RUN, "--over", "alpha=1,2"), AGAIN),
+        (("tune", "--benchmark", "cifar10c-mini", "--methods", "tda"), AGAIN),
         (("classify", "x.png", "--classes", "a,b", "--encoder", f"onnx:{tiny_onnx.FOLDER}"), "--memory"),
     ],
 )  # fmt: skip
@@ -195,3 +208,34 @@ def test_a_call_in_a_program_gives_the_signals_back():
     with pytest.raises(SystemExit):
         main(["--version"])
     assert ([signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)], sys.unraisablehook) == before
+
+
+WORKING = """
+import sys, time
+from pathlib import Path
+from latte.cli.stop import Stopped, Stopper
+
+stopper = Stopper("nothing")
+stopper.install()
+Path("slow.py").write_text("import time\\nprint('importing', flush=True)\\ntime.sleep(float(open('seconds').read()))")
+sys.path.insert(0, ".")
+try:
+    import slow
+    while True:
+        time.sleep(0.01)
+except Stopped as stopped:
+    print("unwound", "slow" in sys.modules)
+    stopper.leave(stopped.number)
+"""
+
+
+@SIGNALS
+@pytest.mark.parametrize(("seconds", "last"), [("0.1", "unwound True\n"), ("60", "")])
+def test_a_short_import_is_finished_and_a_long_one_is_not_waited_for(tmp_path, number, code, seconds, last):
+    (tmp_path / "seconds").write_text(seconds)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", WORKING], cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(number)
+    output, errors = process.communicate()
+    assert process.returncode == code and output == last and errors.count("latte: ") == 1 == len(errors.splitlines())

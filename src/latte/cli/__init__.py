@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
     except Stopped as stopped:
         stopper.leave(stopped.number, stopped.hint)
     finally:
-        stopper.over = True
+        stopper.end()
         if arguments is not None:  # a caller of ours goes on
             stopper.remove()
 

@@ -1,9 +1,10 @@
 """SIGINT and SIGTERM: one line on stderr that says how to go on, exit code 130 or 143, no process left behind.
 
 The signal becomes a :class:`Stopped` in the main thread: files are closed, locks released and workers ended on its way
-up. In the middle of an import the program ends at once instead: extension modules turn the exception into another one
-(numpy into an ImportError) or are left half made, and nothing of ours is open then. Either way it leaves by
-``os._exit``: the interpreter is not taken down under threads and compiled code that may still run.
+up. It is not raised in the middle of an import: extension modules turn it into another exception (numpy into an
+ImportError) or are left half made. It waits for the end of a short import, and ends the program in a long one, at the
+start, when nothing is open. Either way the program leaves by ``os._exit``: the interpreter is not taken down under
+threads and compiled code that may still run.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 AGAIN = 1.0  # seconds after which a second signal is meant: shells and wrappers often pass one on twice
+_PATIENCE = 0.5  # seconds for an import to end
 _WAIT = 5.0  # seconds for killed workers to be gone
 _LOST = "nothing is kept: run the same command again to start over"
 _RESUMES = "what is finished is kept: run the same command again to go on"
@@ -87,9 +89,19 @@ class Stopper:
         """Raise what has come, unless it is to wait."""
         if self._first is None or self.postponed:
             return
-        if _importing(frame):
+        number, when = self._first
+        if not _importing(frame):
+            raise Stopped(number)
+        if time.monotonic() - when > _PATIENCE or not hasattr(signal, "setitimer"):
+            self.leave(number)
+        signal.signal(signal.SIGALRM, lambda _, later: self.check(later))
+        signal.setitimer(signal.ITIMER_REAL, _PATIENCE / 10)
+
+    def end(self) -> None:
+        """Take note that the command has ended; a signal that still waits ends the program now."""
+        self.over = True
+        if self._first is not None:
             self.leave(self._first[0])
-        raise Stopped(self._first[0])
 
     def leave(self, number: int, hint: str = "") -> NoReturn:
         """Say how to go on and end, without taking the interpreter down."""

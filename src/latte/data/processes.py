@@ -9,8 +9,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import wait
+from typing import Any
 
 from ..core.waiting import signals_wait
 
@@ -23,15 +24,18 @@ def processes(jobs: int) -> Iterator[Executor]:
     exception, Ctrl-C or a generator that is closed, ends them at once: they hold nothing that is not to be lost.
     """
     before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_start)
-    try:
+    with ExitStack() as stack:
+        with signals_wait():  # a pool that is half made or half closed leaves semaphores behind
+            pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_start)
+            stack.push(lambda kind, error, trace: _close(pool, before, kind is not None))
         yield pool
-    except BaseException:
-        for child in set(multiprocessing.active_children()) - before:
+
+
+def _close(pool: Executor, before: set[Any], early: bool) -> None:
+    with signals_wait():
+        for child in set(multiprocessing.active_children()) - before if early else ():
             child.kill()
-        pool.shutdown(cancel_futures=True)  # they are dead: this waits for threads only, and frees the semaphores
-        raise
-    pool.shutdown()
+        pool.shutdown(cancel_futures=True)  # waits for threads only where the processes are dead
 
 
 @contextmanager
