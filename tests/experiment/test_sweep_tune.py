@@ -62,6 +62,14 @@ def test_every_kind_of_axis(opened, config):
     assert grid.points[0].plan.config.schedule.period == 1 and grid.points[2].plan.config.schedule.period == 9
 
 
+def test_an_axis_of_one_method(opened, config):
+    both = replace(config, methods=(MethodConfig("latte"), MethodConfig("tda")))
+    for text in ("latte.alpha=0.5,2", "method.latte.alpha=0.5,2"):
+        points = make_sweep(both, [parse_axis(text)], opened).points
+        alphas = [[method.params.get("alpha") for method in point.plan.config.methods] for point in points]
+        assert alphas == [[0.5, 2.0], [2.0, 2.0]]  # the second is TDA's own
+
+
 @pytest.mark.parametrize("text", ["alpha", "alpha=", "alpha=1,,2"])
 def test_an_axis_that_cannot_be_read(text):
     with pytest.raises(ValueError, match="--over"):

@@ -79,7 +79,7 @@ def _path(name: str) -> str:
         return "schedule.period"
     if name in {field.name for field in fields(Schedule)}:
         return f"schedule.{name}"
-    return name if name in _TOP or "." in name else f"method.{name}"
+    return name if name in _TOP or name.startswith(("method.", "schedule.")) else f"method.{name}"
 
 
 def make_sweep(config: RunConfig, axes: Sequence[Axis], opened: Opened) -> Sweep:
