@@ -8,4 +8,4 @@ except KeyboardInterrupt:  # before there is a handler of ours
     os.write(2, b"latte: interrupted; nothing had begun\n")
     os._exit(130)
 
-main()
+main()  # which has its own guard

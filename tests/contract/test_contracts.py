@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 
 from latte import Clip, GlobalMemory, Latte, LatteParams, Routing, check_exchange, create
@@ -162,3 +163,26 @@ class Stateless:
 
 def test_an_exchange_needs_no_state():
     check_exchange(lambda classes, dim, k_e: Stateless(GlobalMemory(classes, dim, Routing(k_e))))
+
+
+class AnyOrder(GlobalMemory):
+    """An exchange with a fault: it believes whatever order a state has."""
+
+    def _checked_order(self, value, names):
+        return np.asarray(value, np.uint64)
+
+
+class AnyNames(AnyOrder):
+    """An exchange with a fault: it loads two clients of one name."""
+
+    def load(self, arrays):
+        ends = arrays["name_lengths"].cumsum()
+        raw = arrays["names"].tobytes()
+        names = [raw[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+        self._replace(names, self._checked(arrays, names).resized(8))
+
+
+@pytest.mark.parametrize("kind", [AnyOrder, AnyNames])
+def test_doubled_clients_are_noticed(kind):
+    with pytest.raises(AssertionError, match="should be refused, or change nothing"):
+        exchange_checks()["refuses doubled clients"](lambda classes, dim, k_e: kind(classes, dim, Routing(k_e)))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte import Latte, LatteParams, ZeroShot, create, exchange_for
+from latte import External, Latte, LatteParams, ZeroShot, create, exchange_for
 from latte.core.readout import MergedMemory
 from latte.core.validate import LARGEST_FACTOR
 from latte.methods.dmn import DmnParams
@@ -112,3 +112,29 @@ def test_what_no_float32_can_carry_is_refused(value):
             create(name, zero_shot, {key: value})
     with pytest.raises(ValueError, match=r"^scale: got .*, want a number from 1e-09 to 1e\+09"):
         ZeroShot(zero_shot.text, zero_shot.classnames, value)
+
+
+def test_a_cosine_above_one_is_one():
+    """Rounding can put the cosine of a vector with itself above 1; times a large beta, the weight overflowed."""
+    zero_shot = ZeroShot(np.eye(3), ("a", "b", "c"))
+    image = np.array([[0.6, 0.8, 0.0]], np.float32) * np.float32(1 + 4.9e-7)
+    client = Latte(zero_shot, LatteParams(variant="released", beta=1e9, gamma=0.0))
+    np.testing.assert_allclose(client.predict(image).logits, [60, 180, 0], atol=1e-3)
+
+
+def test_the_layout_of_the_views_does_not_matter():
+    rng = np.random.default_rng(0)
+    zero_shot = a_zero_shot(rng, 20.0, dim=37)
+    for image in unit(rng.normal(size=(20, 4, 37))) * np.float32(1.0003):
+        for name in ("clip", "vte", "latte", "zero"):
+            one = create(name, zero_shot).predict(image)
+            other = create(name, zero_shot).predict(np.asfortranarray(image))
+            assert np.array_equal(one.logits, other.logits)
+
+
+def test_an_external_memory_has_a_largest_size():
+    client = Latte(a_zero_shot(np.random.default_rng(0), 20.0), LatteParams(memory="external"))
+    before = client.state()
+    with pytest.raises(ValueError, match="slots: got 400000, want a whole number from 0 to 1000"):
+        client.receive(External.empty(4, 6, slots=400_000))
+    assert all(np.array_equal(before[key], value) for key, value in client.state().items())

@@ -1,6 +1,7 @@
 """The global memory: names, states and threads."""
 
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from threading import Barrier
 
 import numpy as np
@@ -249,3 +250,30 @@ def test_many_threads_are_as_good_as_one(routing):
     assert rows and set(rows) <= uploads
     order = memory.state()["order"]
     assert len(np.unique(order)) == len(order) == len(memory)
+
+
+class Shown(str, Enum):  # noqa: UP042  a StrEnum shows its value
+    """A text that shows itself as another one."""
+
+    A = "a"
+
+
+def test_a_subclass_of_str_is_the_text_that_it_is():
+    memory = GlobalMemory(C, D, Routing(2))
+    for name in (Shown.A, "b"):
+        memory.push(name, an_upload(1))
+    assert memory.clients == ("a", "b") and "a" in memory
+    memory.forget(Shown.A)
+    assert memory.clients == ("b",)
+    memory.load(memory.state())
+
+
+def test_there_is_always_a_next_place():
+    memory = GlobalMemory(C, D, Routing(2, "released"))
+    memory.push("a", an_upload(1))
+    state = memory.state()
+    state["order"][0] = 2**64 - 1
+    memory.load(state)
+    memory.push("b", an_upload(2))
+    memory.load(memory.state())
+    assert memory.clients == ("a", "b")

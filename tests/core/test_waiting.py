@@ -44,3 +44,35 @@ def test_ignored_signals_stay_ignored():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("moment", ["install", "restore"])
+def test_a_signal_while_handlers_are_replaced_loses_none(moment, monkeypatch):
+    """Whenever a signal raises, the others still reach their own handlers afterwards."""
+    heard = []
+
+    def stop(number, frame):
+        raise KeyboardInterrupt
+
+    old = {signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))}
+    old[signal.SIGTERM] = signal.signal(signal.SIGTERM, stop)
+    plain, calls = signal.signal, []
+
+    def interrupted(number, handler):
+        done = plain(number, handler)
+        calls.append(number)
+        if len(calls) == (1 if moment == "install" else 1 + len(expected)):
+            stop(number, None)
+        return done
+
+    expected = [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
+    try:
+        monkeypatch.setattr(signal, "signal", interrupted)
+        with pytest.raises(KeyboardInterrupt), signals_wait():
+            pass
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGINT)
+        assert heard == [signal.SIGINT]
+    finally:
+        for number, handler in old.items():
+            plain(number, handler)

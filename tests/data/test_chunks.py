@@ -10,6 +10,7 @@ from latte.data.chunks import BadImage, Chunk, Partial
 from latte.data.embed import EmbedPlan, embed
 from latte.data.embeddings import load
 from latte.data.image_set import open_images
+from latte.data.lock import lock
 from latte.encoders import load_encoder
 from latte.files.tensors import read_safetensors, write_safetensors
 
@@ -68,14 +69,26 @@ def test_rows_that_are_no_numbers_are_not_kept(tmp_path):
     assert [file.name for file in (tmp_path / "x.partial").iterdir()] == ["plan.json"]
 
 
-def test_a_damaged_chunk_does_not_reach_the_finished_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 4)
+@pytest.fixture
+def images(tmp_path):
     for number in range(12):
         place = tmp_path / "pictures" / "day" / ("cat", "dog")[number % 2]
         place.mkdir(parents=True, exist_ok=True)
         pixels = np.random.default_rng(number).integers(0, 256, (40, 40, 3), np.uint8)
         Image.fromarray(pixels).save(place / f"{number}.png")
-    images = open_images(f"folder:{tmp_path / 'pictures'}")
+    return open_images(f"folder:{tmp_path / 'pictures'}")
+
+
+def test_one_process_at_a_time_makes_an_embedding(images, tmp_path):
+    """Two would remove each other's chunks."""
+    encoder, out = load_encoder("onnx:tests/data/tiny-onnx"), tmp_path / "x.safetensors"
+    with lock(tmp_path / "x.safetensors.lock", "x"), pytest.raises(ValueError, match="another process at work: pid"):
+        embed(images, encoder, out, EmbedPlan())
+    assert len(embed(images, encoder, out, EmbedPlan())) == len(images)
+
+
+def test_a_damaged_chunk_does_not_reach_the_finished_file(images, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 4)
     encoder = load_encoder("onnx:tests/data/tiny-onnx")
     (tmp_path / "whole").mkdir()
     embed(images, encoder, tmp_path / "whole" / "x.safetensors", EmbedPlan())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from latte.core.zero_shot import ZeroShot
 from latte.data import catalogue
 from latte.data.benchmark import Embeddings
 from latte.data.bundled import FILE, bundled
+from latte.data.catalogue import problems
 from latte.data.embeddings import checksum, load, load_federation, save
 from latte.data.npz import convert_npz
 
@@ -193,3 +195,18 @@ def test_the_shared_files_open_and_have_the_stated_zero_shot_accuracy(shared):
         assert not list(catalogue.problems(embeddings))
         logits = embeddings.zero_shot.logits(np.asarray(embeddings.views[:, 0], np.float32))
         assert abs(100 * (logits.argmax(1) == embeddings.labels).mean() - want) < 0.2
+
+
+def test_domains_have_names_of_their_own():
+    task = ZeroShot(np.eye(2), ("a", "b"))
+    with pytest.raises(ValueError, match="domains: got 'x' twice"):
+        Embeddings("e", task, np.eye(2)[:, None], np.array([0, 1]), np.array([0, 1]), ("x", "x"))
+
+
+def test_clients_without_a_gap():
+    task, labels = ZeroShot(np.eye(2), ("a", "b")), np.zeros(2, np.int64)
+    odd = Embeddings("e", task, np.eye(2)[:, None], labels, labels, ("x",), client=np.array([0, 1]))
+    assert list(problems(odd)) == []
+    zeros = np.zeros(3, np.int64)
+    gap = replace(odd, views=np.eye(2)[[0, 1, 0], None], labels=zeros, domain=zeros, client=np.array([0, 2, 2]))
+    assert list(problems(gap)) == ["client: got no sample of client 1, want clients numbered from 0 on without gaps"]

@@ -63,7 +63,7 @@ def test_sweep_then_tune_then_use(data, tmp_path):
 def test_tuning_has_its_own_seeds_unless_told(data, tmp_path):
     shown = latte("tune", *ON_SMALL, "dmn", "--data", "data", "--dry-run", "--json", cwd=tmp_path)
     (row,) = json.loads(shown.stdout)
-    assert row["seeds"] == "100 101 102 103 104" and row["points"] == 13
+    assert row["seeds"] == "100-104" and row["points"] == 13
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data"]
 
 

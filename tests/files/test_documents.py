@@ -160,3 +160,10 @@ def test_text_files(tmp_path):
         file.truncate(1 << 40)  # a terabyte of nothing
     with pytest.raises(ValueError, match="at most"):
         read_text(path)
+
+
+def test_a_key_twice_among_many_is_named_at_once():
+    """In one pass: to count every key would take hours."""
+    many = 300_000
+    with pytest.raises(ValueError, match=f"the key '{many - 1}' twice"):
+        parse_json("{" + ",".join(f'"{key}":0' for key in [*range(many), many - 1]) + "}", "x")

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from ..core.types import Prototypes, Vectors
+from ..core.types import Exchange, External, Prototypes, Vectors
 from .clients import filled, keeps_odd_names_apart, leaves_nothing_of_bad_names, serves_many_threads
 from .material import CLASSES, DIM, SLOTS, MakeExchange, an_upload, refuses, same, same_download
 from .states import Stateful, check_refusals, with_rubbish
@@ -32,6 +32,7 @@ def exchange_checks() -> dict[str, Callable[[MakeExchange], None]]:
         "serves many threads": serves_many_threads,
         "state round-trips": _state_round_trips,
         "refuses damaged states": _refuses_damaged_states,
+        "refuses doubled clients": _refuses_doubled_clients,
     }
 
 
@@ -155,3 +156,38 @@ def _refuses_damaged_states(make: MakeExchange) -> None:
     exchange, other = filled(make), filled(make, "xa")
     if isinstance(exchange, Stateful) and isinstance(other, Stateful):
         check_refusals(other, exchange.state())
+
+
+def _refuses_doubled_clients(make: MakeExchange) -> None:
+    """Numbers of a state that are no longer those of the clients: two names that are one, or places in one order."""
+    exchange = make(CLASSES, DIM, SLOTS)
+    if not isinstance(exchange, Stateful):
+        return
+    for position, name in enumerate("abcdef"):
+        exchange.push(name, _tied(position))
+    before, good = [exchange.pull(name) for name in "abcdef"], exchange.state()
+    for key, array in good.items():
+        for value in (array.flat[0], 0) if array.dtype.kind in "iu" and array.size else ():
+            changed = {**good, key: np.full_like(array, value)}
+            restored = make(CLASSES, DIM, SLOTS)
+            assert isinstance(restored, Stateful) and isinstance(restored, Exchange)
+            try:
+                restored.load(changed)
+            except ValueError:
+                continue
+            assert _pulls_are(restored, before), f"a state with {key} all {value} should be refused, or change nothing"
+
+
+def _pulls_are(exchange: Exchange, before: list[External]) -> bool:
+    try:
+        return all(same_download(one, exchange.pull(name)) for name, one in zip("abcdef", before, strict=True))
+    except ValueError:  # a client is gone
+        return False
+
+
+def _tied(position: int) -> Prototypes:
+    """Return uploads that are all equally similar to the first: the order of the clients decides which it gets."""
+    vectors = np.zeros((CLASSES, DIM), np.float32)
+    vectors[:, 0] = 0.6 if position else 1.0
+    vectors[:, position] += 0.8 if position else 0.0
+    return Prototypes(vectors, np.full(CLASSES, 0.5), np.ones(CLASSES, np.bool_))

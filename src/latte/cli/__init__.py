@@ -5,14 +5,27 @@ This module itself imports next to nothing: a signal should meet our handler, no
 
 from __future__ import annotations
 
+import os
 import sys
-
-from .stop import Stopped, Stopper, hint_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from .commands import COMMANDS as COMMANDS
     from .commands import cli as cli
+
+
+def _leave_early() -> NoReturn:
+    """End on a Ctrl-C that came before there was a handler of ours."""
+    os.write(2, b"latte: interrupted; nothing had begun\n")
+    os._exit(130)
+
+
+try:
+    from .stop import Stopped, Stopper, hint_for
+except KeyboardInterrupt:
+    _leave_early()
 
 
 def __getattr__(name: str) -> object:
@@ -26,11 +39,16 @@ def __getattr__(name: str) -> object:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 
-    Bad input is one line on stderr and exit code 2. SIGINT and SIGTERM are one line that says how to go on and exit
-    code 130 or 143 (see :mod:`.stop`).
+    Bad input is one line on stderr (after the usage, where an option itself is wrong) and exit code 2. SIGINT and
+    SIGTERM are one line that says how to go on and exit code 130 or 143 (see :mod:`.stop`).
     """
-    stopper = Stopper(hint_for(sys.argv[1:] if arguments is None else arguments))
-    stopper.install()
+    try:
+        stopper = Stopper(hint_for(sys.argv[1:] if arguments is None else arguments))
+        stopper.install()
+    except KeyboardInterrupt:
+        if arguments is not None:  # a caller's to handle
+            raise
+        _leave_early()
     try:
         _run(arguments)
     except Stopped as stopped:
@@ -42,6 +60,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str] | None) -> None:
+    import errno
+
     from .commands import cli
     from .output import problem
 
@@ -53,6 +73,6 @@ def _run(arguments: list[str] | None) -> None:
     except MemoryError as error:  # numpy says how much it wanted
         problem(f"not enough memory ({error})")
         sys.exit(1)
-    except OSError as error:  # a full disk, a folder that may not be written
+    except OSError as error:  # a full disk, a folder that may not be written; or a name that no file can have
         problem(error)
-        sys.exit(1)
+        sys.exit(2 if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else 1)

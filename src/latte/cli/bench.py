@@ -32,7 +32,7 @@ def bench() -> None:
     show_default=True,
     help="The per-sample torch version, in the source tree; left out without it or without torch.",
 )
-@click.option("--repeat", type=click.IntRange(min=1), default=5, show_default=True, help="Runs; the best counts.")
+@click.option("--repeat", type=click.IntRange(1, 1000), default=5, show_default=True, help="Runs; the best counts.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def speed(shapes: tuple[str, ...], baseline: Path, repeat: int, as_json: bool) -> None:
     """Time the engine beside the readable simulator and a torch baseline at the paper's shapes (T = 1).

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -131,15 +131,19 @@ def _answer_all(
             with postponed():  # a signal waits until the picture is learnt, printed and counted
                 reply = answer(picture, task, method)
                 bad += reply.problem is not None
-                _show(reply, as_json)
-                if learning:
-                    learning.count()
+                try:
+                    _show(reply, as_json)
+                finally:  # it has been learnt, whether or not anybody reads the line
+                    if learning:
+                        learning.count()
         if learning:
             with postponed():
                 learning.finish()
-    except Stopped as stopped:
-        if learning:
-            stopped.hint = _saved(learning)
+    except BaseException as reason:  # a signal, a pipe that nobody reads any more, a full disk, an encoder that fails
+        with suppress(OSError) if isinstance(reason, Stopped) else nullcontext():  # a full disk: the last save counts
+            hint = _saved(learning) if learning else ""
+            if isinstance(reason, Stopped):
+                reason.hint = hint
         raise
     return bad
 

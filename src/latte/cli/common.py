@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 _EXECUTOR = "latte.executor"
-_FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +75,20 @@ def experiment_options(command: Command) -> Command:
     return collected
 
 
+class Folder(click.Path):
+    """A folder, to be made if it is not there: nothing else may have its name."""
+
+    def __init__(self, exists: bool = False) -> None:
+        super().__init__(exists=exists, file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, or say in one line what is wrong with it."""
+        path: Any = super().convert(value, param, ctx)
+        if path.exists() and not path.is_dir():
+            self.fail(f"{str(path)!r} is no folder.", param, ctx)
+        return path
+
+
 class InputFile(click.Path):
     """A file to read: there, and a regular one. A FIFO would be waited for, a device has no end."""
 
@@ -103,7 +116,7 @@ def _options() -> list[Callable[[Command], Command]]:
             type=click.Choice(("auto", "readable")),
             help="auto: the fast engine where a method has one; readable: sample by sample.",
         ),
-        click.option("--data", type=_FOLDER, help="Folder of embedding files (default: $LATTE_DATA)."),
+        click.option("--data", type=Folder(), help="Folder of embedding files (default: $LATTE_DATA)."),
         click.option("--plugin", "plugins", type=file, multiple=True, help="Python file with methods of your own."),
     ]
 
@@ -111,7 +124,7 @@ def _options() -> list[Callable[[Command], Command]]:
 def running_options(command: Command) -> Command:
     """Add the options that say how to run and what to print."""
     options = [
-        click.option("--out", type=_FOLDER, default=Path("runs"), show_default=True, help="Where run folders go."),
+        click.option("--out", type=Folder(), default=Path("runs"), show_default=True, help="Where run folders go."),
         click.option(
             "--jobs", type=click.IntRange(0, 1024), default=0, help="Processes at once (default: one per core)."
         ),

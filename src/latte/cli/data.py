@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import InputFile, print_rows
+from .common import Folder, InputFile, print_rows
 from .output import line, problem
 
 if TYPE_CHECKING:
     from ..data.benchmark import Embeddings
     from ..data.catalogue import Entry
 
-_DATA = click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Folder of embedding files.")
+_DATA = click.option("--data", type=Folder(), help="Folder of embedding files.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -90,10 +90,8 @@ def convert(source: Path, target: Path) -> None:
 
 @data.command("fetch")
 @click.argument("name")
-@click.option("--to", "dest", type=click.Path(file_okay=False, path_type=Path), default=Path("data"), show_default=True)
-@click.option(
-    "--from", "source", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Where it already is."
-)
+@click.option("--to", "dest", type=Folder(), default=Path("data"), show_default=True)
+@click.option("--from", "source", type=Folder(exists=True), help="Where it already is.")
 def fetch(name: str, dest: Path, source: Path | None) -> None:
     """Get the images of the dataset NAME: download it with checksums, or take it from a folder.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import print_rows
+from .common import Folder, print_rows
 from .output import block, line
 
 if TYPE_CHECKING:
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("run", type=Folder(exists=True))
 @click.option("--method", "label", help="Label of a Latte method of the run (default: the first).")
 @click.option("--seed", type=click.IntRange(0), help="One of the run's seeds (default: the first).")
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Where the data is now, if it moved.")
+@click.option("--data", type=Folder(), help="Where the data is now, if it moved.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page of its own, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def diagnose(

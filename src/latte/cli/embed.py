@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .common import Folder
 from .output import line
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--frost",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=Folder(exists=True),
     help="A folder of pictures for the frost of cifar10c: and cifar100c:, instead of the drawn one.",
 )
 @click.option("--dtype", type=click.Choice(["float16", "float32"]), default="float16", show_default=True)

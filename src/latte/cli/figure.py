@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .common import Folder
 from .output import line
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 NAMES = ("decentralisation", "period", "collaboration", "memory", "ablation", "sensitivity", "all")
 VARIED = ("decentralisation", "period")
-_FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def on_options(command: Callable[..., Any]) -> Callable[..., Any]:
     collected.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     options = [
         click.option("--benchmark", default="cifar10c-mini", show_default=True, help="By name or file."),
-        click.option("--data", type=_FOLDER, help="Folder of embedding files (default: $LATTE_DATA)."),
+        click.option("--data", type=Folder(), help="Folder of embedding files (default: $LATTE_DATA)."),
         click.option("--seeds", default="0-2", show_default=True, help="Seeds, such as 0-4 or 0,2,7."),
         click.option("--clients", type=click.IntRange(1), help="Clients per domain (default: the benchmark's own)."),
         click.option("--preset", help="Latte's parameters (default: those published for the benchmark, if any)."),
@@ -68,7 +68,7 @@ def on_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("name", type=click.Choice(NAMES))
 @on_options
 @click.option("--values", help="What decentralisation or period varies, such as 1,2,5,10.")
-@click.option("--out", type=_FOLDER, default=Path("figures"), show_default=True, help="Folder for the files.")
+@click.option("--out", type=Folder(), default=Path("figures"), show_default=True, help="Folder for the files.")
 @click.option("--jobs", type=click.IntRange(0, 1024), default=0, help="Processes at once (default: one per core).")
 def figure(name: str, on: On, values: str | None, out: Path, jobs: int) -> None:
     """Draw a figure of the paper, or all, for a benchmark: PNG, SVG, the numbers as CSV, and a page.

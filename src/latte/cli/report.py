@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from .common import Folder
 from .output import block, line
 
 FORMATS = ("text", "markdown", "latex", "json", "html")
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("runs", nargs=-1, required=True, type=Folder(exists=True))
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="Default: what --out ends in, else text.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file instead of stdout.")
 @click.option(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.argument("benchmark", type=click.Choice(["vlcs", "terra", "cifar10c", "cifar100c"]))
 @click.option("--backbone", type=click.Choice(["ViT-B/16", "RN50"]), default="ViT-B/16", show_default=True)
 @click.option("--data", type=click.Path(path_type=Path), help="Folder of the embedding files [default: $LATTE_DATA].")
-@click.option("--text-encoder", help="hf:ID, openclip:MODEL or onnx:DIR of the same model, for TPT.")
+@click.option("--text-encoder", help="hf:ID, openclip:MODEL/WEIGHTS or onnx:DIR of the same model, for TPT.")
 @click.option("--seeds", default="0-4", show_default=True, help="Such as 0-4 or 0,2,7.")
 @click.option(
     "--baselines",
@@ -57,11 +57,11 @@ def reproduce(
     from ..report.baselines import make_search
     from ..report.reproduce import benches, sources, tuning_source
 
-    folder = data_folder(data)
+    numbers, folder = parse_seeds(seeds), data_folder(data)
     files = _there(sources(benchmark, backbone, folder), text_encoder)
     tuning = tuning_source(benchmark, backbone, folder) if baselines == "tuned" else None
     extra = [tuning] if tuning is not None and tuning.path.is_file() else []
-    opened = benches([*files, *extra], parse_seeds(seeds), text_encoder)
+    opened = benches([*files, *extra], numbers, text_encoder)
     pool = opened.pop() if extra else None
     search = None if baselines == "default" else make_search(opened[0], baselines, runs, pool)
     if tuning is not None and search is not None and not search.apart:

@@ -77,6 +77,7 @@ def _run_all(plans: list[Plan], out: Path, options: Options, as_json: bool) -> N
 
 
 def _described(plan: Plan, out: Path, options: Options) -> dict[str, Any]:
+    from ..experiment.config import format_seeds
     from ..experiment.folder import RunFolder
     from ..experiment.run import complete_items
 
@@ -86,7 +87,7 @@ def _described(plan: Plan, out: Path, options: Options) -> dict[str, Any]:
         "benchmark": plan.config.benchmark,
         "clients per domain": "fixed" if clients is None else str(clients),
         "methods": " ".join(method.label for method in plan.config.methods),
-        "seeds": " ".join(map(str, plan.config.seeds)),
+        "seeds": format_seeds(plan.config.seeds),
         "items": len(plan.items()),
         "there already": len(complete_items(folder, folder.trusted(plan), options)),
         "folder": str(folder.path),

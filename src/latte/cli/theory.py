@@ -6,18 +6,19 @@ from pathlib import Path
 
 import click
 
+from .common import Folder
 from .output import block, line
 
 
 @click.command("theory")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=Folder(),
     default=Path("theory"),
     show_default=True,
     help="Folder for the figures (PNG, SVG, CSV), theory.json and theory.txt.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the simulations.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the simulations.")
 @click.option("--quick", is_flag=True, help="Fewer repetitions, for a first look.")
 @click.option("--json", "as_json_", is_flag=True, help="Print theory.json instead of the table.")
 def theory(out: Path, seed: int, quick: bool, as_json_: bool) -> None:

@@ -81,7 +81,9 @@ def _row(tuning: Tuning, chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 def _described(tuning: Tuning) -> dict[str, Any]:
+    from ..experiment.config import format_seeds
+
     plan = tuning.sweep.points[0].plan
     grid = " ".join(f"{a.key.rpartition('.')[2]}={','.join(map(str, a.values))}" for a in tuning.sweep.axes)
-    seeds = " ".join(map(str, plan.config.seeds))
+    seeds = format_seeds(plan.config.seeds)
     return {"method": tuning.method.label, "points": len(tuning.sweep.points), "seeds": seeds, "grid": grid}

@@ -20,7 +20,6 @@ from .types import Arrays, External, Integers, Mask, Prototypes, Reals, State
 from .validate import at_least, boolean, entropies, refuse, unit_where
 
 NOTHING_IN_COMMON = -2.0  # below every cosine: such a donor comes last, but it may come
-LAST_PLACE = 2**63  # places in the order of joining stay below, so that there is always a next one
 
 
 class GlobalMemory(WholeCopy):
@@ -123,12 +122,13 @@ class GlobalMemory(WholeCopy):
 
     def forget(self, client: str) -> None:
         """Remove ``client`` and what it uploaded. Those who already hold its prototypes keep them until they pull."""
+        name = client_name(client)
         with self._lock:
-            row, last = self._row(client), len(self) - 1
+            row, last = self._row(name), len(self) - 1
             self._table.remove(row, last)
             self._names[row] = self._names[last]
             self._rows[self._names[row]] = row
-            del self._rows[client], self._names[last]
+            del self._rows[name], self._names[last]
             self._renumber()
 
     def _row(self, client: str) -> int:
@@ -217,9 +217,12 @@ class GlobalMemory(WholeCopy):
         if not self.routing.by_joining:
             if order.tolist() != [_stable_hash(name) for name in names]:
                 raise refuse("order", "another order than that of the names", "the state of a memory with this routing")
-        elif len(np.unique(order)) < len(order) or (order >= LAST_PLACE).any():
-            raise refuse("order", "a place twice or out of range", "the order of joining")
-        return order
+            return order
+        if len(np.unique(order)) < len(order):
+            raise refuse("order", "a place twice", "the order of joining")
+        places = np.empty(len(order), np.uint64)  # who came before whom is all that counts
+        places[np.argsort(order)] = np.arange(len(order))
+        return places
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:  # copies: what is pickled later must be of one moment

@@ -41,11 +41,9 @@ class LocalMemory(WholeCopy):
 
     def insert(self, label: int, vector: Any, entropy: float) -> int:
         """Offer one embedding; return the slot it went into, -1 if it was not certain enough."""
-        if isinstance(label, bool) or not 0 <= at_least("label", label, 0) < len(self.valid):
-            raise refuse("label", label, f"a class index below {len(self.valid)}")
+        at_least("label", label, 0, len(self.valid) - 1)
         vector = unit_rows("vector", np.asarray(vector)[None], self.vectors.shape[2])[0]
-        if real("entropy", entropy) > 1:
-            raise refuse("entropy", entropy, "an entropy divided by ln C, in [0, 1]")
+        real("entropy", entropy, most=1.0)  # divided by ln C
         return self.put(label, vector, entropy)
 
     def put(self, label: int, vector: Vectors, entropy: float) -> int:

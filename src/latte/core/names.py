@@ -15,15 +15,16 @@ LONGEST = 1024  # bytes in UTF-8: room for any path or address, and too little t
 
 def client_name(value: object) -> str:
     """Return ``value`` as the name of a client: any text of 1 to 1024 bytes in UTF-8. Two texts are two names."""
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not len(value):
         raise refuse("client", repr(value), "a name: a non-empty string")
+    name = str.__str__(value)  # the text itself, whatever a subclass (an Enum, say) shows instead
     try:
-        size = len(value.encode())
+        size = len(name.encode())
     except UnicodeEncodeError:
-        raise refuse("client", f"{value[:80]!r}", "a name that UTF-8 can write, without lone surrogates") from None
+        raise refuse("client", f"{name[:80]!r}", "a name that UTF-8 can write, without lone surrogates") from None
     if size > LONGEST:
         raise refuse("client", f"a name of {size} bytes", f"at most {LONGEST} bytes in UTF-8")
-    return str(value)
+    return name
 
 
 def pack_names(names: list[str]) -> State:

@@ -56,11 +56,11 @@ class MergedMemory(WholeCopy):
 
     def _weights(self, similarity: Reals, beta: float, scale_free: bool) -> Reals:
         """Return w = exp(beta s - gamma h) (C, K), eq. 4, 0 in free slots."""
-        exponent = beta * similarity + self.offset
         if scale_free:  # a common factor cancels in eq. 5: subtracting the largest exponent keeps exp in range
+            exponent = beta * similarity + self.offset
             exponent -= np.maximum.reduce(exponent, axis=1, keepdims=True, initial=_LOWEST)
-        else:
-            exponent -= beta  # B8: exp(beta (s - 1)), which matters only with the gate of B1
+        else:  # B8: exp(beta (s - 1)), which matters only with the gate of B1; rounding can put a cosine above 1
+            exponent = beta * np.minimum(similarity - 1.0, 0.0) + self.offset
         return np.exp(exponent, out=exponent)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from .types import Mask, Reals, Vectors
 NORM_TOLERANCE = 1e-3
 SETTLED = 1e-6  # a row whose squared length is this near to 1 is left as it is, to the last bit
 LARGEST = 2**63 - 1  # a larger whole number fits neither an array nor the files of other programs
-MOST_SLOTS = 10_000  # of a memory per class; the largest published number is 50
+MOST_SLOTS = 1_000  # of a memory per class: reading keeps their squared number. The largest published one is 50
 _SHOWN = 400  # characters of a bad value that a refusal shows
 _LOW, _HIGH = (1 - NORM_TOLERANCE) ** 2, (1 + NORM_TOLERANCE) ** 2
 # What multiplies a cosine, an entropy or a logit is at most this: no exponent and no logit of any method overflows, and
@@ -66,7 +67,7 @@ def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = F
     back.
     """
     want = f"(n, {'D' if dim is None else dim}) unit rows, n >= 1"
-    rows = float32(name, value, want)
+    rows = np.ascontiguousarray(float32(name, value, want))  # another layout would round products differently
     if rows.ndim != 2 or not rows.size or (dim is not None and rows.shape[1] != dim):
         raise refuse(name, f"shape {rows.shape}", want)
     if len(rows) == 1:  # the everyday case, one plain view
@@ -178,6 +179,20 @@ def real(name: str, value: object, least: float = 0.0, most: float = math.inf) -
 def factor(name: str, value: object, least: float = 0.0) -> float:
     """Return ``value`` as a number by which a cosine, an entropy or a logit can be multiplied."""
     return real(name, value, least, LARGEST_FACTOR)
+
+
+def first_twice(values: Iterable[Hashable]) -> Hashable | None:
+    """Return the first value that was there before; None where each is there once.
+
+    >>> first_twice("abcb")
+    'b'
+    """
+    seen = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
 
 
 def choice(name: str, value: object, options: tuple[str, ...]) -> None:

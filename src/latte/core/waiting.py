@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 
 @contextmanager
@@ -17,13 +19,38 @@ def signals_wait() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    handled = [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
-    before = {number: signal.signal(number, lambda number, frame: came.append(number)) for number in handled}
+    present = {int(number): signal.getsignal(number) for number in signal.valid_signals()}
+    hold = _Hold({number: handler for number, handler in present.items() if callable(handler)})
     try:
+        for number in hold.handlers:
+            signal.signal(number, hold)
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for one in came:
-            signal.raise_signal(one)
+        hold.release()
+        for number in hold.arrived:
+            signal.raise_signal(number)
+
+
+class _Hold:
+    """A handler that notes signals while they wait, and passes them to their own ``handlers`` afterwards.
+
+    A signal may come while handlers are being replaced and raise out of that: whichever is not put back yet then still
+    does what the old one did.
+    """
+
+    def __init__(self, handlers: dict[int, Callable[[int, FrameType | None], Any]]) -> None:
+        self.handlers, self.arrived, self.waiting = handlers, list[int](), True
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.waiting:
+            self.arrived.append(number)
+        else:
+            self.handlers[number](number, frame)
+
+    def release(self) -> None:
+        """Put the old handlers back."""
+        try:
+            for number, handler in self.handlers.items():
+                signal.signal(number, handler)
+        finally:
+            self.waiting = False

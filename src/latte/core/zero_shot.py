@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .types import Reals, Vectors
-from .validate import LARGEST_FACTOR, factor, refuse, unit_rows
+from .validate import LARGEST_FACTOR, factor, first_twice, refuse, unit_rows
 
 AnyArray = TypeVar("AnyArray", bound=NDArray[Any])
 
@@ -88,8 +88,7 @@ def _checked_names(names: Any, classes: int) -> tuple[str, ...]:
         raise refuse("text", f"C = {classes}", "C >= 2: with one class there is nothing to predict")
     if len(checked) != classes or not all(isinstance(name, str) for name in checked):
         raise refuse("classnames", f"{len(checked)} names", f"{classes} strings, one per row of text")
-    if len(set(checked)) < classes:
-        twice = next(name for name in checked if checked.count(name) > 1)
+    if (twice := first_twice(checked)) is not None:
         raise refuse("classnames", f"{twice!r} twice", "every class name once")
     return checked
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Integers
-from ..core.validate import refuse
+from ..core.validate import first_twice, refuse
 from ..core.zero_shot import ZeroShot
 
 
@@ -39,6 +39,8 @@ class Embeddings:
             raise refuse("views", f"shape {self.views.shape}", f"(n, V, {self.zero_shot.dim}) with V >= 1")
         self._check("labels", self.labels, self.zero_shot.classes)
         self._check("domain", self.domain, len(self.domains))
+        if (twice := first_twice(self.domains)) is not None:
+            raise refuse("domains", f"{twice!r} twice", "every domain once")
         if self.index is not None:
             self._check("index", self.index, np.iinfo(np.int64).max)
         if self.client is not None:

@@ -13,7 +13,7 @@ import numpy as np
 from ..core.validate import NORM_TOLERANCE, refuse
 from .benchmark import Embeddings
 from .bundled import FILE
-from .embeddings import load
+from .embeddings import fixed_federation, load
 from .npz import convert_npz, describe_npz
 
 BUNDLED = "cifar10c-mini"
@@ -114,6 +114,11 @@ def problems(embeddings: Embeddings) -> Iterator[str]:
                 f"image {start + image}, view {view}: length {lengths[image, view]:.6g}, want 1 "
                 f"({int(bad.sum())} such rows among images {start} to {start + len(rows) - 1})"
             )
+    if embeddings.client is not None:
+        try:
+            fixed_federation(embeddings)
+        except ValueError as error:
+            yield str(error)
     for domain, name in enumerate(embeddings.domains):
         if not (embeddings.domain == domain).any():
             yield f"domain {name!r} has no images"

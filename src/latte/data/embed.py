@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..core.types import Vectors
 from ..core.validate import choice, refuse
+from ..core.zero_shot import ZeroShot
 from ..encoders import BadImageError, Encoder, zero_shot
 from ..encoders.base import BATCH
 from ..encoders.parallel import in_order
@@ -24,6 +25,7 @@ from .benchmark import Embeddings
 from .chunks import BadImage, Chunk, Partial
 from .embeddings import save
 from .image_set import ImageSet
+from .lock import lock
 
 CHUNK = 512  # pictures that an interruption may cost
 DTYPES = ("float16", "float32")
@@ -70,6 +72,19 @@ def embed(
     """
     plan = plan or EmbedPlan()
     classifier = zero_shot(encoder, images.classes, plan.templates)  # first: it refuses bad names and templates
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    with lock(Path(f"{out}.lock"), f"embedding {out}"):
+        return _embed(images, encoder, Path(out), plan, classifier, progress)
+
+
+def _embed(
+    images: ImageSet,
+    encoder: Encoder,
+    out: Path,
+    plan: EmbedPlan,
+    classifier: ZeroShot,
+    progress: Callable[[int], object],
+) -> Embeddings:
     partial = Partial(Path(f"{out}.partial"), _identity(images, encoder, plan), (plan.count, encoder.dim), plan.dtype)
     chunks = []
     for start in range(0, len(images), CHUNK):
@@ -83,7 +98,7 @@ def embed(
         raise refuse(images.name, "no readable image", "at least one")
     kept = np.setdiff1d(np.arange(len(images)), [image.position for image in bad])
     embeddings = Embeddings(
-        Path(out).stem,
+        out.stem,
         classifier,
         np.concatenate([chunk.rows for chunk in chunks]),
         images.labels[kept],

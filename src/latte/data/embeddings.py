@@ -30,6 +30,7 @@ from .benchmark import ClientStream, Embeddings, Federation
 
 FORMAT = "latte-embeddings/1"
 REQUIRED = ("views", "labels", "domain", "text")
+OPTIONAL = ("index", "client")
 _WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 _TYPES = {
     "views": ("float16", "float32"), "text": ("float16", "float32"),
@@ -118,7 +119,7 @@ def _strings(embeddings: Embeddings) -> dict[str, str]:
 
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    tensors = read_safetensors(path, "embedding file", mapped=("views",))
+    tensors = read_safetensors(path, "embedding file", mapped=("views",), only=(*REQUIRED, *OPTIONAL))
     arrays, metadata = tensors.arrays, tensors.metadata
     if metadata.get("format") != FORMAT:
         raise refuse(str(path), f"format {short(repr(metadata.get('format')))}", repr(FORMAT))
@@ -159,6 +160,8 @@ def _whole(array: NDArray[Any] | None) -> Integers | None:
 def _stream(embeddings: Embeddings, owner: Integers, number: int) -> ClientStream:
     samples = np.flatnonzero(owner == number)
     domains = np.unique(embeddings.domain[samples])
+    if not len(samples):
+        raise refuse("client", f"no sample of client {number}", "clients numbered from 0 on without gaps")
     if len(domains) != 1:
         raise refuse(f"client {number}", f"samples of {len(domains)} domains", "samples of exactly one domain")
     domain = int(domains[0])

@@ -13,12 +13,15 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..core.types import Method
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
+from ..files.documents import parse_json
 from ..files.reading import check_regular
+from ..files.schema import structure
 from .lock import lock
 from .memory_file import load_memory, save_memory
 
@@ -36,6 +39,14 @@ def locked_memory(path: Path) -> Iterator[Path]:
         raise refuse("memory", f"{path}, whose folder is not there", "a file in a folder that is")
     with lock(Path(f"{target}.lock"), f"memory {path}"):
         yield target
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The note in the memory of a call that is not finished: how many files it covers, and a digest of their names."""
+
+    done: int
+    digest: str
 
 
 class Learning:
@@ -65,8 +76,8 @@ class Learning:
     def save(self) -> None:
         """Write the memory with how far it is."""
         begun = time.monotonic()
-        unfinished = {"done": self.done, "digest": self._digest.hexdigest()}
-        notes = {} if self.finished else {_NOTE: json.dumps(unfinished)}
+        unfinished = Unfinished(self.done, self._digest.hexdigest())
+        notes = {} if self.finished else {_NOTE: json.dumps(asdict(unfinished))}
         save_memory(self.file, self.method, self.zero_shot, notes)
         self._saved = time.monotonic()
         self._cost = self._saved - begun
@@ -79,13 +90,11 @@ class Learning:
     def _covered(self, notes: Mapping[str, str]) -> int:
         """Return how many of the files an interrupted call has done; 0 where it was a call with other files."""
         try:
-            note = json.loads(notes.get(_NOTE, "{}"))
-            done, digest = note["done"], note["digest"]
-        except (ValueError, TypeError, KeyError, RecursionError):
+            note = structure(parse_json(notes.get(_NOTE, ""), _NOTE), Unfinished, _NOTE)
+        except ValueError:
             return 0
-        if type(done) is not int or not 0 < done <= len(self.files):
-            return 0
-        return done if _digest(self.files[:done]).hexdigest() == digest else 0
+        same = 0 < note.done <= len(self.files) and _digest(self.files[: note.done]).hexdigest() == note.digest
+        return note.done if same else 0
 
 
 def _digest(files: Sequence[Path]) -> hashlib._Hash:

@@ -16,9 +16,13 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ..core.escape import visible
 from ..core.validate import refuse
+from ..files.documents import parse_json
+from ..files.schema import structure
 
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _LONGEST = 4096  # bytes of a lock file that are read: anybody may have written it
@@ -52,6 +56,16 @@ else:
     def _remove(path: Path) -> None:
         with contextlib.suppress(OSError):
             path.unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What a lock file says."""
+
+    pid: int
+    host: str
+    since: str
+    command: str
 
 
 @contextlib.contextmanager
@@ -117,24 +131,16 @@ def _current(descriptor: int, path: Path) -> bool:
 def _self() -> str:
     program = Path(sys.argv[0])
     name = program.parent.name if program.stem == "__main__" else program.name
-    return json.dumps(
-        {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-            "command": shlex.join([name, *sys.argv[1:]])[:_COMMAND],
-        }
-    )
+    command = visible(shlex.join([name, *sys.argv[1:]])[:_COMMAND])
+    return json.dumps(asdict(Holder(os.getpid(), socket.gethostname(), time.strftime("%Y-%m-%d %H:%M:%S %z"), command)))
 
 
 def _holder(descriptor: int) -> str:
     """Return who holds a lock, in words; a file that cannot be understood names nobody."""
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
-        told = json.loads(os.read(descriptor, _LONGEST))
-        pid, host, since, command = (str(told[name]) for name in ("pid", "host", "since", "command"))
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        holder = structure(parse_json(os.read(descriptor, _LONGEST), "lock"), Holder, "lock")
+    except (OSError, ValueError):
         return "which, it has not said"  # it has only just taken the lock, or somebody else wrote the file
-    there = "" if host == socket.gethostname() else f" on {host}"
-    words = f"pid {pid}{there}, since {since}: {command}"
-    return "".join(letter if letter.isprintable() else "?" for letter in words)
+    there = "" if holder.host == socket.gethostname() else f" on {holder.host}"
+    return visible(f"pid {holder.pid}{there}, since {holder.since}: {holder.command}")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Integers
-from ..core.validate import refuse
+from ..core.validate import float32, refuse
 from ..core.zero_shot import ZeroShot
 from ..files.arrays import Declared, Npz, open_npz
 from ..files.documents import parse_json
@@ -123,7 +123,7 @@ def _embeddings(
     return Embeddings(
         name,
         ZeroShot(arrays["text"], texts["classes"], scale),
-        views.astype(np.float32) if views.dtype == np.float64 else views,  # what an embedding file may hold
+        float32("views", views, "numbers that float32 can hold") if views.dtype == np.float64 else views,
         arrays["label"].astype(np.int64),
         arrays["domain"].astype(np.int64),
         texts["domains"],

@@ -17,12 +17,12 @@ A key that does not exist is refused with its path and the near ones; so is a va
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..core.validate import at_least, choice, refuse, whole
+from ..core.validate import at_least, choice, first_twice, refuse, whole
 from ..data.partition import ORDERS
 from ..files.documents import parse_toml, read_toml
 from ..files.reading import check_text
@@ -110,11 +110,8 @@ def check_items(name: str, count: int) -> None:
 def _each_once(name: str, values: tuple[object, ...]) -> None:
     if not values:
         raise refuse(name, "none", "at least one")
-    seen = set()
-    for value in values:
-        if value in seen:
-            raise refuse(name, f"{value!r} twice", "each once (a method may have a label: LABEL=NAME)")
-        seen.add(value)
+    if (twice := first_twice(values)) is not None:
+        raise refuse(name, f"{twice!r} twice", "each once (a method may have a label: LABEL=NAME)")
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -134,9 +131,26 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         if not found:
             raise refuse("seeds", repr(text), "numbers and ranges, such as 0-4 or 0,2,7")
         first, last = (whole("seeds", end) for end in (found[1], found[2] or found[1]))
+        if last < first:
+            raise refuse("seeds", repr(part.strip()), f"a range that goes up, such as {last}-{first}")
         check_items(f"seeds {part.strip()}", last - first + 1 + len(seeds))
         seeds += range(first, last + 1)
     return tuple(seeds)
+
+
+def format_seeds(seeds: Sequence[int]) -> str:
+    """Return seeds as :func:`parse_seeds` reads them, consecutive ones as a range.
+
+    >>> format_seeds((0, 1, 2, 7))
+    '0-2,7'
+    """
+    ranges: list[list[int]] = []
+    for seed in seeds:
+        if ranges and seed == ranges[-1][1] + 1:
+            ranges[-1][1] = seed
+        else:
+            ranges.append([seed, seed])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def parse_method(text: str) -> dict[str, Any]:
@@ -205,7 +219,8 @@ def _changed_methods(config: RunConfig, path: str, value: Any) -> RunConfig:
     having = [m for m in chosen if key in parameters(m)]
     if not having:
         known = sorted({name for m in chosen for name in parameters(m)})
-        raise refuse("--set", f"parameter {key!r}", "one of " + (", ".join(near(key, known)) or "none: there are none"))
+        want = "one of " + ", ".join(near(key, known)) if known else "a method that has parameters"
+        raise refuse("--set", f"parameter {key!r}", want)
     methods = tuple(replace(m, params={**m.params, key: value}) if m in having else m for m in config.methods)
     return replace(config, methods=methods)
 

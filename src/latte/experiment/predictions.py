@@ -177,7 +177,7 @@ class PredictionFiles:
         texts = {"format": FORMAT, "benchmark": plan.config.benchmark, "data": plan.data.sha256, "method": method}
         texts |= {"seed": str(seed), "params": json.dumps(dict(item.method.params), sort_keys=True)}
         lists = {name: json.dumps(getattr(predictions, name)) for name in NAMES}
-        write_safetensors(path, {name: getattr(predictions, name) for name in COLUMNS}, _utf8(texts | lists))
+        write_safetensors(path, {name: getattr(predictions, name) for name in COLUMNS}, texts | lists)
         entry = PredictionEntry(method, seed, path.name, checksum(path), _sha(line))
         self._write({**self.entries(), (method, seed): entry})
 
@@ -193,7 +193,7 @@ class PredictionFiles:
 
 
 def _read(path: Path) -> Predictions:
-    stored = read_safetensors(path, "predictions")
+    stored = read_safetensors(path, "predictions", only=COLUMNS)
     fields: dict[str, Any] = {name: _names(stored, name, path) for name in NAMES}
     fields |= {name: _column(stored, name, path) for name in COLUMNS}
     return Predictions(**fields)
@@ -213,11 +213,6 @@ def _column(stored: Tensors, name: str, path: Path) -> Column:
         got = "no such column" if column is None else f"{column.dtype} of shape {column.shape}"
         raise refuse(f"{path}: {name}", got, "one int32 per sample")
     return column
-
-
-def _utf8(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return texts that any reader of the format takes: a label need not be text."""
-    return {name: text.encode(errors="backslashreplace").decode() for name, text in texts.items()}
 
 
 def _matches(path: Path, entry: PredictionEntry) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from ..core.validate import refuse
 from ..files.atomic import write_text
 from ..files.documents import read_json
-from ..files.schema import near, short, structure
+from ..files.schema import short, structure
 from ..methods.dmn import WEIGHT_GRID
 from .config import MethodConfig, RunConfig
 from .plan import UNKNOWN, DataInfo, Opened, Plan
@@ -132,8 +132,8 @@ def use_tuned(config: RunConfig, tuned: Mapping[str, Any], opened: Opened) -> Ru
     setting = "oracle" if _overlaps(config, saw, opened) else "tuned"
     methods = tuple(_with_choice(method, tuned["methods"], setting) for method in config.methods)
     if methods == config.methods:
-        want = ", ".join(near(config.methods[0].label, tuned["methods"]))
-        raise refuse("--tuned", "a file that tuned none of these methods", f"one of those in it: {want}")
+        there = ", ".join(f"{label} ({entry['name']})" for label, entry in tuned["methods"].items()) or "none"
+        raise refuse("--tuned", "a file that tuned none of these methods", f"one of those in it: {there}")
     return replace(config, methods=methods)
 
 

@@ -1,4 +1,4 @@
-"""Write files that are there whole or not at all. Every file of this package is written here.
+"""Write files that are there whole or not at all. Results, caches and memories are all written here.
 
 Any number of threads and processes may write one file at once: each writes under a name of its own, and a reader sees
 the old file or one of the new ones, never half of one.
@@ -33,8 +33,11 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield part
         publish(part, target)
-    except BaseException:
-        part.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            part.unlink()
+        if isinstance(error, OSError) and error.filename in (str(part), part):
+            error.filename, error.filename2 = str(path), None  # the name that the caller knows
         raise
 
 
@@ -70,10 +73,10 @@ def append_line(path: Path, line: str) -> None:
 
 def publish(part: Path, target: Path) -> None:
     """Give a finished file its name, once its bytes are on disk; it keeps the permissions of the file it replaces."""
-    with suppress(FileNotFoundError):
-        part.chmod(stat.S_IMODE(target.stat().st_mode))
     with part.open("rb+") as file:
         os.fsync(file.fileno())
+    with suppress(FileNotFoundError):
+        part.chmod(stat.S_IMODE(target.stat().st_mode))
     part.replace(target)
     _sync_folder(target.parent)
 

@@ -14,7 +14,7 @@ from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..core.validate import refuse
+from ..core.validate import first_twice, refuse
 from .reading import check_text, decoded, read_bytes
 from .schema import short, structure
 
@@ -64,8 +64,7 @@ def _parsed(text: str | bytes, name: str, form: str, parse: Callable[[str], Any]
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} twice")
+        raise ValueError(f"the key {first_twice(key for key, _ in pairs)!r} twice")
     return table
 
 

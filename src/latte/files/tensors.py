@@ -73,12 +73,16 @@ class Tensors:
     metadata: dict[str, str]
 
 
-def read_safetensors(path: Path, kind: str = "file", mapped: Collection[str] = ()) -> Tensors:
-    """Read a safetensors file; the arrays in ``mapped`` stay on disk until they are used."""
+def read_safetensors(
+    path: Path, kind: str = "file", mapped: Collection[str] = (), only: Collection[str] | None = None
+) -> Tensors:
+    """Read a safetensors file, or ``only`` some of its arrays; those in ``mapped`` stay on disk until they are used."""
     with open_file(path, kind) as file:
         begin, entries, metadata = _read_header(file, str(path))
         arrays = {}
         for name, entry in entries.items():
+            if only is not None and name not in only:
+                continue
             read = _map if name in mapped and 0 not in entry.shape else _read
             arrays[name] = read(file, begin + entry.start, entry)
             if entry.dtype == "BOOL" and arrays[name].view(np.uint8).max(initial=0) > 1:
@@ -120,7 +124,11 @@ def _map(file: BufferedReader, offset: int, entry: Tensor) -> NDArray[Any]:
 
 
 def _read(file: BufferedReader, offset: int, entry: Tensor) -> NDArray[Any]:
-    array = np.empty(entry.shape, entry.type)
+    try:
+        array = np.empty(entry.shape, entry.type)
+    except MemoryError:
+        size = entry.stop - entry.start
+        raise refuse(str(file.name), f"{size:,} bytes in one array", "as much free memory") from None
     file.seek(offset)
     if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
         raise refuse(str(file.name), "a file that became shorter", "a file that nobody writes to")

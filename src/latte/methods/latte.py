@@ -175,7 +175,8 @@ class Latte(BaseMethod):
 
     def _slots_of(self, valid: Any) -> int:
         """Return E of a mask (C, E); if it is none, that of the parameters, which is then asked for."""
-        return int(np.shape(valid)[1]) if np.ndim(valid) == 2 else self.params.k_e
+        slots = int(np.shape(valid)[1]) if np.ndim(valid) == 2 else self.params.k_e
+        return at_least("external.valid: slots", slots, 0, MOST_SLOTS)
 
     # --- what is read -------------------------------------------------------------------------------------
 

@@ -155,7 +155,8 @@ def _vectors(items: Items, used: Integers) -> Vectors:
 def _cosines(block: tuple[Reals, Mask, Reals, Reals], beta: float, readout: Readout) -> Reals:
     """Return f · normalise(Σ w m) (B,) of one class, eq. 4 to 6; 0 where there is nothing to read."""
     similarity, there, uncertainty, gram = block
-    exponent = np.where(there, beta * similarity - readout.gamma * uncertainty, -np.inf)
+    near = np.minimum(similarity, 1.0) if readout.gate >= 0 else similarity  # rounding can put a cosine above 1
+    exponent = np.where(there, beta * near - readout.gamma * uncertainty, -np.inf)
     if readout.gate >= 0:
         weights = np.exp(exponent - beta)
     else:

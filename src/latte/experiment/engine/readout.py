@@ -32,6 +32,7 @@ def cosines(memory: Any, beta: float, readout: Readout, room: Any, answer: Any) 
     """Write f · normalise(Σ w m) per class (C,) into ``answer``; 0 where there is nothing to read."""
     similarity, uncertainty, columns, gram = memory
     weights, near, flat, scratch = room
+    ceiling = 1.0 if readout.gate >= 0 else np.inf  # rounding can put a cosine above 1, which only B8 would notice
     for y in range(len(columns)):
         row, w, s = columns[y], weights[y], near[y]
         largest = -np.inf
@@ -39,7 +40,7 @@ def cosines(memory: Any, beta: float, readout: Readout, room: Any, answer: Any) 
             w[k], s[k] = -np.inf, 0.0
             if row[k] >= 0:
                 s[k] = similarity[row[k]]
-                w[k] = beta * s[k] - readout.gamma * uncertainty[row[k]]
+                w[k] = beta * min(s[k], ceiling) - readout.gamma * uncertainty[row[k]]
                 largest = max(largest, w[k])
         # B8: exp(beta (s - 1)); a common factor matters only with the gate of B1
         # where nothing is stored the largest is -inf, and any shift will do
