@@ -115,8 +115,8 @@ def damaged(good):
     yield "a float order", {**good, "order": good["order"].astype(np.float64)}
     yield "a signed order", {**good, "order": good["order"].astype(np.int64)}
     yield "a short order", {**good, "order": good["order"][:-1]}
-    yield "a place twice", {**good, "order": np.full_like(good["order"], good["order"][0])}
     yield "no place left", {**good, "order": np.arange(2**64 - n, 2**64, dtype=np.uint64)}
+    yield "a place twice", {**good, "order": np.full_like(good["order"], good["order"][0])}
     yield "one client more", {**good, "names": np.append(good["names"], np.uint8(120)), **lengths(1, n + 1)}
     yield "an entropy of 2", {**good, "entropy": good["entropy"] + 2}
     yield "an infinite entropy", {**good, "entropy": np.full_like(good["entropy"], np.inf)}
@@ -272,7 +272,7 @@ def test_there_is_always_a_next_place():
     memory = GlobalMemory(C, D, Routing(2, "released"))
     memory.push("a", an_upload(1))
     state = memory.state()
-    state["order"][0] = 2**64 - 1
+    state["order"][0] = 2**63 - 1
     memory.load(state)
     memory.push("b", an_upload(2))
     memory.load(memory.state())

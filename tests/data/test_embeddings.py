@@ -128,8 +128,11 @@ def test_converted_single_view_and_views(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"text": unit(3, 5)}, r"text: got shape \(3, 5\), want \(C, D\) with C = 3, D = 4"),
-        ({"classes": np.array(["a", "b"])}, r"text: got shape \(3, 4\), want \(C, D\) with C = 2, D = 4"),
+        ({"text": unit(3, 5)}, r"text: got shape \(3, 5\), want \(C, D\) with C = 3 as in classes, D = 4 as in "),
+        (
+            {"classes": np.array(["a", "b"])},
+            r"text: got shape \(3, 4\), want \(C, D\) with C = 2 as in classes, D = 4 as in ",
+        ),
         ({"classes": np.array(["a", "b", "a"])}, "'a' twice"),
         ({"label": np.full(8, 3)}, "labels: got values from 3"),
         ({"domain": np.full(8, -1)}, "domain: got values from -1"),

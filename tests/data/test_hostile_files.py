@@ -208,7 +208,7 @@ BAD_HEADERS = {
     "overlap": ({"a": entry(), "b": entry(offsets=(4, 12))}, bytes(12), "overlaps"),
     "a gap": ({"a": entry(), "b": entry(offsets=(12, 20))}, bytes(20), "gaps"),
     "more data than arrays": ({"a": entry()}, bytes(9), "wrong end"),
-    "no truth value": ({"a": entry("BOOL", (2,), (0, 2))}, b"\1\2", "other than 0 and 1"),
+    "no truth value": ({"index": entry("BOOL", (2,), (0, 2))}, b"\1\2", "other than 0 and 1"),
 }
 
 

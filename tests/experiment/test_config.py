@@ -106,7 +106,7 @@ def test_settings_reach_every_method_that_has_the_parameter():
     [
         ("method.aplha=1", ["'aplha'", "alpha"]),
         ("method.lattte.alpha=1", ["'lattte'", "latte"]),
-        ("method.clip.alpha=1", ["'alpha'", "none"]),
+        ("method.clip.alpha=1", ["'alpha'", "a method that has parameters"]),
         ("schedule.perid=1", ["'schedule.perid'", "schedule.period"]),
         ("alpha", ["KEY=VALUE"]),
         ("schedule.period=x", ["'x'", "whole number"]),

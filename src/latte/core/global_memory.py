@@ -20,6 +20,7 @@ from .types import Arrays, External, Integers, Mask, Prototypes, Reals, State
 from .validate import at_least, boolean, entropies, refuse, unit_where
 
 NOTHING_IN_COMMON = -2.0  # below every cosine: such a donor comes last, but it may come
+LAST_PLACE = 2**63 - 1  # in the order of joining
 
 
 class GlobalMemory(WholeCopy):
@@ -218,11 +219,12 @@ class GlobalMemory(WholeCopy):
             if order.tolist() != [_stable_hash(name) for name in names]:
                 raise refuse("order", "another order than that of the names", "the state of a memory with this routing")
             return order
-        if len(np.unique(order)) < len(order):
-            raise refuse("order", "a place twice", "the order of joining")
-        places = np.empty(len(order), np.uint64)  # who came before whom is all that counts
-        places[np.argsort(order)] = np.arange(len(order))
-        return places
+        if len(np.unique(order)) < len(order) or (order > LAST_PLACE).any():
+            raise refuse("order", "a place twice or out of range", "the order of joining")
+        if LAST_PLACE in order:  # there is no place behind it: only who came before whom counts
+            order = order.copy()
+            order[np.argsort(order)] = np.arange(len(order))
+        return order
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:  # copies: what is pickled later must be of one moment
