@@ -107,6 +107,21 @@ def test_killed_at_any_moment_the_memory_is_whole_and_goes_on(pictures, whole, t
     assert memory.read_bytes() == whole[1]
 
 
+def test_a_reader_that_goes_away_costs_nothing(pictures, whole, tmp_path):
+    """As in a pipe to head: the pictures whose lines nobody read any more are learnt and saved."""
+    memory = tmp_path / "m.safetensors"
+    process = start(pictures, memory)
+    with process:
+        first = process.stdout.readline().rstrip("\n")
+        process.stdout.close()
+        errors = process.stderr.read()
+    assert first == whole[0][0] and process.returncode == 1 and "Traceback" not in errors
+    done = covered(memory)
+    assert 0 < done < NUMBER
+    code, rest, _ = finish(start(pictures, memory))
+    assert code == 0 and rest == whole[0][done:] and memory.read_bytes() == whole[1]
+
+
 def test_a_second_process_is_told_who_has_the_memory_and_changes_nothing(pictures, whole, tmp_path):
     memory = tmp_path / "m.safetensors"
     link = tmp_path / "link.safetensors"
