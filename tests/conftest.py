@@ -1,6 +1,7 @@
 """What every test may ask for."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -8,6 +9,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from waiting import ROOT, run
+
+# Whoever starts the tests in the background may have them ignore SIGINT, and every process that a test starts inherits it.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
