@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from waiting import ROOT, run
 
-# Whoever starts the tests in the background may have them ignore SIGINT, and every process that they start inherits that.
+# Whoever starts the tests in the background may have them ignore SIGINT, and every process of theirs inherits that.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)

@@ -10,8 +10,8 @@ from latte.data.chunks import BadImage, Chunk, Partial
 from latte.data.embed import EmbedPlan, embed
 from latte.data.embeddings import load
 from latte.data.image_set import open_images
-from latte.data.lock import lock
 from latte.encoders import load_encoder
+from latte.files.lock import lock
 from latte.files.tensors import read_safetensors, write_safetensors
 
 SHAPE = (2, 4)

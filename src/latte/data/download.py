@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ..core.validate import refuse
 from ..files.atomic import publish
+from ..files.lock import lock
 from ..files.reading import open_file
-from .lock import lock
 
 BLOCK = 1 << 20
 TIMEOUT = 30.0

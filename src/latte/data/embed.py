@@ -21,11 +21,11 @@ from ..encoders.parallel import in_order
 from ..encoders.stream import encode_files
 from ..encoders.views import ViewPlan, make_views
 from ..encoders.zero_shot import check_templates, read_templates
+from ..files.lock import lock
 from .benchmark import Embeddings
 from .chunks import BadImage, Chunk, Partial
 from .embeddings import save
 from .image_set import ImageSet
-from .lock import lock
 
 CHUNK = 512  # pictures that an interruption may cost
 DTYPES = ("float16", "float32")

@@ -148,12 +148,13 @@ def _embeddings(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], about
         arrays["domain"].astype(np.int64),
         about.domains,
         metadata,
-        _whole(arrays.get("index")),
-        _whole(arrays.get("client")),
+        integers(arrays.get("index")),
+        integers(arrays.get("client")),
     )
 
 
-def _whole(array: NDArray[Any] | None) -> Integers | None:
+def integers(array: NDArray[Any] | None) -> Integers | None:
+    """Return a column of a file as numpy computes with it, where it is there."""
     return None if array is None else array.astype(np.int64)
 
 

@@ -20,9 +20,9 @@ from ..core.types import Method
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..files.documents import parse_json
+from ..files.lock import lock
 from ..files.reading import check_regular
 from ..files.schema import structure
-from .lock import lock
 from .memory_file import load_memory, save_memory
 
 SAVE_EVERY = 10  # seconds of work that a power cut may cost

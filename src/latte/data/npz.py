@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.types import Integers
 from ..core.validate import float32, refuse
 from ..core.zero_shot import ZeroShot
 from ..files.arrays import Declared, Npz, open_npz
@@ -24,7 +23,7 @@ from ..files.documents import parse_json
 from ..files.reading import check_text
 from ..files.schema import short, structure, within
 from .benchmark import Embeddings
-from .embeddings import checksum
+from .embeddings import checksum, integers
 
 KIND = "embedding file"
 _NEEDED = ("label", "domain", "domains", "classes", "text")
@@ -128,13 +127,9 @@ def _embeddings(
         arrays["domain"].astype(np.int64),
         texts["domains"],
         metadata,
-        _whole(arrays.get("index")),
-        _whole(arrays.get("client")),
+        integers(arrays.get("index")),
+        integers(arrays.get("client")),
     )
-
-
-def _whole(array: NDArray[Any] | None) -> Integers | None:
-    return None if array is None else array.astype(np.int64)
 
 
 def _texts(array: NDArray[Any], name: str) -> tuple[str, ...]:

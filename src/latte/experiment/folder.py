@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from ..core.validate import refuse
-from ..data.lock import lock
 from ..files.atomic import append_line, write_text
 from ..files.documents import parse_json, read_json
+from ..files.lock import lock
 from ..files.reading import read_bytes, read_text
 from ..files.schema import structure
 from .plan import Item, Plan
@@ -66,7 +66,7 @@ class RunFolder:
 
     def complete(self) -> bool:
         """Return whether the folder is done and its results are those it was done with."""
-        return self.finished() and self.mark() == _sha(_content(self.results))
+        return self.finished() and self.mark() == sha256_of(_content(self.results))
 
     def finished(self) -> bool:
         """Return whether the run has ended, whatever happened to its results since."""
@@ -79,8 +79,8 @@ class RunFolder:
     def vouched(self) -> Iterator[Line]:
         """Yield every whole line of results; the ``result`` of those that items.jsonl does not vouch for is None."""
         sums = {entry.sha256 for entry in self._entries()}
-        for line in _lines(self.results):
-            yield Line(line, _result(line) if _sha(line.encode()) in sums else None)
+        for line in whole_lines(self.results):
+            yield Line(line, _result(line) if sha256_of(line.encode()) in sums else None)
 
     def trusted(self, plan: Plan) -> dict[tuple[str, int], str]:
         """Return the lines of results that can be trusted, by method label and seed."""
@@ -96,7 +96,7 @@ class RunFolder:
     def append(self, line: str, seconds: float) -> None:
         """Add one result; only after both lines are on disk does it count."""
         result = Result.from_json(line)
-        entry = Entry(result.method, result.seed, round(seconds, 3), _sha(line.encode()))
+        entry = Entry(result.method, result.seed, round(seconds, 3), sha256_of(line.encode()))
         append_line(self.results, line)
         append_line(self.items, json.dumps(asdict(entry)))
 
@@ -104,7 +104,7 @@ class RunFolder:
         """Begin or continue: the configuration and the trusted ``lines`` are written anew, the done mark is gone."""
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / "done").unlink(missing_ok=True)
-        sums = {_sha(line.encode()) for line in lines}
+        sums = {sha256_of(line.encode()) for line in lines}
         entries = {entry.sha256: entry for entry in self._entries() if entry.sha256 in sums}
         write_text(self.path / "config.json", plan.canonical())
         write_text(self.results, "".join(f"{line}\n" for line in lines))
@@ -114,7 +114,7 @@ class RunFolder:
         """Write the results in their final order, then the done mark."""
         content = "".join(f"{line}\n" for line in lines)
         write_text(self.results, content)
-        write_text(self.path / "done", _sha(content.encode()) + "\n")
+        write_text(self.path / "done", sha256_of(content.encode()) + "\n")
 
     def manifest(self) -> dict[str, Any]:
         """Return the manifest as far as it can be read."""
@@ -128,7 +128,7 @@ class RunFolder:
         write_text(self.path / "manifest.json", json.dumps(content, indent=1) + "\n")
 
     def _entries(self) -> Iterator[Entry]:
-        for line in _lines(self.items):
+        for line in whole_lines(self.items):
             with contextlib.suppress(ValueError):
                 yield structure(parse_json(line, str(self.items)), Entry, str(self.items), extra=True)
 
@@ -182,7 +182,7 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def _lines(path: Path) -> list[str]:
+def whole_lines(path: Path) -> list[str]:
     """Return the whole lines of a file; half a line at the end is none."""
     return _content(path).decode("utf-8", errors="replace").split("\n")[:-1]
 
@@ -203,5 +203,6 @@ def _belongs(result: Result, item: Item, plan: Plan) -> bool:
     )
 
 
-def _sha(content: bytes) -> str:
+def sha256_of(content: bytes) -> str:
+    """Return the checksum of some bytes."""
     return hashlib.sha256(content).hexdigest()

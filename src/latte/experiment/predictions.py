@@ -10,7 +10,6 @@ again by the next ``latte run --predictions``.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -27,10 +26,9 @@ from ..data.benchmark import Federation
 from ..data.embeddings import checksum
 from ..files.atomic import write_text
 from ..files.documents import parse_json, read_json
-from ..files.reading import read_text
 from ..files.schema import structure
 from ..files.tensors import Tensors, read_safetensors, write_safetensors
-from .folder import RunFolder
+from .folder import RunFolder, sha256_of, whole_lines
 from .outcome import Outcome
 from .plan import Item, Plan
 
@@ -111,7 +109,8 @@ def read_predictions(run: Path, method: str, seed: int) -> Predictions:
         want = f"what is there (methods: {labels}), or: latte run --predictions"
         raise refuse("predictions", f"method {method!r}, seed {seed} in {run}", want)
     path = files.path(method, seed)
-    if not (_matches(path, entry) and entry.result in map(_sha, _lines(RunFolder(Path(run)).results))):
+    results = {sha256_of(line.encode()) for line in whole_lines(RunFolder(Path(run)).results)}
+    if entry.result not in results or not _matches(path, entry):
         raise refuse(str(path), "a damaged file, or one of other results", "latte run --predictions to redo it")
     return _read(path)
 
@@ -149,7 +148,7 @@ class PredictionFiles:
     def path(self, method: str, seed: int) -> Path:
         """Return the file of one method and seed; any label gives a name that any system takes."""
         word = re.sub(r"[^A-Za-z0-9+=.-]+", "-", method)[:40].lstrip(".-")
-        return self.index.with_name(f"{word}-{_sha(json.dumps(method))[:8]}-{seed}.safetensors")
+        return self.index.with_name(f"{word}-{sha256_of(json.dumps(method).encode())[:8]}-{seed}.safetensors")
 
     def entries(self) -> dict[Key, PredictionEntry]:
         """Return what is listed; nothing where the index is missing or damaged."""
@@ -178,14 +177,12 @@ class PredictionFiles:
         texts |= {"seed": str(seed), "params": json.dumps(dict(item.method.params), sort_keys=True)}
         lists = {name: json.dumps(getattr(predictions, name)) for name in NAMES}
         write_safetensors(path, {name: getattr(predictions, name) for name in COLUMNS}, texts | lists)
-        entry = PredictionEntry(method, seed, path.name, checksum(path), _sha(line))
+        entry = PredictionEntry(method, seed, path.name, checksum(path), sha256_of(line.encode()))
         self._write({**self.entries(), (method, seed): entry})
 
     def _belonging(self, lines: Mapping[Key, str]) -> dict[Key, PredictionEntry]:
-        entries = self.entries()
-        return {
-            key: entries[key] for key, line in lines.items() if key in entries and entries[key].result == _sha(line)
-        }
+        sums = {key: sha256_of(line.encode()) for key, line in lines.items()}
+        return {key: entry for key, entry in self.entries().items() if sums.get(key) == entry.result}
 
     def _write(self, entries: Mapping[Key, PredictionEntry]) -> None:
         files = tuple(sorted(entries.values(), key=repr))  # whichever came first
@@ -217,11 +214,3 @@ def _column(stored: Tensors, name: str, path: Path) -> Column:
 
 def _matches(path: Path, entry: PredictionEntry) -> bool:
     return path.is_file() and checksum(path) == entry.sha256
-
-
-def _lines(path: Path) -> list[str]:
-    return read_text(path, "results").splitlines() if path.is_file() else []
-
-
-def _sha(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from ..core.escape import visible
 from ..core.validate import refuse
-from ..files.documents import parse_json
-from ..files.schema import structure
+from .documents import parse_json
+from .schema import structure
 
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _LONGEST = 4096  # bytes of a lock file that are read: anybody may have written it
