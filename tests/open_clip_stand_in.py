@@ -7,8 +7,10 @@ forms that its versions and models have. Only the image encoder is a toy.
 import re
 import zlib
 
-import torch
-from torch import nn
+import pytest
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
 
 WIDTH, HEADS, LAYERS, DIM, CONTEXT, VOCABULARY = 16, 2, 2, 12, 14, 500
 START, END = VOCABULARY - 2, VOCABULARY - 1  # the end is the highest token, as in CLIP
