@@ -16,12 +16,12 @@ import time
 
 import numpy as np
 
+from latte.analysis.speed import high_water
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import ClientStream, Embeddings, Federation
-from latte.experiment.engine.large import run_large, run_sample
-from latte.experiment.schedule import Schedule
-from latte.experiment.speed import high_water
 from latte.methods.latte import LatteParams
+from latte.simulation.engine.large import run_large, run_sample
+from latte.simulation.schedule import Schedule
 
 CLASSES, DIM, LENGTH, PERIOD, DOMAINS = 10, 512, 20, 10, 19
 

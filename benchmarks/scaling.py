@@ -19,9 +19,9 @@ from pathlib import Path  # noqa: E402
 import numpy as np  # noqa: E402
 
 from latte.experiment import speed  # noqa: E402
-from latte.experiment.engine import run_fast  # noqa: E402
-from latte.experiment.schedule import Schedule  # noqa: E402
 from latte.methods.latte import LatteParams  # noqa: E402
+from latte.simulation.engine import run_fast  # noqa: E402
+from latte.simulation.schedule import Schedule  # noqa: E402
 
 BASE = {"N": 64, "C": 10, "D": 512, "S": 12, "E": 9, "T": 1}
 PER_CLIENT = 160

@@ -73,7 +73,7 @@ def main(out: Path) -> None:
     from latte import check_method
     from latte.experiment.config import MethodConfig, RunConfig
     from latte.experiment.plan import make_plan
-    from latte.experiment.run import run
+    from latte.experiment.runner import run
 
     check_method(Prior)
     methods = (MethodConfig("clip"), MethodConfig("mine"), MethodConfig("mine", "mine, strong", preset="strong"))

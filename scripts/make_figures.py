@@ -10,9 +10,9 @@ import argparse
 import json
 from pathlib import Path
 
+from latte.analysis.studies import make_setup
 from latte.experiment.config import parse_seeds
 from latte.experiment.plan import open_benchmark
-from latte.experiment.studies import make_setup
 from latte.report.figures.make import NAMES, make_figures
 
 DOCS = Path(__file__).parents[1] / "docs" / "figures"

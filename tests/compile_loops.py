@@ -18,11 +18,11 @@ def main() -> None:
         return
     import numpy as np
 
-    from experiment.engine_support import made_up
-    from latte.experiment.engine import run_fast, run_grid
-    from latte.experiment.engine.large import run_large
-    from latte.experiment.schedule import Schedule
     from latte.methods.latte import LatteParams
+    from latte.simulation.engine import run_fast, run_grid
+    from latte.simulation.engine.large import run_large
+    from latte.simulation.schedule import Schedule
+    from simulation.engine_support import made_up
 
     federation = made_up((12,) * 6, 4, 16)
     for params in ({}, {"variant": "released"}, {"prototype": "mean"}, {"memory": "external"}):

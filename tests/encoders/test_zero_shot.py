@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from latte.encoders import read_templates, template_sets, zero_shot
-from latte.encoders.zero_shot import check_templates
+from latte.encoders.prompts import check_templates
 
 SEVEN = (
     "itap of a {}.",

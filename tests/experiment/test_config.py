@@ -17,8 +17,8 @@ from latte.experiment.config import (
     read_config,
     setting_of,
 )
-from latte.experiment.schedule import Schedule
 from latte.experiment.structure import configure, structured, unstructured
+from latte.simulation.schedule import Schedule
 
 RAW = {
     "benchmark": "cifar10c-mini",

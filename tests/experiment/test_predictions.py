@@ -22,9 +22,9 @@ from latte.experiment.folder import RunFolder
 from latte.experiment.item import run_item, work
 from latte.experiment.plan import make_plan, open_benchmark
 from latte.experiment.predictions import COLUMNS, PredictionFiles, pack, predictions_of, read_predictions, unpack
-from latte.experiment.records import Result
-from latte.experiment.run import Done, IncompleteError, Options, execute, run
+from latte.experiment.runner import Done, IncompleteError, Options, execute, run
 from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
+from latte.simulation.records import Result
 from small_benchmark import small_file
 
 METHODS = (MethodConfig("clip"), MethodConfig("tda"), MethodConfig("latte", "../la/tte", params={"k_l": 2}))

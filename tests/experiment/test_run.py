@@ -14,9 +14,9 @@ from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.folder import RunFolder
 from latte.experiment.item import run_item
 from latte.experiment.plan import make_plan, open_benchmark
-from latte.experiment.readable import run_readable
-from latte.experiment.records import Result
-from latte.experiment.run import Options, execute, results, run
+from latte.experiment.runner import Options, execute, results, run
+from latte.simulation.readable import run_readable
+from latte.simulation.records import Result
 from small_benchmark import small_file
 
 METHODS = (MethodConfig("clip"), MethodConfig("tda"), MethodConfig("latte", params={"k_l": 2}))

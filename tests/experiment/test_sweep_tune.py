@@ -9,7 +9,7 @@ import pytest
 
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.plan import open_benchmark, plan_on
-from latte.experiment.run import Options, results
+from latte.experiment.runner import Options, results
 from latte.experiment.sweep import Axis, execute_sweep, make_sweep, parse_axis
 from latte.experiment.tune import (
     GRIDS,

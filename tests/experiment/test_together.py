@@ -8,7 +8,7 @@ import pytest
 
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.plan import Item, open_benchmark, plan_on
-from latte.experiment.run import Options, execute
+from latte.experiment.runner import Options, execute
 from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
 from latte.experiment.together import batches
 from small_benchmark import small_file

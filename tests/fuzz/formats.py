@@ -16,21 +16,20 @@ from typing import Any
 import numpy as np
 
 from fuzz.mutate import damage_bytes, damage_header, damage_tree, damage_zip
+from latte.analysis.diagnose import LEVELS, ClassReport, Diagnosis
+from latte.analysis.diagnose_run import kept
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import Embeddings
 from latte.data.catalogue import Entry, open_entry, problems, summarise
 from latte.data.cifar_c import open_cifar_c
 from latte.data.embeddings import save
 from latte.data.fetch import unpack
-from latte.data.memory_file import load_memory, save_memory
+from latte.edge.memory_file import load_memory, save_memory
 from latte.encoders import read_templates
 from latte.encoders.model_json import read_model_json
 from latte.experiment.compare import load_runs
 from latte.experiment.config import read_config
-from latte.experiment.diagnose import LEVELS, ClassReport, Diagnosis
-from latte.experiment.diagnose_run import kept
 from latte.experiment.folder import RunFolder
-from latte.experiment.records import ClientScore, Result
 from latte.experiment.structure import configure
 from latte.experiment.tune import read_tuned
 from latte.files.reading import read_lines
@@ -38,6 +37,7 @@ from latte.methods import create
 from latte.report.page import report_page
 from latte.report.runs import encoders, read_run
 from latte.report.tables import build_tables
+from latte.simulation.records import ClientScore, Result
 
 Damage = Callable[[np.random.Generator, bytes], bytes]
 TINY = Path(__file__).parent.parent / "data" / "tiny-onnx" / "model.json"

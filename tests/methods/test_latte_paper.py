@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import Latte, LatteParams, ZeroShot, exchange_for
-from latte.experiment.schedule import Schedule
-from latte.experiment.simulate import Client, simulate
+from latte.simulation.schedule import Schedule
+from latte.simulation.simulate import Client, simulate
 from slow_latte import slow_federation
 
 

@@ -10,18 +10,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from latte.cli import cli
-from latte.data.partition import federate
-from latte.experiment.collaboration import share_inside
-from latte.experiment.config import MethodConfig, RunConfig
-from latte.experiment.item import run_item
-from latte.experiment.plan import open_benchmark, plan_on
-from latte.experiment.readable import run_readable, set_up
-from latte.experiment.run import Options
-from latte.experiment.schedule import Schedule
-from latte.experiment.simulate import simulate
-from latte.experiment.snapshots import Items, Memory, collaboration, memories, memory_items
-from latte.experiment.studies import (
+from latte.analysis.snapshots import Items, Memory, collaboration, memories, memory_items
+from latte.analysis.studies import (
     GRIDS,
     PERIODS,
     Score,
@@ -35,6 +25,12 @@ from latte.experiment.studies import (
     sensitivity,
     summary,
 )
+from latte.cli import cli
+from latte.data.partition import federate
+from latte.experiment.config import MethodConfig, RunConfig
+from latte.experiment.item import run_item
+from latte.experiment.plan import open_benchmark, plan_on
+from latte.experiment.runner import Options
 from latte.methods import resolve
 from latte.report.figures.curves import lines_of
 from latte.report.figures.gallery import write_gallery
@@ -42,6 +38,10 @@ from latte.report.figures.make import NAMES, make_figures
 from latte.report.figures.maps import Placed, drawn_classes, tsne
 from latte.report.figures.style import need
 from latte.report.html import picture_section
+from latte.simulation.collaboration import share_inside
+from latte.simulation.readable import run_readable, set_up
+from latte.simulation.schedule import Schedule
+from latte.simulation.simulate import simulate
 from small_benchmark import small_file
 
 

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostile import CLASSES, DOMAINS, ENCODER, LABELS, check_clean
+from latte.analysis.snapshots import Collaboration, Items, Memory
 from latte.core.escape import visible
-from latte.experiment.records import ClientScore, Result
-from latte.experiment.snapshots import Collaboration, Items, Memory
 from latte.report.figures.make import _downloads
 from latte.report.figures.maps import Placed, draw_collaboration, draw_memory
 from latte.report.figures.style import save, write_csv
@@ -33,6 +32,7 @@ from latte.report.html import (
     text_section,
 )
 from latte.report.tables import build_table
+from latte.simulation.records import ClientScore, Result
 
 NAME = st.one_of(
     st.text(st.characters(categories=None), min_size=1, max_size=12), st.sampled_from([*CLASSES, *DOMAINS, *LABELS])

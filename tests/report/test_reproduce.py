@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from latte.cli.report import report as report_command
-from latte.cli.reproduce import reproduce
+from latte.cli.report_command import report as report_command
+from latte.cli.reproduce_command import reproduce
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import Embeddings
 from latte.data.corruptions import CORRUPTIONS
 from latte.data.embeddings import load, save
 from latte.data.partition import federate
 from latte.experiment.config import parameters
-from latte.experiment.run import Options
+from latte.experiment.runner import Options
 from latte.experiment.sweep import Axis
 from latte.experiment.tune import GRIDS, execute_tunings, read_tuned
 from latte.report import baselines

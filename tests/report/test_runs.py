@@ -5,13 +5,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from latte.cli.report import report
+from latte.cli.report_command import report
 from latte.experiment.folder import RunFolder
 from latte.experiment.plan import make_plan
-from latte.experiment.records import Result
-from latte.experiment.run import Options, run
+from latte.experiment.runner import Options, run
 from latte.experiment.structure import configure
 from latte.report.runs import encoders, find_runs, read_run
+from latte.simulation.records import Result
 from report.fake import fake_results
 
 

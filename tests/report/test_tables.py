@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from latte.experiment.records import ClientScore, Result
 from latte.report.tables import build_table, build_tables, group
+from latte.simulation.records import ClientScore, Result
 from report.fake import DOMAINS, GAINS, fake_results
 
 

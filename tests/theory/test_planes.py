@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte.report.theory import as_json, table
+from latte.report.theory_files import as_json, table
 from latte.theory import Setting, World
 from latte.theory.errors import Trial
 from latte.theory.planes import compare_grid, compare_planes, grid_settings, in_order

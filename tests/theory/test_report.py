@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from latte.report.theory import table, write_theory
 from latte.report.theory_figures import draw_convergence
+from latte.report.theory_files import table, write_theory
 from latte.theory.errors import Trial
 from latte.theory.study import Plan, Study, run_study
 from waiting import run
@@ -63,7 +63,7 @@ def test_the_table_names_what_is_vacuous(study: Study) -> None:
 
 def test_importing_the_command_loads_nothing_heavy() -> None:
     heavy = "[m for m in ('matplotlib', 'scipy', 'sklearn') if m in sys.modules]"
-    code = f"import sys, latte.cli.theory; print({heavy})"
+    code = f"import sys, latte.cli.theory_command; print({heavy})"
     done = run(sys.executable, "-c", code, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -12,21 +12,27 @@ import click
 from ..version import __version__
 
 COMMANDS = {
-    "demo": ("latte.cli.demo:demo", "Run CLIP and Latte on the bundled benchmark and write report.html."),
-    "classify": ("latte.cli.classify:classify", "Say what pictures show, with a memory that adapts as it goes."),
-    "embed": ("latte.cli.embed:embed", "Embed the pictures of a dataset into a file, resumably."),
-    "export": ("latte.cli.export:export", "Write an encoder as an ONNX folder that needs no torch."),
-    "run": ("latte.cli.run:run", "Run methods on benchmarks and print their accuracy."),
-    "sweep": ("latte.cli.sweep:sweep", "Run methods at every value of a parameter."),
-    "tune": ("latte.cli.tune:tune", "Choose parameters on other partitions than those that are reported."),
-    "report": ("latte.cli.report:report", "Show the results of run folders as a table or a page."),
-    "reproduce": ("latte.cli.reproduce:reproduce", "Run the paper's whole table for one benchmark."),
-    "theory": ("latte.cli.theory:theory", "Check the paper's theory by simulation: bounds, rates, limits."),
-    "data": ("latte.cli.data:data", "List, show, check and convert embedding files."),
-    "bench": ("latte.cli.bench:bench", "Measure the engine beside the readable simulator and a torch baseline."),
-    "figure": ("latte.cli.figure:figure", "Draw the figures of the paper for a benchmark."),
-    "cost": ("latte.cli.cost:cost", "What each method costs: computation, time, memory, bytes per round."),
-    "diagnose": ("latte.cli.diagnose:diagnose", "Look into the memories of a run, class by class."),
+    "demo": ("latte.cli.demo_command:demo", "Run CLIP and Latte on the bundled benchmark and write report.html."),
+    "classify": (
+        "latte.cli.classify_command:classify",
+        "Say what pictures show, with a memory that adapts as it goes.",
+    ),
+    "embed": ("latte.cli.embed_command:embed", "Embed the pictures of a dataset into a file, resumably."),
+    "export": ("latte.cli.export_command:export", "Write an encoder as an ONNX folder that needs no torch."),
+    "run": ("latte.cli.run_command:run", "Run methods on benchmarks and print their accuracy."),
+    "sweep": ("latte.cli.sweep_command:sweep", "Run methods at every value of a parameter."),
+    "tune": ("latte.cli.tune_command:tune", "Choose parameters on other partitions than those that are reported."),
+    "report": ("latte.cli.report_command:report", "Show the results of run folders as a table or a page."),
+    "reproduce": ("latte.cli.reproduce_command:reproduce", "Run the paper's whole table for one benchmark."),
+    "theory": ("latte.cli.theory_command:theory", "Check the paper's theory by simulation: bounds, rates, limits."),
+    "data": ("latte.cli.data_command:data", "List, show, check and convert embedding files."),
+    "bench": (
+        "latte.cli.bench_command:bench",
+        "Measure the engine beside the readable simulator and a torch baseline.",
+    ),
+    "figure": ("latte.cli.figure_command:figure", "Draw the figures of the paper for a benchmark."),
+    "cost": ("latte.cli.cost_command:cost", "What each method costs: computation, time, memory, bytes per round."),
+    "diagnose": ("latte.cli.diagnose_command:diagnose", "Look into the memories of a run, class by class."),
 }
 
 

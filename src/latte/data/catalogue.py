@@ -18,7 +18,7 @@ from .npz import convert_npz, describe_npz
 
 BUNDLED = "cifar10c-mini"
 UNKNOWN = "unknown"  # the encoder, where a file does not say
-SUFFIXES = (".npz", ".safetensors")  # the later one wins where a name has both
+FILE_SUFFIXES = (".npz", ".safetensors")  # the later one wins where a name has both
 _ROWS = 4096  # checked at a time, so that a mapped file never has to fit in memory
 
 
@@ -58,7 +58,7 @@ def entries(folder: Path | None = None) -> dict[str, Entry]:
     if folder is not None and not where.is_dir():
         raise refuse("data folder", f"{where}, which is not there", "a folder of embedding files")
     found = {BUNDLED: Entry(BUNDLED, FILE)}
-    for suffix in SUFFIXES:
+    for suffix in FILE_SUFFIXES:
         for path in sorted(where.glob(f"*{suffix}")):
             if path.stem not in found or path.is_file():  # what is no file never hides one
                 found[path.stem] = Entry(path.stem, path)
@@ -67,7 +67,7 @@ def entries(folder: Path | None = None) -> dict[str, Entry]:
 
 def find(name: str, folder: Path | None = None) -> Entry:
     """Return a benchmark by name or by the path of its file; an unknown name is refused with the near ones."""
-    if name.endswith(SUFFIXES):
+    if name.endswith(FILE_SUFFIXES):
         return Entry(Path(name).stem, Path(name))
     known = entries(folder)
     if name not in known:

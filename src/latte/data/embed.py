@@ -16,11 +16,11 @@ from ..core.types import Vectors
 from ..core.validate import choice, refuse
 from ..core.zero_shot import ZeroShot
 from ..encoders import BadImageError, Encoder, zero_shot
-from ..encoders.base import BATCH
+from ..encoders.encoder import BATCH
 from ..encoders.parallel import in_order
+from ..encoders.prompts import check_templates, read_templates
 from ..encoders.stream import encode_files
 from ..encoders.views import ViewPlan, make_views
-from ..encoders.zero_shot import check_templates, read_templates
 from ..files.lock import lock
 from .benchmark import Embeddings
 from .chunks import BadImage, Chunk, Partial

@@ -17,8 +17,8 @@ import numpy as np
 
 from ..core.types import Integers
 from ..core.validate import choice, refuse
+from ..encoders.pictures import PICTURE_SUFFIXES
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
 IGNORED = frozenset({"__MACOSX"})
 
 
@@ -168,7 +168,7 @@ def _listed(root: Path, domains: dict[str, Path], classes: tuple[str, ...], allo
 
 def _images(folder: Path) -> list[Path]:
     """Return the image files below ``folder``, sorted by their path in it."""
-    below = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    below = (path for path in folder.rglob("*") if path.suffix.lower() in PICTURE_SUFFIXES)
     shown = ((path.relative_to(folder), path) for path in below)
     kept = ((rel.as_posix(), path) for rel, path in shown if not any(part[0] == "." for part in rel.parts))
     return [path for _, path in sorted(kept) if path.is_file()]

@@ -18,10 +18,10 @@ import os
 from pathlib import Path
 
 from ..core.validate import refuse
-from .base import BATCH, Encoder, Progress
+from .encoder import BATCH, Encoder, Progress
 from .pictures import BadImageError, as_picture, open_picture
 from .preprocess import Preprocess
-from .zero_shot import read_templates, template_sets, zero_shot
+from .prompts import read_templates, template_sets, zero_shot
 
 __all__ = [
     "BATCH",

@@ -27,8 +27,8 @@ from . import load_encoder
 from .extras import need
 from .hf import HfEncoder
 from .onnx import OnnxEncoder, file_sha256
+from .prompts import DEFAULT, read_templates
 from .shrink import VARIANTS, shrink, strip
-from .zero_shot import DEFAULT, read_templates
 
 LARGEST_DIFFERENCE = 1e-4  # of any number in a unit row, float32 against the original
 OPSET = 18

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.validate import refuse
 from ..files.documents import read_json
-from .base import too_long
+from .encoder import too_long
 from .extras import need
 from .preprocess import Preprocess, from_hf
 from .torch_base import TorchEncoder, set_threads

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..core.types import Vectors
 from ..core.validate import at_least, refuse
-from .base import BaseEncoder, too_long
+from .encoder import BaseEncoder, too_long
 from .extras import need
 from .model_json import ModelFile, read_model_json
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.validate import refuse
-from .base import too_long
+from .encoder import too_long
 from .preprocess import Preprocess, from_open_clip
 from .torch_base import TorchEncoder, set_threads
 

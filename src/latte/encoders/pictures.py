@@ -13,6 +13,7 @@ import numpy as np
 from ..files.reading import read_bytes
 from .extras import need
 
+PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
 MAX_BYTES = 1 << 29  # a larger file is not a picture anyone wants classified
 MAX_PIXELS = 89_478_485  # pixels: Pillow's own warning level, an error here
 PROGRAMS = ("EPS", "WMF")  # Pillow would run an interpreter on what may be anyone's file

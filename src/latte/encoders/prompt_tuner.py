@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.validate import refuse
-from .zero_shot import check_classnames
+from .prompts import check_classnames
 
 if TYPE_CHECKING:
     from .torch_base import TorchEncoder

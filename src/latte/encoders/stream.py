@@ -16,7 +16,7 @@ import numpy as np
 
 from ..core.types import Integers, Vectors
 from ..core.validate import at_least
-from .base import BATCH, Encoder, spans
+from .encoder import BATCH, Encoder, spans
 from .parallel import in_order
 from .pictures import BadImageError
 from .preprocess import Preprocess

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..core.types import Vectors
 from ..core.validate import at_least, refuse
-from .base import BaseEncoder
+from .encoder import BaseEncoder
 from .extras import need
 from .preprocess import Preprocess
 from .prompt_tuner import CONTEXT, PromptTuner

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ..core.validate import at_least, refuse
 from . import load_encoder
-from .base import Encoder
+from .encoder import Encoder
 from .extras import need
 from .onnx import OnnxEncoder
 from .onnx_torch.tuner import OnnxPromptTuner

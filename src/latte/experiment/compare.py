@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ..core.validate import refuse
 from ..files.documents import read_json
+from ..simulation.records import Result
 from .folder import RunFolder, read_results
 from .plan import Plan, RunFile
-from .records import Result
 
 
 @dataclass(frozen=True, slots=True)

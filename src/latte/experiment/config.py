@@ -28,8 +28,8 @@ from ..files.documents import parse_toml, read_toml
 from ..files.reading import check_text
 from ..files.schema import near
 from ..methods import resolve
-from .records import SETTINGS
-from .schedule import Schedule
+from ..simulation.records import SETTINGS
+from ..simulation.schedule import Schedule
 
 ENGINES = ("auto", "readable")
 MOST_ITEMS = 100_000  # runs of one command: the quickest take a hundredth of a second each

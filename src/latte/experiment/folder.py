@@ -26,8 +26,8 @@ from ..files.documents import parse_json, read_json
 from ..files.lock import lock
 from ..files.reading import read_bytes, read_text
 from ..files.schema import structure
+from ..simulation.records import Result, read_result
 from .plan import Item, Plan
-from .records import Result, read_result
 
 
 @dataclass(frozen=True, slots=True)

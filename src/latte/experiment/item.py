@@ -17,12 +17,12 @@ from ..data.benchmark import Federation
 from ..data.catalogue import Entry, open_entry
 from ..data.partition import federate, generators
 from ..methods import METHODS, needs_text_encoder, register, resolve
+from ..simulation.engine import run_fast
+from ..simulation.outcome import Outcome
+from ..simulation.readable import run_readable
+from ..simulation.records import Result
 from .config import RunConfig
-from .engine import run_fast
-from .outcome import Outcome
 from .predictions import pack, predictions_of
-from .readable import run_readable
-from .records import Result
 from .structure import structured
 from .together import run_readouts
 

@@ -28,8 +28,8 @@ from ..files.atomic import write_text
 from ..files.documents import parse_json, read_json
 from ..files.schema import structure
 from ..files.tensors import Tensors, read_safetensors, write_safetensors
+from ..simulation.outcome import Outcome
 from .folder import RunFolder, sha256_of, whole_lines
-from .outcome import Outcome
 from .plan import Item, Plan
 
 FORMAT = "latte-predictions/1"

@@ -14,12 +14,12 @@ from typing import Any
 
 from ..core.validate import refuse
 from ..files.atomic import write_text
+from ..simulation.schedule import Schedule
 from .config import RunConfig, changed, check_items, parse_value
 from .folder import RunFolder
 from .manifest import describe_session
 from .plan import Opened, Plan, plan_on
-from .run import Event, IncompleteError, Options, Session, answers, done, execute
-from .schedule import Schedule
+from .runner import Event, IncompleteError, Options, Session, answers, done, execute
 
 _TOP = ("clients_per_domain", "order")
 

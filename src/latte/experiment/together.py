@@ -1,6 +1,6 @@
 """Runs that differ in how the memory is read only: the engine replays what happens once and reads it for all of them.
 
-These are the parameters of :data:`latte.experiment.engine.run.GRIDS`: alpha and beta for Latte and TDA, the weight of
+These are the parameters of :data:`latte.simulation.engine.fast.GRIDS`: alpha and beta for Latte and TDA, the weight of
 the memory and beta for DMN.
 """
 
@@ -13,10 +13,10 @@ import numpy as np
 
 from ..data.benchmark import Federation
 from ..methods import resolve
+from ..simulation.engine import has_engine, run_grid
+from ..simulation.engine.fast import GRIDS
+from ..simulation.outcome import Outcome
 from .config import RunConfig
-from .engine import has_engine, run_grid
-from .engine.run import GRIDS
-from .outcome import Outcome
 from .plan import Item, Plan
 from .structure import unstructured
 

@@ -19,10 +19,10 @@ from ..files.atomic import write_text
 from ..files.documents import read_json
 from ..files.schema import short, structure
 from ..methods.dmn import WEIGHT_GRID
+from ..simulation.records import Result
 from .config import MethodConfig, RunConfig
 from .plan import UNKNOWN, DataInfo, Opened, Plan
-from .records import Result
-from .run import Event, Options, results
+from .runner import Event, Options, results
 from .sweep import Axis, Point, Sweep, execute_sweeps, make_sweep
 
 FORMAT = "latte-tuned/1"

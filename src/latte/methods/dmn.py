@@ -24,7 +24,7 @@ from ..core.validate import MOST_SLOTS, at_least, factor
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 from .caches import Cache
-from .views import check_views, mean_probabilities, most_confident
+from .confident_views import check_views, mean_probabilities, most_confident
 
 # The official code runs once and keeps the weight of this list with the best accuracy on the test set.
 WEIGHT_GRID = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)

@@ -27,7 +27,7 @@ from ..core.validate import MOST_SLOTS, at_least, factor, real, refuse
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 from .caches import SortedCache, push
-from .views import check_views, mean_probabilities, most_confident
+from .confident_views import check_views, mean_probabilities, most_confident
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from ..core.types import Prediction
 from ..core.validate import at_least, real, refuse
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
-from .views import CONFIDENT, check_share, most_confident
+from .confident_views import CONFIDENT, check_share, most_confident
 
 
 class TextEncoder(Protocol):

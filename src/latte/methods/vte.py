@@ -13,7 +13,7 @@ from ..core.maths import entropy_of_one
 from ..core.types import Prediction
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
-from .views import CONFIDENT, check_share, most_confident
+from .confident_views import CONFIDENT, check_share, most_confident
 
 
 @dataclass(frozen=True, slots=True)

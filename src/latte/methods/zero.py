@@ -21,7 +21,7 @@ from ..core.types import Mask, Prediction, Reals
 from ..core.validate import choice
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
-from .views import Kept, check_share, most_confident
+from .confident_views import Kept, check_share, most_confident
 
 # "zero": the epsilon of the type that the cosines are calculated in, 1.2e-7 and 9.8e-4
 TEMPERATURES = {"float32": float(np.finfo(np.float32).eps), "float16": float(np.finfo(np.float16).eps)}

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..data.benchmark import Federation
-from ..experiment.collaboration import share_inside
-from ..experiment.outcome import Outcome
+from ..simulation.collaboration import share_inside
+from ..simulation.outcome import Outcome
 from .html import Section, Series, heatmap_section, lines_section, render_page, table_section, text_section
 from .tables import build_table
 

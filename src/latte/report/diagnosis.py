@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment.diagnose import LEVELS, ClassReport, Diagnosis
+from ..analysis.diagnose import LEVELS, ClassReport, Diagnosis
 from .charts import Series
 from .html import Section, lines_section, rows_section
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.escape import latex, markdown, visible
 from ..core.validate import choice
-from .model import Cell, Column, Row, Table
+from .result_table import Cell, Column, Row, Table
 from .stats import Paired
 from .text import number, signed
 

@@ -23,8 +23,8 @@ import jinja2
 from ..core.escape import visible
 from ..core.validate import refuse
 from .charts import Series, difference_chart, heat_map, line_chart
-from .model import SETTINGS, Table
 from .palette import DARK_PAGE, LIGHT_PAGE, look
+from .result_table import SETTINGS, Table
 from .stats import Paired
 from .text import number, signed
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..experiment.diagnose_run import kept
+from ..analysis.diagnose_run import kept
 from .diagnosis import diagnosis_sections
 from .formats import render
 from .html import Section, differences_section, manifest_section, render_page, table_section
-from .model import Table
+from .result_table import Table
 from .runs import Run
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..analysis.cost import PAPER_SHARE, Shape, paper_costs, traffic
+from ..analysis.cost_encoder import encoder_bytes
 from ..core.zero_shot import ZeroShot
-from ..experiment.cost import PAPER_SHARE, Shape, paper_costs, traffic
-from ..experiment.cost_encoder import encoder_bytes
 from ..experiment.plan import Plan
 from ..experiment.tune import Tuning
 from ..methods import resolve
 from ..methods.dmn import DmnParams
 from . import paper
 from .baselines import Search
-from .model import Fact
 from .reproduce import BASELINES, Source, tuning_source
+from .result_table import Fact
 
 STRATEGY = (
     "The paper selects hyper-parameters as DMN does, by the best accuracy on labelled test data: on other corruptions "

@@ -11,9 +11,9 @@ from ..core.validate import choice, refuse
 from ..experiment.compare import same_classifier
 from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.plan import UNKNOWN, Opened, Plan, open_benchmark, plan_on
-from ..experiment.records import Result
 from ..experiment.tune import use_tuned
 from ..methods import find, needs_text_encoder
+from ..simulation.records import Result
 from . import paper
 
 VIEWS = 64  # per image: what VTE, TPT and Zero look at

@@ -11,8 +11,8 @@ from ..core.validate import refuse
 from ..experiment.compare import same_classifier
 from ..experiment.folder import RunFolder, read_results
 from ..experiment.plan import UNKNOWN
-from ..experiment.records import Result
 from ..files.documents import read_json
+from ..simulation.records import Result
 
 RESULTS, CONFIG, MANIFEST, SWEEP = "results.jsonl", "config.json", "manifest.json", "sweep.json"
 

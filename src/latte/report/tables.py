@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..core.validate import refuse
-from ..experiment.records import Result
+from ..simulation.records import Result
 from . import paper
-from .model import SETTINGS, Cell, Column, Row, Table
+from .result_table import SETTINGS, Cell, Column, Row, Table
 from .stats import Paired, estimate, paired
 
 ORDER = tuple(paper.METHODS)

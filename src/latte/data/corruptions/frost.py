@@ -18,7 +18,7 @@ import numpy as np
 
 from ...core.validate import refuse
 from ...encoders import BadImageError, open_picture
-from ..folders import SUFFIXES
+from ...encoders.pictures import PICTURE_SUFFIXES
 from .draws import Bytes, Reals, Rngs
 
 FROST = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # weight of the image, of the frost
@@ -93,9 +93,9 @@ def load_textures(folder: str | Path) -> tuple[Bytes, ...]:
 def _pictures(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise refuse("frost", f"{folder}, which is no folder", "a folder of pictures of frost")
-    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in PICTURE_SUFFIXES)
     if not paths:
-        raise refuse("frost", f"{folder} without a picture", f"files that end in {', '.join(sorted(SUFFIXES))}")
+        raise refuse("frost", f"{folder} without a picture", f"files that end in {', '.join(sorted(PICTURE_SUFFIXES))}")
     return paths
 
 

@@ -13,7 +13,7 @@ from ...core.validate import refuse
 from ..extras import need
 from ..onnx import OnnxEncoder, present
 from ..prompt_tuner import CONTEXT, place
-from ..zero_shot import check_classnames
+from ..prompts import check_classnames
 from .graph import EXTRA, Graph, Node, read_graph
 from .ops import Tensor
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...analysis.studies import Score, Setup, summary
 from ...data.partition import federate
-from ...experiment.studies import Score, Setup, summary
 from ..paper import display
 from ..text import signed
 from .maps import MOST_NAMED
 
 if TYPE_CHECKING:
-    from ...experiment.snapshots import Collaboration
+    from ...analysis.snapshots import Collaboration
     from .maps import Placed
 
 TITLES = {

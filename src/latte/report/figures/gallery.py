@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...experiment.studies import Setup
+from ...analysis.studies import Setup
 from ...files.atomic import write_text
 from ..html import picture_section, render_page
 from .captions import clients_of

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.validate import choice
-from ...experiment.run import Options
-from ...experiment.snapshots import Collaboration, collaboration, memories
-from ...experiment.studies import (
+from ...analysis.snapshots import Collaboration, collaboration, memories
+from ...analysis.studies import (
     STUDIES,
     Case,
     Score,
@@ -19,6 +17,8 @@ from ...experiment.studies import (
     measure,
     period,
 )
+from ...core.validate import choice
+from ...experiment.runner import Options
 from . import captions
 from .curves import draw_ablation, draw_decentralisation, draw_period, draw_sensitivity
 from .maps import Placed, draw_collaboration, draw_memory, place

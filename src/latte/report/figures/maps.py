@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...analysis.snapshots import Collaboration, Items, Memory
 from ...core.types import Reals, Vectors
-from ...experiment.snapshots import Collaboration, Items, Memory
 from ..png import LIGHT_STOPS
 from .style import INK, SOFT, as_label, canvas, need
 

@@ -1,0 +1,82 @@
+"""The cost table: closed forms, measurements and the paper's numbers, a row per method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..experiment.config import MethodConfig
+from ..methods import find, resolve
+from .cost import PRECISIONS, VIEWED, PaperCost, Shape, Traffic, direct_macs, own_macs, paper_costs, traffic
+from .cost_encoder import CLIP_TEXT, passes_macs
+from .cost_measure import Measured, Reference, measure_method
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """What one method costs.
+
+    ``encoder_macs`` of all passes for an image (None: not known), ``direct`` and ``own`` MACs beside them (term by
+    term), ``traffic`` by precision (None: sends nothing), ``measured`` and ``relative`` where measured: the time of one
+    image, all passes of the encoder included, divided by one pass.
+    """
+
+    label: str
+    augments: bool
+    backprop: bool
+    encoder_macs: int | None
+    direct: Mapping[str, int]
+    own: Mapping[str, int]
+    traffic: Mapping[str, Traffic] | None
+    measured: Measured | None
+    relative: float | None
+    paper: PaperCost | None
+
+
+def cost_rows(
+    methods: Sequence[MethodConfig], shape: Shape, encoder_macs: int | None, reference: Reference | None
+) -> list[CostRow]:
+    """Return a row per method; without a ``reference`` nothing is measured."""
+    return [_row(method, shape, encoder_macs, reference) for method in methods]
+
+
+def _row(method: MethodConfig, shape: Shape, macs: int | None, reference: Reference | None) -> CostRow:
+    name, params = method.name, resolve(method.name, dict(method.params), method.preset)
+    passes = None if macs is None else passes_macs(name, macs, CLIP_TEXT.macs, shape.views, shape.classes)
+    prompts = bool(getattr(find(name), "needs_text_encoder", False))
+    measured = measure_method(name, params, shape) if reference and not prompts else None
+    return CostRow(
+        method.label,
+        name in VIEWED,
+        prompts,
+        passes,
+        direct_macs(name, params, shape),
+        own_macs(name, params, shape),
+        _traffic(name, params, shape),
+        measured,
+        _relative(name, shape, reference, measured),
+        paper_costs().get(name),
+    )
+
+
+def _traffic(name: str, params: Any, shape: Shape) -> dict[str, Traffic] | None:
+    found = {precision: traffic(name, params, shape, precision) for precision in PRECISIONS}
+    return {precision: bytes_ for precision, bytes_ in found.items() if bytes_ is not None} or None
+
+
+def _relative(name: str, shape: Shape, reference: Reference | None, measured: Measured | None) -> float | None:
+    if reference is None or measured is None:
+        return None
+    passes = shape.views if name in VIEWED else 1
+    return passes + measured.seconds / reference.seconds
+
+
+def as_json(rows: Sequence[CostRow], shape: Shape, reference: Reference | None) -> dict[str, Any]:
+    """Return everything as plain numbers."""
+    sums = [{"macs": sum(row.direct.values()), "own_macs": sum(row.own.values())} for row in rows]
+    return {
+        "shape": asdict(shape),
+        "reference": asdict(reference) if reference else None,
+        "methods": [{**asdict(row), **both} for row, both in zip(rows, sums, strict=True)],
+    }

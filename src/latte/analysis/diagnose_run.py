@@ -1,0 +1,99 @@
+"""Diagnose a run folder: find its data again, replay one method on one seed, keep what was seen beside the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..core.validate import refuse
+from ..data.benchmark import Federation
+from ..data.catalogue import Entry, find, open_entry
+from ..data.embeddings import checksum
+from ..data.partition import federate, generators
+from ..experiment.compare import Finished, load_runs
+from ..experiment.config import MethodConfig, RunConfig
+from ..experiment.folder import RunFolder
+from ..experiment.structure import structured
+from ..files.atomic import write_text
+from ..files.reading import read_bytes
+from ..files.schema import near
+from .diagnose import Diagnosis, diagnose, read_diagnosis
+
+FILE = "diagnosis.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What will be replayed: one method of a run on one of its seeds."""
+
+    run: Finished
+    config: RunConfig
+    method: MethodConfig
+    seed: int
+    federation: Federation
+
+
+def open_replay(path: Path, data: Path | None = None, label: str | None = None, seed: int | None = None) -> Replay:
+    """Read a finished run; ``label`` picks the method (the first Latte, unless told), ``seed`` one of its seeds."""
+    (run,) = _one(path)
+    config = structured(run.file.config)
+    chosen = config.seeds[0] if seed is None else seed
+    if chosen not in config.seeds:
+        raise refuse("seed", chosen, f"one of the run's: {', '.join(map(str, config.seeds))}")
+    embeddings = open_entry(_entry(run, config.benchmark, data))
+    federation = federate(embeddings, config.clients_per_domain, chosen, config.order)
+    return Replay(run, config, _method(config, label), chosen, federation)
+
+
+def replay(asked: Replay, progress: Callable[[int], object] = lambda samples: None) -> Diagnosis:
+    """Replay and watch; a replay that does not give the recorded accuracy is refused."""
+    cohort = generators(asked.seed).cohort
+    found = diagnose(asked.federation, dict(asked.method.params), asked.config.schedule, cohort, progress)
+    named = replace(found, benchmark=asked.config.benchmark, method=asked.method.label, seed=asked.seed)
+    recorded = [r for r in asked.run.results if (r.method, r.seed) == (asked.method.label, asked.seed)]
+    if abs(recorded[0].micro - named.accuracy) > 1e-9:
+        got = f"accuracy {named.accuracy:.3f} where the run recorded {recorded[0].micro:.3f}"
+        raise refuse("replay", got, "the same: run it again with this version (latte run)")
+    return named
+
+
+def keep(found: Diagnosis, path: Path) -> Path:
+    """Write a diagnosis into the run folder, where the report finds it."""
+    write_text(path / FILE, found.to_json())
+    return path / FILE
+
+
+def kept(path: Path) -> Diagnosis | None:
+    """Return the diagnosis in a run folder; None where there is none."""
+    file = path / FILE
+    return read_diagnosis(read_bytes(file), str(file)) if file.exists() else None
+
+
+def _one(path: Path) -> list[Finished]:
+    runs = load_runs([path])
+    if len(runs) != 1:
+        raise refuse("run folder", f"{path}, which holds {len(runs)} runs", "one of them")
+    return runs
+
+
+def _entry(run: Finished, benchmark: str, data: Path | None) -> Entry:
+    """Return the data file: the one of the manifest, or the benchmark by name; its checksum must be the run's."""
+    told = RunFolder(run.path).manifest().get("data")
+    path = told.get("path") if isinstance(told, dict) else None
+    known = data is None and isinstance(path, str) and Path(path).is_file()
+    entry = Entry(benchmark, Path(str(path))) if known else find(benchmark, data)
+    if checksum(entry.path) != run.file.data.sha256:
+        got = f"{entry.path}, which is not the run's"
+        raise refuse("embedding file", got, "the file that the run saw (--data DIR)")
+    return entry
+
+
+def _method(config: RunConfig, label: str | None) -> MethodConfig:
+    latte = [method for method in config.methods if method.name == "latte"]
+    chosen = [method for method in latte if label in (None, method.label)]
+    if not chosen:
+        known = [method.label for method in latte]
+        got = "no Latte" if label is None else repr(label)
+        raise refuse("method", got, "one of " + ", ".join(near(str(label), known)) if known else "a run with Latte")
+    return chosen[0]

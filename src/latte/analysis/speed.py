@@ -1,0 +1,245 @@
+"""How fast the engine is: beside the readable simulator and a torch baseline, at the paper's shapes, in one run.
+
+Times are processor time, because a shared machine makes wall time mean little; what is compared is measured in turns
+in one run. The slow ones are timed on the first rounds and given per sample.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..core.types import Integers, Vectors
+from ..core.zero_shot import ZeroShot
+from ..data.benchmark import ClientStream, Embeddings, Federation
+from ..methods.latte import PRESETS, LatteParams
+from ..simulation.engine import run_fast
+from ..simulation.readable import run_readable
+
+DIM, DOMAINS = 512, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One of the paper's benchmarks: how many clients, classes and samples, and how many rounds the slow ones run."""
+
+    clients: int
+    classes: int
+    samples: int
+    rounds: int
+
+
+SHAPES = {
+    "vlcs": Shape(40, 5, 10_729, 40),
+    "terra": Shape(40, 10, 24_788, 40),
+    "cifar10c": Shape(190, 10, 60_000, 8),
+    "cifar100c": Shape(57, 100, 60_000, 10),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Processor microseconds per sample at one shape; None where there is nothing to measure.
+
+    ``balance`` is the processor time of the busier of two threads over that of one thread alone: its inverse is the
+    speed-up on two free cores. ``limit`` is the roofline: no implementation that does the same arithmetic in float32
+    is faster on this core. ``different`` counts samples on which the two slow ones disagree with the engine.
+    """
+
+    shape: str
+    engine: float
+    readable: float
+    baseline: float | None
+    balance: float
+    limit: float
+    different: tuple[int, int | None]
+    megabytes: tuple[float, float]  # peak of a process of its own, and the embeddings alone
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What one core can do: bytes per second of a copy, and multiply-adds per second of a matrix product."""
+
+    bandwidth: float
+    products: float
+
+
+def measure_speed(name: str, machine: Machine, baseline: ModuleType | None, repeat: int = 5) -> Speed:
+    """Time everything at one of the paper's shapes."""
+    shape, params = SHAPES[name], replace(PRESETS[name], variant="released")
+    run_fast(clip_like(replace(shape, clients=4, samples=80)), "latte", params)  # compiles, where there is numba
+    federation = clip_like(shape)
+    head = first_rounds(federation, shape.rounds)
+    turns: list[Callable[[], Any]] = [
+        lambda: run_fast(federation, "latte", params),
+        lambda: _busier_thread(federation, params),
+        lambda: _run_baseline(baseline, head, params),
+    ]
+    (engine, _), (both, busier), (torch, theirs) = _in_turns(turns, repeat)
+    (slow, by_hand), *_ = _in_turns([lambda: run_readable(head, "latte", params)], 1)
+    early = _labels(run_fast(head, "latte", params))
+    different = int((early != _labels(by_hand)).sum()), None if theirs is None else int((early != theirs).sum())
+    return Speed(
+        shape=name,
+        engine=1e6 * engine / federation.samples,
+        readable=1e6 * slow / head.samples,
+        baseline=None if theirs is None else 1e6 * torch / head.samples,
+        balance=busier * both / engine,
+        limit=1e6 * _roofline(shape, params, machine),
+        different=different,
+        megabytes=(peak_memory(name), federation.embeddings.views.nbytes / 2**20),
+    )
+
+
+def clip_like(shape: Shape, seed: int = 0) -> Federation:
+    """Return made-up embeddings with the geometry of CLIP's: a cone of images, a cone of texts, weak class signals."""
+    rng = np.random.default_rng(seed)
+    text = _unit(0.8 * _unit(rng.normal(size=DIM)) + 0.6 * _unit(rng.normal(size=(shape.classes, DIM))))
+    cone, own = _unit(rng.normal(size=DIM)), _unit(rng.normal(size=(shape.classes, DIM)))
+    shift = _unit(rng.normal(size=(DOMAINS, DIM)))
+    labels = rng.integers(0, shape.classes, shape.samples)
+    domain = np.sort(rng.integers(0, DOMAINS, shape.samples))
+    rows = np.empty((shape.samples, 1, DIM), np.float32)
+    for part in np.array_split(np.arange(shape.samples), max(1, shape.samples // 200)):
+        noise = _unit(rng.normal(size=(len(part), DIM)))
+        signal = 0.18 * text[labels[part]] + 0.25 * own[labels[part]] + 0.3 * shift[domain[part]]
+        rows[part, 0] = _unit(0.7 * cone + signal + 0.5 * noise)
+    zero_shot = ZeroShot(text, tuple(f"class {y}" for y in range(shape.classes)))
+    names = tuple(f"domain {d}" for d in range(DOMAINS))
+    embeddings = Embeddings("clip-like", zero_shot, rows, labels, domain, names)
+    parts = np.array_split(np.arange(shape.samples), shape.clients)
+    streams = (ClientStream(f"client {i}", int(domain[p[0]]), rng.permutation(p)) for i, p in enumerate(parts))
+    return Federation(embeddings, tuple(streams))
+
+
+def first_rounds(federation: Federation, rounds: int) -> Federation:
+    """Return the same clients with streams that end after ``rounds`` samples."""
+    return Federation(
+        federation.embeddings,
+        tuple(ClientStream(c.name, c.domain, c.samples[:rounds]) for c in federation.clients),
+    )
+
+
+def _unit(rows: Any) -> Vectors:
+    unit: Vectors = (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+    return unit
+
+
+def _labels(outcome: Any) -> Integers:
+    labels: Integers = np.concatenate(outcome.labels)
+    return labels
+
+
+def _in_turns(calls: list[Callable[[], Any]], repeat: int) -> list[tuple[float, Any]]:
+    """Make every call in turn, several times; return the least processor seconds of each and what that one returned.
+
+    As in the standard library's timeit, no garbage is collected meanwhile: what that costs depends on everything
+    else that is loaded.
+    """
+    best: list[tuple[float, Any]] = [(np.inf, None)] * len(calls)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(repeat):
+            for number, call in enumerate(calls):
+                start = time.process_time()
+                result = call()
+                seconds = time.process_time() - start
+                best[number] = min(best[number], (seconds, result), key=itemgetter(0))
+    finally:
+        gc.enable()
+    return best
+
+
+def _busier_thread(federation: Federation, params: LatteParams) -> float:
+    """Run on two threads; return the share of the processor time that the busier of them took."""
+    mine, everyone = time.thread_time(), time.process_time()
+    run_fast(federation, "latte", params, threads=2)
+    mine, everyone = time.thread_time() - mine, time.process_time() - everyone
+    return max(mine, everyone - mine) / everyone
+
+
+# --- the baseline -----------------------------------------------------------------------------------------
+
+
+def load_baseline(path: Path) -> ModuleType | None:
+    """Return the torch baseline of the source tree, None where it or torch is missing."""
+    if not path.is_file() or importlib.util.find_spec("torch") is None:
+        return None
+    spec = importlib.util.spec_from_file_location("torch_baseline", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.torch.set_num_threads(1)
+    return module
+
+
+def _run_baseline(baseline: ModuleType | None, federation: Federation, params: LatteParams) -> Integers | None:
+    if baseline is None:
+        return None
+    text, scale = np.array(federation.embeddings.zero_shot.text), federation.embeddings.zero_shot.scale
+    streams = [federation.stream(client)[:, 0] for client in federation.clients]
+    labels: Integers = np.concatenate(baseline.run(streams, text, params, scale))
+    return labels
+
+
+# --- the limit --------------------------------------------------------------------------------------------
+
+
+def probe() -> Machine:
+    """Measure one core: a copy that no cache holds, and a large float32 matrix product."""
+    block = np.ones(1 << 24, np.float32)
+    out = np.empty_like(block)
+    (copy, _), *_ = _in_turns([lambda: np.copyto(out, block)], 5)
+    square = np.ones((1024, 1024), np.float32)
+    (product, _), *_ = _in_turns([lambda: square @ square], 5)
+    return Machine(2 * block.nbytes / copy, 1024**3 / product)
+
+
+def _roofline(shape: Shape, params: LatteParams, machine: Machine) -> float:
+    """Return the least seconds per sample: multiply-adds and bytes that the method itself needs.
+
+    Multiply-adds: D for each of C texts, C · S things that are read, and, for the share of samples that enter a
+    memory, S for the new prototype, C for its entropy and N for its similarities. Bytes: the sample, and what it
+    reads and its prototype is made of, each once from main memory in every eighth sample (the engine's window).
+    """
+    per_class = shape.samples / (shape.clients * shape.classes)
+    share = min(1.0, params.k_l / per_class * (1 + np.log(max(per_class / params.k_l, 1.0))))
+    rows = shape.classes + shape.classes * params.k_l
+    rows_of_sync = share * (params.k_l + shape.classes + shape.clients)
+    loaded = 1 + shape.classes * params.k_l / 8 + share * params.k_l
+    return float(max((rows + rows_of_sync) * DIM / machine.products, 4 * DIM * loaded / machine.bandwidth))
+
+
+def peak_memory(name: str) -> float:
+    """Return the peak resident megabytes of a process that makes a benchmark and runs the engine on it."""
+    code = (
+        "from dataclasses import replace; from latte.experiment import speed as s;"
+        f"from latte.methods.latte import PRESETS; p = replace(PRESETS[{name!r}], variant='released');"
+        f"s.run_fast(s.clip_like(s.SHAPES[{name!r}]), 'latte', p);"
+        "print(s.high_water())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def high_water() -> float:
+    """Return the peak resident megabytes of this process so far."""
+    status = Path("/proc/self/status")
+    if status.is_file():  # what getrusage says there includes the parent that started the process
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)

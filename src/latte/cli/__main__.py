@@ -1,5 +1,0 @@
-"""``python -m latte.cli``."""
-
-from . import main
-
-main()

@@ -1,0 +1,168 @@
+"""``latte data``: which benchmarks there are, what is in them, whether they are sound."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .output import line, problem
+from .run_options import Folder, InputFile, print_rows
+
+if TYPE_CHECKING:
+    from ..data.benchmark import Embeddings
+    from ..data.catalogue import Entry
+
+_DATA = click.option("--data", type=Folder(), help="Folder of embedding files.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def data() -> None:
+    """List, show, check and convert embedding files."""
+
+
+@data.command("ls")
+@_DATA
+@_JSON
+def ls(data: Path | None, as_json: bool) -> None:
+    """List the benchmarks: the bundled one, and the embedding files in the data folder."""
+    from ..data.catalogue import entries
+
+    print_rows([_line(entry) for entry in entries(data).values()], as_json)
+
+
+@data.command("show")
+@click.argument("name")
+@_DATA
+@_JSON
+def show(name: str, data: Path | None, as_json: bool) -> None:
+    """Show what is in the benchmark NAME (or file)."""
+    from ..data.catalogue import find, open_entry
+
+    entry = find(name, data)
+    facts = _facts(entry, open_entry(entry))
+    if as_json:
+        line(json.dumps(facts))
+        return
+    for key, value in facts.items():
+        text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
+        line(f"{key:<12} {', '.join(text) if isinstance(text, list) else text}")
+
+
+@data.command("check")
+@click.argument("names", nargs=-1)
+@_DATA
+def check(names: tuple[str, ...], data: Path | None) -> None:
+    """Check benchmarks (default: all): whole files, shapes that fit, unit rows, no empty domain."""
+    from ..data.catalogue import entries, find
+
+    chosen = [find(name, data) for name in names] if names else list(entries(data).values())
+    bad = 0
+    for entry in chosen:
+        found = _problems(entry)
+        bad += bool(found)
+        line(f"{entry.name}: {'; '.join(found) or 'ok'}")
+    if bad:
+        problem(f"{bad} of {len(chosen)} files are not sound")
+        sys.exit(2)
+
+
+@data.command("convert")
+@click.argument("source", type=InputFile())
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+def convert(source: Path, target: Path) -> None:
+    """Convert the .npz file SOURCE to the embedding file TARGET (.safetensors)."""
+    from ..core.validate import refuse
+    from ..data.embeddings import save
+    from ..data.npz import convert_npz
+
+    if target.suffix != ".safetensors":
+        raise refuse("target", f"{target}", "a name that ends in .safetensors")
+    embeddings = convert_npz(source)
+    save(target, embeddings)
+    line(f"{target}: {len(embeddings)} images", err=True)
+
+
+@data.command("fetch")
+@click.argument("name")
+@click.option("--to", "dest", type=Folder(), default=Path("data"), show_default=True)
+@click.option("--from", "source", type=Folder(exists=True), help="Where it already is.")
+def fetch(name: str, dest: Path, source: Path | None) -> None:
+    """Get the images of the dataset NAME: download it with checksums, or take it from a folder.
+
+    A download that was cut goes on where it was. Datasets whose terms ask for it are to be downloaded by hand: then it
+    says from where, and where to put them.
+    """
+    from ..data.fetch import fetch as get
+    from ..data.fetch import sources
+    from .progress import absolute, bar
+
+    known = sources()
+    if name not in known:
+        import difflib
+
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or sorted(known)
+        raise click.UsageError(f"no dataset {name!r}; there is {', '.join(near)}")
+    try:
+        with bar(name, known[name].sums.size or 0, "bytes") as advance:
+            place = get(name, dest, source, absolute(advance))
+    except ConnectionError as error:
+        raise click.ClickException(str(error)) from None
+    line(str(place))
+
+
+def _line(entry: Entry) -> dict[str, Any]:
+    from ..data.catalogue import summarise
+
+    try:
+        facts: dict[str, Any] = asdict(summarise(entry))
+    except ValueError as error:
+        empty = dict.fromkeys(("images", "views", "classes", "domains"))
+        facts = {**empty, "encoder": f"cannot be read: {error}"}
+    return {"name": entry.name, **facts, "file": str(entry.path)}
+
+
+def _facts(entry: Entry, found: Embeddings) -> dict[str, Any]:
+    from ..data.catalogue import default_clients
+    from ..data.embeddings import checksum
+
+    counts = {name: int((found.domain == i).sum()) for i, name in enumerate(found.domains)}
+    clients = default_clients(found, entry.name)
+    n, views, dim = found.views.shape
+    return {
+        "name": entry.name,
+        "file": str(entry.path),
+        "sha256": checksum(entry.path),
+        "fingerprint": found.zero_shot.fingerprint,
+        "encoder": found.metadata.get("encoder", "unknown"),
+        "images": n,
+        "views": views,
+        "dimensions": dim,
+        "scale": found.zero_shot.scale,
+        "zero-shot": f"{_zero_shot(found):.2f} %",
+        "clients": f"{clients} per domain" if clients else "fixed by the file",
+        "domains": counts,
+        "classes": list(found.zero_shot.classnames),
+        "made": found.metadata.get("made", "unknown"),
+    }
+
+
+def _zero_shot(found: Embeddings) -> float:
+    import numpy as np
+
+    logits = found.zero_shot.logits(np.asarray(found.views[:, 0], np.float32))
+    return float(100 * (logits.argmax(axis=1) == found.labels).mean()) if len(found) else float("nan")
+
+
+def _problems(entry: Entry) -> list[str]:
+    from ..data.catalogue import open_entry, problems
+
+    try:
+        return list(problems(open_entry(entry)))
+    except ValueError as error:
+        return [str(error)]

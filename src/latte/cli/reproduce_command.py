@@ -1,0 +1,124 @@
+"""``latte reproduce``: the paper's table for one benchmark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .output import line
+from .report_command import FORMATS, by_name, write
+from .run_options import command_line, drawn, or_exit
+from .tune_command import search_all
+
+if TYPE_CHECKING:
+    from ..experiment.plan import Plan
+    from ..report.baselines import Search
+    from ..report.reproduce import Bench, Source
+
+
+@click.command()
+@click.argument("benchmark", type=click.Choice(["vlcs", "terra", "cifar10c", "cifar100c"]))
+@click.option("--backbone", type=click.Choice(["ViT-B/16", "RN50"]), default="ViT-B/16", show_default=True)
+@click.option("--data", type=click.Path(path_type=Path), help="Folder of the embedding files [default: $LATTE_DATA].")
+@click.option("--text-encoder", help="hf:ID, openclip:MODEL/WEIGHTS or onnx:DIR of the same model, for TPT.")
+@click.option("--seeds", default="0-4", show_default=True, help="Such as 0-4 or 0,2,7.")
+@click.option(
+    "--baselines",
+    type=click.Choice(["tuned", "oracle", "default"]),
+    default="tuned",
+    show_default=True,
+    help="TDA and DMN: tuned on other seeds, on the reported ones, or not at all.",
+)
+@click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Run folders.")
+@click.option("--format", "kind", type=click.Choice(FORMATS), help="Default: what --out ends in, else text.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file instead of stdout.")
+def reproduce(
+    benchmark: str,
+    backbone: str,
+    data: Path | None,
+    text_encoder: str | None,
+    seeds: str,
+    baselines: str,
+    runs: Path,
+    kind: str | None,
+    out: Path | None,
+) -> None:
+    """Run every method of the paper on one of its benchmarks and show the paper's numbers beside.
+
+    It needs two embedding files in the data folder, for example vlcs-vit-b-16.safetensors and, for VTE, TPT and Zero,
+    vlcs-vit-b-16-views64.safetensors. TDA and DMN are tuned first, as in the paper: by a grid search on other seeds
+    than the reported ones, whose choice is written to --runs. What is finished is kept there and not done again.
+    """
+    from ..data.catalogue import data_folder
+    from ..experiment.config import parse_seeds
+    from ..report.baselines import make_search
+    from ..report.reproduce import benches, sources, tuning_source
+
+    numbers, folder = parse_seeds(seeds), data_folder(data)
+    files = _there(sources(benchmark, backbone, folder), text_encoder)
+    tuning = tuning_source(benchmark, backbone, folder) if baselines == "tuned" else None
+    extra = [tuning] if tuning is not None and tuning.path.is_file() else []
+    opened = benches([*files, *extra], numbers, text_encoder)
+    pool = opened.pop() if extra else None
+    search = None if baselines == "default" else make_search(opened[0], baselines, runs, pool)
+    if tuning is not None and search is not None and not search.apart:
+        line(f"tuning under the reported corruptions: {tuning.missing()}", err=True)
+    or_exit(lambda: write(_table(opened, search, runs, kind or by_name(out)), out))
+
+
+def _table(opened: list[Bench], search: Search | None, runs: Path, kind: str) -> str:
+    """Tune, run and return the table."""
+    from ..report.page import rendered
+    from ..report.protocol import facts, notes
+    from ..report.reproduce import one_name
+    from ..report.runs import encoders, merged, read_run
+    from ..report.tables import build_table
+
+    tuned = _tuned(search) if search else None
+    plans = [bench.plan(tuned) for bench in opened]
+    _run(plans, runs)
+    source, zero_shot = opened[0].source, opened[0].opened.embeddings.zero_shot
+    folders = [read_run(runs / plan.name) for plan in plans]
+    encoder = next(iter(encoders(folders).values()), None)
+    table = build_table(one_name(merged(folders), source.benchmark), encoder, source.backbone)
+    costs = facts(plans[0], source.benchmark, source.backbone, zero_shot)
+    sentences = (*notes(source, plans[0], search, tuned), *(fact.sentence() for fact in costs))
+    return rendered([replace(table, notes=table.notes + sentences, facts=costs)], folders, kind)
+
+
+def _there(files: tuple[Source, Source], text_encoder: str | None) -> list[Source]:
+    """Return the files to use: the first must be there; without the second, the table says which rows it lacks."""
+    from ..report.paper import display
+    from ..report.reproduce import needing_text_encoder
+
+    plain, viewed = files
+    if not plain.path.is_file():
+        raise ValueError(plain.missing())
+    if not viewed.path.is_file():
+        line(f"left out: {viewed.missing()}", err=True)
+        return [plain]
+    for name in needing_text_encoder() if text_encoder is None else ():
+        line(f"left out: {display(name)}, which needs the text encoder itself: --text-encoder", err=True)
+    return [plain, viewed]
+
+
+def _tuned(search: Search) -> dict[str, Any]:
+    """Do what is missing of the search and write its choice."""
+    from ..experiment.runner import Options
+    from ..report.baselines import choose
+
+    search_all(list(search.tunings), search.folder, Options(command=command_line()))
+    tuned = choose(search)
+    line(f"wrote {search.file}", err=True)
+    return tuned
+
+
+def _run(plans: list[Plan], runs: Path) -> None:
+    from ..experiment.runner import Options, execute
+
+    for plan in plans:
+        for _ in drawn(execute(plan, runs, Options(command=command_line())), len(plan.items()), plan.config.benchmark):
+            pass

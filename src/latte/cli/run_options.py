@@ -1,0 +1,224 @@
+"""What the commands that run experiments share: their options, their progress, their table."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .output import line, problem
+
+if TYPE_CHECKING:
+    from ..experiment.config import RunConfig
+    from ..experiment.runner import Event, Options
+    from ..simulation.records import Result
+
+Command = Callable[..., Any]
+_EXECUTOR = "latte.executor"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the options of one call said."""
+
+    config: Path | None
+    benchmark: str | None
+    methods: str | None
+    seeds: str | None
+    settings: tuple[str, ...]
+    engine: str | None
+    data: Path | None
+    plugins: tuple[Path, ...]
+
+    def configs(self, **defaults: Any) -> list[RunConfig]:
+        """Return one configuration per benchmark; options override the file, ``defaults`` fill what neither says."""
+        from ..experiment.config import apply_settings, parse_method, read_config
+        from ..experiment.item import load_plugin
+        from ..experiment.structure import configure
+
+        for plugin in self.plugins:
+            load_plugin(plugin)
+        raw = {**defaults, **(read_config(self.config) if self.config else {})}
+        if self.methods:
+            raw["methods"] = [parse_method(text) for text in self.methods.split(",")]
+        if self.seeds:
+            raw["seeds"] = self.seeds
+        if self.engine:
+            raw["engine"] = self.engine
+        if self.benchmark is None and self.config is None:
+            raise click.UsageError("name a benchmark (--benchmark NAME) or give a CONFIG.toml")
+        named = self.benchmark.split(",") if self.benchmark else []
+        choices = [{**raw, "benchmark": name} for name in named] or [raw]
+        try:
+            return [apply_settings(configure(choice), self.settings) for choice in choices]
+        except ValueError as error:
+            raise (ValueError(f"{self.config}: {error}") if self.config else error) from None
+
+
+def experiment_options(command: Command) -> Command:
+    """Add the options that say what to run; the command gets them as ``asked``."""
+
+    def collected(config: Path | None, **given: Any) -> Any:
+        names = ("benchmark", "methods", "seeds", "settings", "engine", "data", "plugins")
+        asked = Asked(config, *(given.pop(name) for name in names))
+        return command(asked=asked, **given)
+
+    collected.__doc__, collected.__name__ = command.__doc__, command.__name__
+    collected.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    for option in reversed(_options()):
+        collected = option(collected)
+    return collected
+
+
+class Folder(click.Path):
+    """A folder, to be made if it is not there: nothing else may have its name."""
+
+    def __init__(self, exists: bool = False) -> None:
+        super().__init__(exists=exists, file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, or say in one line what is wrong with it."""
+        path: Any = super().convert(value, param, ctx)
+        if path.exists() and not path.is_dir():
+            self.fail(f"{str(path)!r} is no folder.", param, ctx)
+        return path
+
+
+class InputFile(click.Path):
+    """A file to read: there, and a regular one. A FIFO would be waited for, a device has no end."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, or say in one line what is wrong with it."""
+        path: Any = super().convert(value, param, ctx)
+        if not path.is_file():
+            self.fail(f"{str(path)!r} is no regular file.", param, ctx)
+        return path
+
+
+def _options() -> list[Callable[[Command], Command]]:
+    file = InputFile()
+    return [
+        click.argument("config", type=file, required=False),
+        click.option("--benchmark", metavar="NAME,...", help="Benchmarks by name or file (see: latte data ls)."),
+        click.option("--methods", metavar="SPEC,...", help="[LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated."),
+        click.option("--seeds", metavar="LIST", help="Seeds, such as 0-4 or 0,2,7."),
+        click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Change one value; repeatable."),
+        click.option(
+            "--engine",
+            type=click.Choice(("auto", "readable")),
+            help="auto: the fast engine where a method has one; readable: sample by sample.",
+        ),
+        click.option("--data", type=Folder(), help="Folder of embedding files (default: $LATTE_DATA)."),
+        click.option("--plugin", "plugins", type=file, multiple=True, help="Python file with methods of your own."),
+    ]
+
+
+def running_options(command: Command) -> Command:
+    """Add the options that say how to run and what to print."""
+    options = [
+        click.option("--out", type=Folder(), default=Path("runs"), show_default=True, help="Where run folders go."),
+        click.option(
+            "--jobs", type=click.IntRange(0, 1024), default=0, help="Processes at once (default: one per core)."
+        ),
+        click.option(
+            "--executor", metavar="dask:ADDRESS", expose_value=False, callback=_remember, help="Run on a cluster."
+        ),
+        click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _remember(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    context.meta[_EXECUTOR] = value
+
+
+def command_line() -> tuple[str, ...]:
+    """Return the command as it was typed, without where it is installed."""
+    return ("latte", *sys.argv[1:])
+
+
+def make_options(asked: Asked, jobs: int, predictions: bool = False) -> Options:
+    """Return how to run, with the command line as it was typed."""
+    from ..experiment.runner import Options
+
+    executor = click.get_current_context().meta.get(_EXECUTOR) or ""
+    return Options(jobs, tuple(str(path.resolve()) for path in asked.plugins), command_line(), executor, predictions)
+
+
+def drawn(events: Iterable[Event], total: int, label: str) -> Iterator[Event]:
+    """Pass events on while a bar on stderr follows them; failures are told at once, in one line each."""
+    from .progress import bar
+
+    with bar(label[:24], total) as advance:
+        for event in events:
+            if event.kind == "failed":
+                problem(f"{event.item.method.label}, seed {event.item.seed}: {event.problem}")
+            advance(1)
+            yield event
+
+
+def or_exit(run: Callable[[], None]) -> None:
+    """Call ``run``; a run with failed items ends in one line and exit code 1."""
+    from ..experiment.runner import IncompleteError
+
+    try:
+        run()
+    except IncompleteError as error:
+        problem(error)
+        sys.exit(1)
+
+
+def mean_and_sd(values: Sequence[float]) -> tuple[float, float | None]:
+    """Return the mean, and the standard deviation where there is more than one value."""
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return mean, None
+    return mean, (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5
+
+
+def summarise(results: Iterable[Result], **first: Any) -> list[dict[str, Any]]:
+    """Return one row per method: accuracy over samples and over clients, mean and sd over seeds."""
+    groups: dict[tuple[str, str, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.benchmark, result.method, result.setting), []).append(result)
+    rows = []
+    for (benchmark, method, setting), group in groups.items():
+        micro, spread = mean_and_sd([result.micro for result in group])
+        macro, _ = mean_and_sd([result.macro for result in group])
+        row = {"benchmark": benchmark, **first, "method": method, "setting": setting, "seeds": len(group)}
+        rows.append({**row, "accuracy": micro, "sd": spread, "per_client": macro})
+    return rows
+
+
+def print_rows(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
+    """Print rows as JSON or as a plain table on stdout."""
+    if as_json:
+        line(json.dumps(list(rows)))
+        return
+    if not rows:
+        return
+    cells = [[_cell(name) for name in rows[0]], *([_cell(value) for value in row.values()] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    numbers = [isinstance(value, (int, float)) for value in rows[0].values()]
+    for row in cells:
+        parts = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numbers, strict=True))
+        line("  ".join(parts).rstrip())
+
+
+def _cell(value: Any) -> str:
+    from ..core.escape import visible
+
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else visible(str(value))

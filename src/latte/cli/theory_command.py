@@ -1,0 +1,32 @@
+"""``latte theory``: the sphere model of the paper's appendix, simulated, beside its bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .output import block, line
+from .run_options import Folder
+
+
+@click.command("theory")
+@click.option(
+    "--out",
+    type=Folder(),
+    default=Path("theory"),
+    show_default=True,
+    help="Folder for the figures (PNG, SVG, CSV), theory.json and theory.txt.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the simulations.")
+@click.option("--quick", is_flag=True, help="Fewer repetitions, for a first look.")
+@click.option("--json", "as_json_", is_flag=True, help="Print theory.json instead of the table.")
+def theory(out: Path, seed: int, quick: bool, as_json_: bool) -> None:
+    """Simulate the sphere model and compare it with the theorems."""
+    from ..report.theory_files import write_theory
+    from ..theory.study import Plan, run_study
+
+    line("simulating: about two minutes (half a minute with --quick) ...", err=True)
+    paths = write_theory(run_study(seed, Plan.quick() if quick else Plan()), out)
+    line(f"wrote {len(paths)} files to {out}", err=True)
+    block((out / ("theory.json" if as_json_ else "theory.txt")).read_text(encoding="utf-8"))

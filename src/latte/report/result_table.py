@@ -1,0 +1,107 @@
+"""What a table of results is, before anybody decides how it looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..analysis.cost import short
+from .stats import Paired
+
+KINDS = ("accuracy", "gain", "paper", "difference")
+SETTINGS = {
+    "preset": "published hyper-parameters",
+    "default": "one dataset-free default",
+    "tuned": "chosen with labels, on other partitions than the reported ones",
+    "oracle": "chosen with the labels it is scored on: an upper bound, not a result",
+    "custom": "set by hand",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: ``kind`` says whether it holds an accuracy, a gain, a paper's value or a difference from it."""
+
+    key: str
+    label: str
+    kind: str
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A mean in per cent (or points), and its standard deviation over seeds where there is one.
+
+    ``paper`` and ``paper_sd`` are what the paper prints for the same method and domain, where it may be compared.
+    """
+
+    mean: float
+    sd: float | None = None
+    paper: float | None = None
+    paper_sd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One method with one set of parameters; ``cells`` follow the table's columns, None where there is no number."""
+
+    method: str
+    label: str
+    setting: str
+    seeds: tuple[int, ...]
+    cells: tuple[Cell | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A number that belongs to the table but not into a cell; ``paper`` is what the paper prints for it, or "".
+
+    >>> Fact("Latte's round", 0.3564, "%", "less than 0.4%").sentence()
+    "Latte's round: 0.356 % here, less than 0.4% in the paper."
+    """
+
+    name: str
+    here: float
+    unit: str
+    paper: str = ""
+
+    def sentence(self) -> str:
+        """Return the fact as a reader needs it."""
+        beside = f", {self.paper} in the paper" if self.paper else ""
+        written = f"{short(self.here)}{self.unit}" if self.unit == "B" else f"{self.here:.3g} {self.unit}"
+        return f"{self.name}: {written} here{beside}."
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The results on one benchmark.
+
+    ``differences`` holds every pair of rows, paired over seeds; ``reference`` is the label of the row that the others
+    are shown against. ``notes`` are sentences that a reader needs beside the numbers; ``facts`` are in them, in words.
+    """
+
+    title: str
+    benchmark: str
+    encoder: str | None
+    backbone: str | None
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    differences: tuple[Paired, ...]
+    reference: str
+    notes: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+    @property
+    def beside_paper(self) -> bool:
+        """Whether cells have the paper's value beside ours."""
+        return any(cell is not None and cell.paper is not None for row in self.rows for cell in row.cells)
+
+    def against_reference(self) -> tuple[Paired, ...]:
+        """Return the differences of the reference minus each other row."""
+        return tuple(pair for pair in self.differences if pair.first == self.reference)
+
+    def best(self, column: int) -> float | None:
+        """Return the highest mean of an accuracy or gain column; rows that saw the labels do not count."""
+        if self.columns[column].kind not in ("accuracy", "gain"):
+            return None
+        cells = [row.cells[column] for row in self.rows if row.setting != "oracle"]
+        return max((cell.mean for cell in cells if cell is not None), default=None)

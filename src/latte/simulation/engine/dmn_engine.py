@@ -1,0 +1,87 @@
+"""DMN over a whole federation, each client by itself or one memory for all."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...core.maths import softmax
+from ...core.readout import CANCELLED
+from ...core.types import Integers, Mask, Reals, Vectors
+from ...methods.dmn import DmnParams
+from .backend import Loops
+from .lifetimes import Lives, Order, blocks, lives_of, softmax_rows
+from .state import FIRST
+from .streams import Streams, near_ties, settle
+
+
+def run_dmn(streams: Streams, params: DmnParams, order: Order, grid: tuple[Reals, Reals], loops: Loops) -> Integers:
+    """Return labels (weights, betas, n) for every weight of the memory and every beta."""
+    lives = _lives(streams, params, order, loops)
+    weights, betas = grid
+    labels = np.empty((len(weights), len(betas), len(streams)), np.int64)
+    for first, last, start in blocks(order):
+        places, samples = np.arange(first, last), order.sequence[first:last]
+        text = softmax_rows(streams, samples)
+        memory = _memory(streams, lives.during(first, last, start), (places, samples), betas)
+        for w, weight in enumerate(weights):
+            labels[w, :, samples] = (text + weight * memory).argmax(axis=-1).T
+    return labels
+
+
+def _lives(streams: Streams, params: DmnParams, order: Order, loops: Loops) -> Lives:
+    """Replay the memory, with the entropy that DMN goes by: -Σ q ln(q + 1e-8)."""
+    classes = streams.zero_shot.classes
+    entropy = _entropies(softmax_rows(streams, np.arange(len(streams))))
+    doubtful = near_ties(order.parts * classes + streams.pseudo, entropy)
+    settle(streams, doubtful)
+    for k in np.flatnonzero(doubtful):  # one by one, as the readable method: the last bit may decide
+        q = softmax(streams.logits[k])
+        entropy[k] = -float((q * np.log(q + 1e-8)).sum()) / math.log(classes)
+    shape = (classes, params.k)
+    slot = loops.fill_queues(order.sequence, order.starts, streams.pseudo, entropy, (*shape, FIRST))
+    return lives_of(slot, streams.pseudo, order, shape)
+
+
+def _entropies(q: Reals) -> Reals:
+    entropy: Reals = -(q * np.log(q + 1e-8)).sum(axis=1) / math.log(q.shape[1])
+    return entropy
+
+
+def _memory(streams: Streams, lives: Lives, block: tuple[Integers, Integers], betas: Reals) -> Reals:
+    """Return the memory's probabilities (betas, B, C)."""
+    places, samples = block
+    own, alive = streams.vectors(samples), lives.alive(places)
+    scale = streams.zero_shot.scale
+    vectors, text = streams.vectors(lives.sample), streams.logits[samples] / scale
+    similarity = (own @ vectors.T).astype(np.float64)
+    cosines = np.empty((len(betas), *text.shape))
+    for y in range(text.shape[1]):
+        mine = np.flatnonzero(lives.label == y)
+        gram = _gram(vectors[mine], streams.logits[lives.sample[mine], y] / scale)
+        near = np.concatenate([similarity[:, mine], text[:, y : y + 1]], axis=1)  # the text last
+        there = np.concatenate([alive[:, mine], np.ones((len(places), 1), np.bool_)], axis=1)
+        cosines[:, :, y] = _cosines(near, there, gram, betas)
+    return softmax(scale * cosines)
+
+
+def _gram(vectors: Vectors, text: Reals) -> Reals:
+    """Return the products (U + 1, U + 1) of the images and the text of a class."""
+    wide = vectors.astype(np.float64)
+    gram = np.ones((len(wide) + 1, len(wide) + 1))
+    gram[:-1, :-1] = wide @ wide.T
+    gram[-1, :-1] = gram[:-1, -1] = text
+    return gram
+
+
+def _cosines(near: Reals, there: Mask, gram: Reals, betas: Reals) -> Reals:
+    """Return f · normalise(Σ exp(-beta (1 - f·a)) a) (betas, B) over the images and the text of a class."""
+    largest = np.where(there, near, -np.inf).max(axis=1, keepdims=True)
+    weights = np.exp(betas[:, None, None] * np.where(there, near - largest, 0.0))  # (betas, B, U)
+    weights *= there
+    squares = np.einsum("...u,...u->...", (weights.reshape(-1, len(gram)) @ gram).reshape(weights.shape), weights)
+    live = squares > CANCELLED
+    dots = np.where(live, np.einsum("...u,...u->...", weights, near), 0.0)
+    cosines: Reals = dots / np.sqrt(squares, where=live, out=np.ones_like(squares))
+    return cosines

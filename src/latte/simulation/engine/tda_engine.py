@@ -1,0 +1,82 @@
+"""TDA over a whole federation, each client by itself or one cache for all."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...core.types import Integers, Mask, Reals, Vectors
+from ...methods.tda import TdaParams
+from .backend import Loops
+from .lifetimes import Lives, Order, blocks, lives_of, softmax_rows
+from .state import LATEST
+from .streams import Streams, near_ties, settle
+
+NEAR_LIMIT = 1e-4  # an entropy or a probability this close to a limit, relative to it, may be on either side
+
+
+def run_tda(streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals, Reals], loops: Loops) -> Integers:
+    """Return labels (alphas, betas, n) for every alpha and beta of the positive cache."""
+    classes = streams.zero_shot.classes
+    settle(streams, near_ties(order.parts * classes + streams.pseudo, streams.entropy) | _near_limits(streams, params))
+    positive = _lives(streams, order, (classes, params.k), np.ones(len(streams), np.bool_), loops)
+    window = streams.entropy * math.log(2)  # H / log2 C, as the official code
+    halfway = (params.entropy_above < window) & (window < params.entropy_below)
+    negative = _lives(streams, order, (classes, params.k_negative), halfway, loops)
+    alphas, betas = grid
+    labels = np.empty((len(alphas), len(betas), len(streams)), np.int64)
+    for first, last, start in blocks(order):
+        places, samples = np.arange(first, last, dtype=np.int64), order.sequence[first:last]
+        own = streams.vectors(samples)
+        logits = streams.logits[samples]
+        logits -= _repulsion(streams, params, negative.during(first, last, start), (places, own))
+        attracted = _attraction(streams, positive.during(first, last, start), (places, own), betas)
+        for a, alpha in enumerate(alphas):
+            labels[a, :, samples] = (logits + alpha * attracted).argmax(axis=-1).T
+    return labels
+
+
+def _lives(streams: Streams, order: Order, shape: tuple[int, int], eligible: Mask, loops: Loops) -> Lives:
+    """Replay one cache: only ``eligible`` samples are offered to it."""
+    offered = eligible[order.sequence]
+    starts = np.concatenate([[0], np.cumsum(offered)])[order.starts]
+    slot = loops.fill_queues(order.sequence[offered], starts, streams.pseudo, streams.entropy, (*shape, LATEST))
+    return lives_of(slot, streams.pseudo, order, shape)
+
+
+def _attraction(streams: Streams, lives: Lives, block: tuple[Integers, Vectors], betas: Reals) -> Reals:
+    """Return Σ exp(-beta (1 - f·f_j)) over the items of each class (betas, B, C)."""
+    places, own = block
+    distance, alive = _distances(streams, lives, own), lives.alive(places)
+    classes = np.eye(streams.zero_shot.classes)[lives.label]
+    return np.stack([(np.exp(-beta * distance) * alive) @ classes for beta in betas])
+
+
+def _repulsion(streams: Streams, params: TdaParams, lives: Lives, block: tuple[Integers, Vectors]) -> Reals:
+    """Return what the negative cache takes from the classes whose stored probability is inside its window."""
+    places, own = block
+    weights = np.exp(-params.beta_negative * _distances(streams, lives, own)) * lives.alive(places)
+    p = softmax_rows(streams, lives.sample)
+    inside = (p > params.probability_above) & (p < params.probability_below)
+    total: Reals = weights @ inside.astype(np.float64)
+    return params.alpha_negative * total
+
+
+def _distances(streams: Streams, lives: Lives, own: Vectors) -> Reals:
+    """Return 1 - f·f_j (B, U); rounding can put a cosine above 1."""
+    similarity = own @ streams.vectors(lives.sample).T
+    distance: Reals = 1.0 - np.minimum(similarity.astype(np.float64), 1.0)
+    return distance
+
+
+def _near_limits(streams: Streams, params: TdaParams) -> Mask:
+    """Return the samples that rounding could put on the other side of a limit of the negative cache."""
+    window = streams.entropy * math.log(2)
+    near: Mask = np.zeros(len(streams), np.bool_)
+    for limit in (params.entropy_above, params.entropy_below):
+        near |= np.abs(window - limit) <= NEAR_LIMIT * limit
+    p = softmax_rows(streams, np.arange(len(streams)))
+    for limit in (params.probability_above, params.probability_below):
+        near |= (np.abs(p - limit) <= NEAR_LIMIT * limit).any(axis=1) & (limit < 1)
+    return near
