@@ -30,7 +30,9 @@ def filled_client(rng: np.random.Generator, C: int, S: int, E: int, D: int) -> L
     for label in range(C):
         for row in unit(rng, S, D):
             client.local.put(label, row, float(rng.uniform(0.3, 1)))
-    client.receive(External(unit(rng, C, E, D), rng.uniform(0.3, 1, (C, E)), np.ones((C, E), np.bool_)))
+    full = np.ones((C, E), np.bool_)
+    task = client.zero_shot.fingerprint
+    client.receive(External(unit(rng, C, E, D), rng.uniform(0.3, 1, (C, E)), full, task))
     return client
 
 

@@ -12,17 +12,15 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from latte import BaseMethod, Prediction, register
 from latte.core.maths import entropy_of_one, softmax
 from latte.core.stored import exactly, require
-from latte.core.types import Arrays, Prediction, State
+from latte.core.types import Arrays, State, Vectors
 from latte.core.validate import real, refuse
-from latte.core.zero_shot import ZeroShot
-from latte.methods import register
-from latte.methods.base import BaseMethod
 
 
 @dataclass(frozen=True)
@@ -35,20 +33,15 @@ class PriorParams:
         real("pseudo_count", self.pseudo_count, 1e-6)
 
 
-class Prior(BaseMethod):
+class Prior(BaseMethod[PriorParams]):
     Params: ClassVar = PriorParams
-    presets: ClassVar[dict[str, PriorParams]] = {"strong": PriorParams(strength=1.0)}
+    presets: ClassVar = {"strong": PriorParams(strength=1.0)}
 
-    def __init__(self, zero_shot: ZeroShot, params: PriorParams | None = None, normalise: bool = False) -> None:
-        super().__init__(zero_shot, normalise)
-        self.params = params or PriorParams()
-        self.reset()
-
-    def predict(self, views: Any) -> Prediction:
-        logits = self.zero_shot.logits(self.check(views)[0])
+    def predict_rows(self, views: Vectors) -> Prediction:
+        logits = self.zero_shot.logits(views[0])
         self.mass += softmax(logits)
         adjusted = logits - self.params.strength * np.log(self.mass / self.mass.sum())
-        return Prediction(int(adjusted.argmax()), adjusted, entropy_of_one(logits))
+        return self.prediction(adjusted, entropy_of_one(logits))
 
     def reset(self) -> None:
         classes = self.zero_shot.classes

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from .checks import check_exchange, check_method
     from .core import (
+        BaseExchange,
         Collaborative,
         Exchange,
         External,
@@ -26,13 +27,19 @@ if TYPE_CHECKING:
         Routing,
         ZeroShot,
     )
-    from .methods import create, create_federation
+    from .core.sync import sync
+    from .encoders import load_encoder
+    from .methods import create, create_exchange, create_federation, describe, register
+    from .methods.base import BaseMethod
     from .methods.clip import Clip
-    from .methods.latte import Latte, LatteParams, exchange_for
+    from .methods.latte import Latte, LatteParams
+    from .simulation.schedule import Schedule
+    from .simulation.simulate import Client, simulate
 
 _HOMES = {
     "latte.checks": ("check_exchange", "check_method"),
     "latte.core": (
+        "BaseExchange",
         "Collaborative",
         "Exchange",
         "External",
@@ -44,13 +51,21 @@ _HOMES = {
         "Routing",
         "ZeroShot",
     ),
-    "latte.methods": ("create", "create_federation"),
+    "latte.core.sync": ("sync",),
+    "latte.methods": ("create", "create_exchange", "create_federation", "describe", "register"),
+    "latte.methods.base": ("BaseMethod",),
     "latte.methods.clip": ("Clip",),
-    "latte.methods.latte": ("Latte", "LatteParams", "exchange_for"),
+    "latte.methods.latte": ("Latte", "LatteParams"),
+    "latte.encoders": ("load_encoder",),
+    "latte.simulation.schedule": ("Schedule",),
+    "latte.simulation.simulate": ("Client", "simulate"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "BaseExchange",
+    "BaseMethod",
+    "Client",
     "Clip",
     "Collaborative",
     "Exchange",
@@ -63,13 +78,19 @@ __all__ = [
     "Prediction",
     "Prototypes",
     "Routing",
+    "Schedule",
     "ZeroShot",
     "__version__",
     "check_exchange",
     "check_method",
     "create",
+    "create_exchange",
     "create_federation",
-    "exchange_for",
+    "describe",
+    "load_encoder",
+    "register",
+    "simulate",
+    "sync",
 ]
 
 

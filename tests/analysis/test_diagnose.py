@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from latte import Latte, LatteParams, exchange_for
+from latte import Latte, LatteParams
 from latte.analysis.diagnose import Diagnosis, diagnose
 from latte.analysis.diagnose_run import keep, kept, open_replay, replay
 from latte.cli import cli
@@ -47,7 +47,7 @@ def counted_by_hand(federation, params, schedule):
     zero_shot = federation.embeddings.zero_shot
     c = zero_shot.classes
     clients = [Client(s.name, Latte(zero_shot, params), federation.stream(s)) for s in federation.clients]
-    exchange = exchange_for(params, zero_shot, [client.name for client in clients])
+    exchange = Latte.exchange_for(zero_shot, params, [client.name for client in clients])
     counts = {name: np.zeros(c) for name in ("readable", "silenced", "items", "external", "empty")}
     syncs = 0
     push = exchange.push

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from latte import Clip, GlobalMemory, Latte, LatteParams, Routing, check_exchange, create
-from latte.checks import exchange_checks, method_checks
+from latte import Clip, GlobalMemory, Latte, LatteParams, Routing, ZeroShot, check_exchange, create
+from latte.checks import exchange_checks, method_checks, uploads_of
 from latte.methods import METHODS
 
 MAKERS = {name: partial(create, name) for name in METHODS if name != "tpt"}
@@ -16,12 +16,10 @@ for change in ({"variant": "released"}, {"memory": "local"}, {"memory": "externa
     MAKERS[f"latte {change}"] = lambda zero_shot, change=change: Latte(zero_shot, LatteParams(**change))
 
 EXCHANGES = {
-    empty: lambda classes, dim, k_e, empty=empty: GlobalMemory(classes, dim, Routing(k_e, empty))
+    empty: lambda zero_shot, empty=empty: GlobalMemory(zero_shot, Routing(2, empty))
     for empty in ("client", "none", "released")
 }
-EXCHANGES["to the letter"] = lambda classes, dim, k_e: GlobalMemory(
-    classes, dim, Routing(k_e, "released", drop_first_rank=True)
-)
+EXCHANGES["to the letter"] = lambda zero_shot: GlobalMemory(zero_shot, Routing(2, "released", drop_first_rank=True))
 
 
 @pytest.mark.parametrize("check", method_checks())
@@ -39,37 +37,37 @@ def test_exchange(maker, check):
 class Leaky(Latte):
     """A method with a fault: it inserts before it looks."""
 
-    def predict(self, views):
+    def predict(self, views, *, remember=True):
         self.local.entropy[0, 0] *= 0.5
-        return super().predict(views)
+        return super().predict(views, remember=remember)
 
 
 class Selfish(GlobalMemory):
     """An exchange with a fault: it returns a client's own prototypes."""
 
     def neighbours(self, client):
-        donors, valid = super().neighbours(client)
-        return donors * 0 + self.clients.index(client), valid
+        donors = super().neighbours(client)
+        return donors._replace(rows=donors.rows * 0 + self.clients.index(client))
 
 
 def test_the_checks_can_fail():
     with pytest.raises(AssertionError, match="exactly as before"):
         method_checks()["remembers nothing after bad input"](Leaky)
     with pytest.raises(AssertionError, match="not its own"):
-        exchange_checks()["never returns one's own"](lambda c, d, k: Selfish(c, d, Routing(k)))
+        exchange_checks()["never returns one's own"](lambda zero_shot: Selfish(zero_shot, Routing(2)))
 
 
 class StoredView(Latte):
     """A method with a fault: it stores a view of its memory, which a copy detaches."""
 
-    def __init__(self, zero_shot):
-        super().__init__(zero_shot)
-        self.view = self.local.vectors.reshape(-1, zero_shot.dim)
+    def reset(self):
+        super().reset()
+        self.view = self.local.vectors.reshape(-1, self.zero_shot.dim)
 
-    def predict(self, views):
-        prediction = super().predict(views)
-        logits = prediction.logits + self.view.sum()
-        return replace(prediction, logits=logits, label=int(logits.argmax()))
+    def predict_rows(self, views):
+        prediction = super().predict_rows(views)
+        scores = prediction.scores + self.view.sum()
+        return replace(prediction, scores=scores, label=int(scores.argmax()))
 
 
 class Verbatim(Latte):
@@ -109,8 +107,8 @@ class Unlocked(GlobalMemory):
 class Trimming(GlobalMemory):
     """An exchange with a fault: it stores names without what stands around them."""
 
-    def push(self, client, prototypes):
-        super().push(client.strip("\0 \n") if isinstance(client, str) else client, prototypes)
+    def push(self, client, upload):
+        super().push(client.strip("\0 \n") if isinstance(client, str) else client, upload)
 
     def pull(self, client):
         return super().pull(client.strip("\0 \n") if isinstance(client, str) else client)
@@ -119,9 +117,9 @@ class Trimming(GlobalMemory):
 class Hasty(GlobalMemory):
     """An exchange with two faults: clients join before their names are checked, and loading begins with emptying."""
 
-    def push(self, client, prototypes):
+    def push(self, client, upload):
         self._joined(client)
-        super().push(client, prototypes)
+        super().push(client, upload)
 
     def load(self, arrays):
         self._replace([], self._table)
@@ -151,18 +149,18 @@ def test_a_check_notices_the_fault_of_a_method(kind, check):
 @pytest.mark.parametrize(("kind", "check"), EXCHANGE_FAULTS)
 def test_a_check_notices_the_fault_of_an_exchange(kind, check):
     with pytest.raises(AssertionError):
-        exchange_checks()[check](lambda classes, dim, k_e: kind(classes, dim, Routing(k_e)))
+        exchange_checks()[check](lambda zero_shot: kind(zero_shot, Routing(2)))
 
 
 class Stateless:
     """An exchange that cannot be saved."""
 
     def __init__(self, memory):
-        self.push, self.pull = memory.push, memory.pull
+        self.task, self.push, self.pull, self.pull_many = memory.task, memory.push, memory.pull, memory.pull_many
 
 
 def test_an_exchange_needs_no_state():
-    check_exchange(lambda classes, dim, k_e: Stateless(GlobalMemory(classes, dim, Routing(k_e))))
+    check_exchange(lambda zero_shot: Stateless(GlobalMemory(zero_shot, Routing(2))))
 
 
 class AnyOrder(GlobalMemory):
@@ -185,4 +183,50 @@ class AnyNames(AnyOrder):
 @pytest.mark.parametrize("kind", [AnyOrder, AnyNames])
 def test_doubled_clients_are_noticed(kind):
     with pytest.raises(AssertionError, match="should be refused, or change nothing"):
-        exchange_checks()["refuses doubled clients"](lambda classes, dim, k_e: kind(classes, dim, Routing(k_e)))
+        exchange_checks()["refuses doubled clients"](lambda zero_shot: kind(zero_shot, Routing(2)))
+
+
+# --- a method with messages and an exchange of its own ------------------------------------------------------------
+
+
+def _census():
+    from latte.experiment.item import load_plugin
+    from waiting import ROOT
+
+    return load_plugin(ROOT / "examples" / "own_exchange.py").Census
+
+
+CENSUS = _census()
+
+
+@pytest.mark.parametrize("check", method_checks())
+def test_a_method_with_its_own_messages(check):
+    method_checks()[check](CENSUS)
+
+
+@pytest.mark.parametrize("check", exchange_checks(uploads_of(CENSUS)))
+def test_an_exchange_of_its_own_messages(check):
+    exchange_checks(uploads_of(CENSUS))[check](CENSUS.exchange_for)
+
+
+class Forgetful(CENSUS):
+    """A method with a fault: its messages do not name their task."""
+
+    def summary(self):
+        return replace(super().summary(), task="")
+
+
+class Trusting(type(CENSUS.exchange_for(ZeroShot(np.eye(2), ("a", "b"))))):
+    """An exchange with a fault: it believes whatever is uploaded, and stores the client's own arrays."""
+
+    def _verified(self, upload):
+        return upload
+
+
+def test_the_checks_of_any_messages_can_fail():
+    with pytest.raises(AssertionError, match="names the task"):
+        method_checks()["summaries are messages"](Forgetful)
+    checks = exchange_checks(uploads_of(CENSUS))
+    for name in ("serves one task", "keeps nothing of a bad upload", "keeps a copy"):
+        with pytest.raises(AssertionError):
+            checks[name](Trusting)

@@ -1,17 +1,20 @@
 """Bad input is refused with a ValueError that names the argument, and nothing changes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from latte import External, GlobalMemory, Latte, LatteParams, LocalMemory, Prototypes, Routing, ZeroShot, create
+from latte import External, Latte, LatteParams, LocalMemory, Prototypes, Routing, ZeroShot, create
 from latte.core.validate import unit_rows
+from small_tasks import a_task, global_memory, prototypes
 
 TEXT = np.eye(3, 4, dtype=np.float32)
 NAMES = ("cat", "dog", "owl")
 
 
 def a_client(normalise=False):
-    client = Latte(ZeroShot(TEXT, NAMES), LatteParams(k_l=2), normalise)
+    client = Latte(ZeroShot(TEXT, NAMES), k_l=2, normalise=normalise)
     for row in np.eye(4, dtype=np.float32)[:3]:
         client.predict(row[None])
     return client
@@ -24,7 +27,7 @@ BAD_VIEWS = {
     "nan in float32": ((GOOD * np.nan).astype(np.float32), "row 0"),
     "too large for float32": (GOOD * 1e300, "views"),
     "infinite square in float32": ((GOOD * 1e30).astype(np.float32), "length"),
-    "rank 1": (GOOD[0], r"\(4,\)"),
+    "rank 0": (1.0, r"\(1,\)"),
     "rank 3": (GOOD[None], r"\(1, 1, 4\)"),
     "wrong D": (np.ones((1, 5)) / 5**0.5, r"\(n, 4\)"),
     "no view": (np.zeros((0, 4)), r"\(0, 4\)"),
@@ -49,15 +52,15 @@ def test_views(case):
 
 
 def test_nearly_unit_rows_are_normalised():
-    logits = [a_client().predict(GOOD * factor).logits for factor in (1, 1.0009, 0.9991)]
+    logits = [a_client().predict(GOOD * factor).scores for factor in (1, 1.0009, 0.9991)]
     np.testing.assert_allclose(logits[1], logits[0], atol=1e-4)
     np.testing.assert_allclose(logits[2], logits[0], atol=1e-4)
 
 
 def test_normalise_accepts_any_length():
-    want = a_client().predict(GOOD).logits
+    want = a_client().predict(GOOD).scores
     for factor in (7.0, 1e-20, 1e20):
-        np.testing.assert_allclose(a_client(normalise=True).predict(GOOD * factor).logits, want, atol=1e-4)
+        np.testing.assert_allclose(a_client(normalise=True).predict(GOOD * factor).scores, want, atol=1e-4)
     with pytest.raises(ValueError, match="zero vector"):
         a_client(normalise=True).predict(GOOD * 0)
 
@@ -117,31 +120,31 @@ def test_entropies(entropy):
 
 
 def an_upload(**change):
-    fields = {"vectors": TEXT.copy(), "entropy": np.full(3, 0.5), "seen": np.ones(3, np.bool_), **change}
-    return Prototypes(**fields)
+    task = a_task(3, 4).fingerprint
+    return Prototypes(**{"vectors": TEXT.copy(), "seen": np.ones(3, np.bool_), "task": task, **change})
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"vectors": TEXT[:2]}, {"vectors": TEXT * np.nan}, {"vectors": TEXT * 2}, {"vectors": TEXT * 0},
-        {"entropy": np.full(3, np.nan)}, {"entropy": np.full(3, 1.5)}, {"entropy": np.zeros(2)},
+        {"task": ""}, {"task": "0" * 64}, {"task": None},
         {"seen": np.ones(3)}, {"seen": np.ones(4, np.bool_)}, {"vectors": np.eye(3, 5)},
     ],
 )  # fmt: skip
 def test_uploads(change):
-    memory = GlobalMemory(3, 4, Routing(2))
+    memory = global_memory(3, 4, Routing(2))
     memory.push("a", an_upload())
     before = memory.state()
     for name in ("a", "b"):
-        with pytest.raises(ValueError, match="prototypes"):
+        with pytest.raises(ValueError, match="upload"):
             memory.push(name, an_upload(**change))
     after = memory.state()
     assert all(before[key].tobytes() == after[key].tobytes() for key in before)
 
 
 def test_unknown_clients():
-    memory = GlobalMemory(3, 4, Routing(2))
+    memory = global_memory(3, 4, Routing(2))
     for call in (memory.pull, memory.forget, memory.neighbours):
         with pytest.raises(ValueError, match="'ghost'"):
             call("ghost")
@@ -153,7 +156,7 @@ def test_unknown_clients():
 
 def test_more_slots_than_clients_is_no_error():
     """A federation starts with one client, so this is where every run begins: what there is comes back."""
-    memory = GlobalMemory(3, 4, Routing(50))
+    memory = global_memory(3, 4, Routing(50))
     memory.push("a", an_upload())
     assert memory.pull("a").valid.shape == (3, 0)
     memory.push("b", an_upload(seen=np.array([True, False, True])))
@@ -161,16 +164,17 @@ def test_more_slots_than_clients_is_no_error():
 
 
 def test_external_memory():
-    client, good = a_client(), External(np.zeros((3, 1, 4), np.float32), np.ones((3, 1)), np.zeros((3, 1), np.bool_))
+    client, good = a_client(), External.empty(ZeroShot(TEXT, NAMES), slots=1)
     before = client.state()
     for field, value in {
         "vectors": np.zeros((3, 2, 4)), "entropy": np.ones((3, 2)), "valid": np.ones((2, 1), np.bool_),
     }.items():  # fmt: skip
-        fields = {"vectors": good.vectors, "entropy": good.entropy, "valid": good.valid, field: value}
         with pytest.raises(ValueError, match="external"):
-            client.receive(External(**fields))
+            client.receive(replace(good, **{field: value}))
     with pytest.raises(ValueError, match=r"external\.vectors"):
-        client.receive(External(good.vectors, good.entropy, ~good.valid))
+        client.receive(replace(good, valid=~good.valid))
+    with pytest.raises(ValueError, match=r"external\.task"):
+        client.receive(replace(good, task="0" * 64))
     assert all(before[key].tobytes() == client.state()[key].tobytes() for key in before)
 
 
@@ -218,6 +222,6 @@ def test_what_is_uploaded_is_stored_bit_for_bit():
     for k in range(12):
         memory.insert(k % 3, unit_rows("x", rng.normal(size=(1, 64)), normalise=True)[0], 0.1 + 0.05 * k)
     vectors, seen = memory.prototypes("exp_weighted", 6.0)
-    server = GlobalMemory(3, 64, Routing(1))
-    server.push("ann", Prototypes(vectors, np.full(3, 0.5), seen))
+    server = global_memory(3, 64, Routing(1))
+    server.push("ann", prototypes(vectors, seen))
     assert server.state()["vectors"][0].tobytes() == vectors.tobytes()

@@ -6,9 +6,10 @@ import pickle
 import numpy as np
 import pytest
 
-from latte import External, GlobalMemory, Latte, LatteParams, LocalMemory, Prototypes, Routing, ZeroShot
+from latte import Latte, LatteParams, LocalMemory, Routing, ZeroShot
 from latte.core.readout import MergedMemory
 from latte.methods import METHODS, create, create_federation
+from small_tasks import external, global_memory, prototypes
 
 COPIES = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda x: pickle.loads(pickle.dumps(x))}
 NAMES = [name for name in METHODS if name != "tpt"]
@@ -28,7 +29,7 @@ def a_zero_shot(classes=4, dim=16):
 def an_external(rng, slots=3):
     valid = rng.random((4, slots)) < 0.6
     vectors = np.where(valid[..., None], unit(rng, 4, slots, 16), 0).astype(np.float32)
-    return External(vectors, np.where(valid, rng.random((4, slots)), 1.0), valid)
+    return external(vectors, np.where(valid, rng.random((4, slots)), 1.0), valid, a_zero_shot())
 
 
 def bits(state):
@@ -43,7 +44,7 @@ def test_the_example_of_a_copy_that_did_not_adapt(duplicate):
     a = Latte(ZeroShot(np.eye(3), ("a", "b", "c")))
     b = duplicate(a)
     for method in (a, b):
-        np.testing.assert_allclose(method.predict([[0.6, 0.8, 0]]).logits, [60, 180, 0], atol=1e-4)
+        np.testing.assert_allclose(method.predict([[0.6, 0.8, 0]]).scores, [60, 180, 0], atol=1e-4)
 
 
 @pytest.mark.parametrize("views", [1, 12])
@@ -59,9 +60,9 @@ def test_a_method(duplicate, name, views):
         original.receive(an_external(rng))
     second, before = duplicate(original), bits(original.state())
     stream = unit(rng, 25, views, 16)
-    answers = [second.predict(image).logits.tobytes() for image in stream]
+    answers = [second.predict(image).scores.tobytes() for image in stream]
     assert bits(original.state()) == before, "the copy wrote into the original"
-    assert [original.predict(image).logits.tobytes() for image in stream] == answers
+    assert [original.predict(image).scores.tobytes() for image in stream] == answers
     after = bits(second.state())
     original.reset()
     assert bits(second.state()) == after, "the original wrote into the copy"
@@ -122,8 +123,8 @@ def test_a_merged_memory(duplicate):
 
 @pytest.mark.parametrize("empty_query", ["client", "released"])
 def test_a_global_memory(duplicate, empty_query):
-    rng, memory = np.random.default_rng(4), GlobalMemory(3, 8, Routing(2, empty_query))
-    uploads = [Prototypes(unit(rng, 3, 8), rng.random(3), np.ones(3, np.bool_)) for _ in range(12)]
+    rng, memory = np.random.default_rng(4), global_memory(3, 8, Routing(2, empty_query))
+    uploads = [prototypes(unit(rng, 3, 8), np.ones(3, np.bool_)) for _ in range(12)]
     for k, upload in enumerate(uploads):
         memory.push(f"client {k}", upload)
     memory.forget("client 11")  # the last to join: who joins next gets its place
@@ -132,7 +133,7 @@ def test_a_global_memory(duplicate, empty_query):
     second.push("client 0", uploads[5])
     second.forget("client 3")
     assert bits(memory.state()) == before
-    restored = GlobalMemory(3, 8, Routing(2, empty_query))
+    restored = global_memory(3, 8, Routing(2, empty_query))
     restored.load(memory.state())
     for each in (memory, restored):
         each.push("client 0", uploads[5])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte import External, Latte, LatteParams, ZeroShot, create, exchange_for
+from latte import External, Latte, LatteParams, ZeroShot, create
 from latte.core.readout import MergedMemory
 from latte.core.validate import LARGEST_FACTOR
 from latte.methods.dmn import DmnParams
@@ -34,7 +34,7 @@ def images(rng, zero_shot, count):
 def assert_finite(method, rng, zero_shot, count=12):
     for image in images(rng, zero_shot, count):
         p = method.predict(image)
-        assert np.isfinite(p.logits).all() and 0 <= p.entropy <= 1 and p.label == p.logits.argmax()
+        assert np.isfinite(p.scores).all() and 0 <= p.entropy <= 1 and p.label == p.scores.argmax()
 
 
 @given(
@@ -48,11 +48,11 @@ def test_latte_stays_finite(seed, scale, alpha, beta, gamma, gamma_prototype, va
     p = LatteParams(
         variant, 3, 2, alpha, beta, gamma, gamma_prototype, prototype, memory, entropy=entropy, replace="lower"
     )
-    clients, exchange = {name: Latte(zero_shot, p) for name in "abc"}, exchange_for(p, zero_shot, "abc")
+    clients, exchange = {name: Latte(zero_shot, p) for name in "abc"}, Latte.exchange_for(zero_shot, p, "abc")
     for _ in range(3):
         for name, client in clients.items():
             assert_finite(client, rng, zero_shot, count=4)  # few: some classes stay empty
-            exchange.push(name, client.prototypes())
+            exchange.push(name, client.summary())
         for name, client in clients.items():
             client.receive(exchange.pull(name))
 
@@ -119,7 +119,7 @@ def test_a_cosine_above_one_is_one():
     zero_shot = ZeroShot(np.eye(3), ("a", "b", "c"))
     image = np.array([[0.6, 0.8, 0.0]], np.float32) * np.float32(1 + 4.9e-7)
     client = Latte(zero_shot, LatteParams(variant="released", beta=1e9, gamma=0.0))
-    np.testing.assert_allclose(client.predict(image).logits, [60, 180, 0], atol=1e-3)
+    np.testing.assert_allclose(client.predict(image).scores, [60, 180, 0], atol=1e-3)
 
 
 def test_the_layout_of_the_views_does_not_matter():
@@ -129,12 +129,12 @@ def test_the_layout_of_the_views_does_not_matter():
         for name in ("clip", "vte", "latte", "zero"):
             one = create(name, zero_shot).predict(image)
             other = create(name, zero_shot).predict(np.asfortranarray(image))
-            assert np.array_equal(one.logits, other.logits)
+            assert np.array_equal(one.scores, other.scores)
 
 
 def test_an_external_memory_has_a_largest_size():
     client = Latte(a_zero_shot(np.random.default_rng(0), 20.0), LatteParams(memory="external"))
     before = client.state()
     with pytest.raises(ValueError, match="slots: got 400000, want a whole number from 0 to 1000"):
-        client.receive(External.empty(4, 6, slots=400_000))
+        client.receive(External.empty(client.zero_shot, slots=400_000))
     assert all(np.array_equal(before[key], value) for key, value in client.state().items())

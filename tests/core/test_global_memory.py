@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte import GlobalMemory, Prototypes, Routing
+from latte import Routing
 from latte.checks.clients import turns
 from latte.core.names import pack_names, unpack_names
 from latte.files.tensors import write_safetensors
+from small_tasks import global_memory, prototypes
 
 C, D = 3, 8
 ROUTINGS = {
@@ -31,11 +32,11 @@ def unit(rng, *shape):
 def an_upload(seed):
     rng = np.random.default_rng(seed)
     seen = rng.random(C) < 0.8
-    return Prototypes(np.where(seen[:, None], unit(rng, C, D), np.float32(0)), np.where(seen, rng.random(C), 1), seen)
+    return prototypes(np.where(seen[:, None], unit(rng, C, D), np.float32(0)), seen)
 
 
 def filled(routing, names="abcdefghij"):
-    memory = GlobalMemory(C, D, routing)
+    memory = global_memory(C, D, routing)
     for name in names:
         memory.push(name, an_upload(ord(name)))
     return memory
@@ -64,13 +65,13 @@ def _calls(memory):
 
 def test_a_long_name_is_not_repeated_in_the_refusal():
     with pytest.raises(ValueError, match="1024") as refusal:
-        GlobalMemory(C, D, Routing(2)).push("x" * 10**6, an_upload(1))
+        global_memory(C, D, Routing(2)).push("x" * 10**6, an_upload(1))
     assert len(str(refusal.value)) < 200
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=256), unique=True, max_size=20))
 def test_any_text_is_a_name_and_comes_back_as_it_was(names):
-    memory, other = GlobalMemory(C, D, Routing(2)), GlobalMemory(C, D, Routing(2))
+    memory, other = global_memory(C, D, Routing(2)), global_memory(C, D, Routing(2))
     for seed, name in enumerate(names):
         memory.push(name, an_upload(seed))
     other.load(memory.state())
@@ -92,7 +93,7 @@ def test_a_trailing_nul_makes_another_client():
 @pytest.mark.parametrize("routing", ROUTINGS.values(), ids=ROUTINGS)
 def test_a_state_can_be_written_to_a_file(routing, tmp_path):
     safetensors = pytest.importorskip("safetensors.numpy", reason="reads what is written here")
-    memory, other = filled(routing), GlobalMemory(C, D, routing)
+    memory, other = filled(routing), global_memory(C, D, routing)
     memory.push("a\0é", an_upload(1))
     write_safetensors(tmp_path / "memory.safetensors", memory.state(), {})
     other.load(safetensors.load_file(tmp_path / "memory.safetensors"))
@@ -167,7 +168,7 @@ def test_rows_that_are_not_seen_come_back_empty():
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_restored_memory_goes_on_with_the_same_numbers(routing, seed):
     rng = np.random.default_rng(seed)
-    steady, restless = GlobalMemory(C, D, routing), GlobalMemory(C, D, routing)
+    steady, restless = global_memory(C, D, routing), global_memory(C, D, routing)
     for _ in range(40):
         name, forget, upload = f"client {rng.integers(12)}", rng.random() < 0.3, an_upload(rng.integers(1000))
         for memory in (steady, restless):
@@ -176,7 +177,7 @@ def test_a_restored_memory_goes_on_with_the_same_numbers(routing, seed):
             else:
                 memory.push(name, upload)
         if rng.random() < 0.3:
-            state, restless = restless.state(), GlobalMemory(C, D, routing)
+            state, restless = restless.state(), global_memory(C, D, routing)
             restless.load(state)
     assert bits(steady.state()) == bits(restless.state())
     for name in steady.clients:
@@ -208,10 +209,10 @@ def follow(memory, steps):
         if call == "push":
             memory.push(name, upload)
         elif call == "state":
-            GlobalMemory(C, D, memory.routing).load(memory.state())  # whole, at any moment
+            global_memory(C, D, memory.routing).load(memory.state())  # whole, at any moment
         elif call == "pull":
             got = memory.pull(name)
-            rows += [(y, got.vectors[y, e].tobytes(), got.entropy[y, e]) for y, e in np.argwhere(got.valid)]
+            rows += [(y, got.vectors[y, e].tobytes()) for y, e in np.argwhere(got.valid)]
         else:
             getattr(memory, call)(name)
     return rows
@@ -226,10 +227,10 @@ def by_client(memory):
 @pytest.mark.parametrize("routing", ROUTINGS.values(), ids=ROUTINGS)
 def test_many_threads_are_as_good_as_one(routing):
     """Every line of the memory is a chance for another thread; nothing is lost, nothing is mixed."""
-    memory, sequential, start = GlobalMemory(C, D, routing), GlobalMemory(C, D, routing), Barrier(THREADS)
+    memory, sequential, start = global_memory(C, D, routing), global_memory(C, D, routing), Barrier(THREADS)
     histories = [history(thread) for thread in range(THREADS)]
     uploads = {
-        (y, upload.vectors[y].tobytes(), upload.entropy[y])
+        (y, upload.vectors[y].tobytes())
         for steps in histories
         for call, _, upload in steps
         if call == "push"
@@ -259,7 +260,7 @@ class Shown(str, Enum):  # noqa: UP042  a StrEnum shows its value
 
 
 def test_a_subclass_of_str_is_the_text_that_it_is():
-    memory = GlobalMemory(C, D, Routing(2))
+    memory = global_memory(C, D, Routing(2))
     for name in (Shown.A, "b"):
         memory.push(name, an_upload(1))
     assert memory.clients == ("a", "b") and "a" in memory
@@ -269,7 +270,7 @@ def test_a_subclass_of_str_is_the_text_that_it_is():
 
 
 def test_there_is_always_a_next_place():
-    memory = GlobalMemory(C, D, Routing(2, "released"))
+    memory = global_memory(C, D, Routing(2, "released"))
     memory.push("a", an_upload(1))
     state = memory.state()
     state["order"][0] = 2**63 - 1

@@ -1,13 +1,16 @@
 """Laws of the algorithm, for any input."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte import External, GlobalMemory, Latte, LatteParams, LocalMemory, Prototypes, Routing, ZeroShot
+from latte import Latte, LatteParams, LocalMemory, Routing, ZeroShot
 from latte.core.maths import top_k
 from latte.core.readout import MergedMemory
+from small_tasks import external, global_memory, prototypes
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -23,7 +26,7 @@ def a_zero_shot(rng, classes=4, dim=8, scale=20.0):
 
 def an_upload(rng, classes=3, dim=6, share=0.7):
     seen = rng.random(classes) < share
-    return Prototypes(np.where(seen[:, None], unit(rng, classes, dim), 0).astype(np.float32), rng.random(classes), seen)
+    return prototypes(np.where(seen[:, None], unit(rng, classes, dim), 0).astype(np.float32), seen)
 
 
 @given(
@@ -67,7 +70,7 @@ def test_the_order_of_pushes_does_not_matter(seed, k_e, empty_query, shuffler):
     rng = np.random.default_rng(seed)
     uploads = {name: an_upload(rng, share=0.4) for name in "abcdef"}
     uploads["g"] = uploads["a"]  # exact ties
-    one, other = (GlobalMemory(3, 6, Routing(k_e, empty_query)) for _ in range(2))
+    one, other = (global_memory(3, 6, Routing(k_e, empty_query)) for _ in range(2))
     names = list(uploads)
     for name in names:
         one.push(name, uploads[name])
@@ -83,7 +86,7 @@ def test_the_order_of_pushes_does_not_matter(seed, k_e, empty_query, shuffler):
 @given(seeds, st.integers(0, 8), st.sampled_from(["client", "none", "released"]))
 def test_nobody_gets_its_own(seed, k_e, empty_query):
     rng = np.random.default_rng(seed)
-    memory = GlobalMemory(3, 6, Routing(k_e, empty_query))
+    memory = global_memory(3, 6, Routing(k_e, empty_query))
     shared = an_upload(rng)
     for name in "abcde":
         memory.push(name, shared if rng.random() < 0.5 else an_upload(rng))  # near-duplicates of oneself
@@ -96,18 +99,18 @@ def test_nobody_gets_its_own(seed, k_e, empty_query):
 def test_predictions_do_not_depend_on_the_order_of_pushes(seed):
     rng = np.random.default_rng(seed)
     zero_shot = a_zero_shot(rng)
-    uploads = {name: an_upload(rng, 4, 8) for name in "abcde"}
+    uploads = {name: replace(an_upload(rng, 4, 8), task=zero_shot.fingerprint) for name in "abcde"}
     answers = []
     for order in ("abcde", "edcba"):
-        memory, client = GlobalMemory(4, 8, Routing(2)), Latte(zero_shot, LatteParams(k_l=3))
+        memory, client = Latte.exchange_for(zero_shot, LatteParams(k_e=2)), Latte(zero_shot, k_l=3)
         stream = unit(np.random.default_rng(seed + 1), 12, 1, 8)
         for image in stream[:6]:
             client.predict(image)
         for name in order:
             memory.push(name, uploads[name])
-        memory.push("me", client.prototypes())
+        memory.push("me", client.summary())
         client.receive(memory.pull("me"))
-        answers.append([client.predict(image).logits for image in stream[6:]])
+        answers.append([client.predict(image).scores for image in stream[6:]])
     assert np.array_equal(answers[0], answers[1])
 
 
@@ -138,19 +141,21 @@ def test_state_round_trips_bit_for_bit(seed, variant):
         client.predict(image)
     valid = rng.random((4, 2)) < 0.6
     client.receive(
-        External(np.where(valid[..., None], unit(rng, 4, 2, 8), 0).astype(np.float32), rng.random((4, 2)), valid)
+        external(
+            np.where(valid[..., None], unit(rng, 4, 2, 8), 0).astype(np.float32), rng.random((4, 2)), valid, zero_shot
+        )
     )
     other.load(client.state())
     for name, array in client.state().items():
         assert array.dtype == other.state()[name].dtype and array.tobytes() == other.state()[name].tobytes()
     for image in unit(rng, 5, 1, 8):
-        assert client.predict(image).logits.tobytes() == other.predict(image).logits.tobytes()
+        assert client.predict(image).scores.tobytes() == other.predict(image).scores.tobytes()
 
 
 @given(seeds)
 def test_global_memory_state_round_trips(seed):
     rng = np.random.default_rng(seed)
-    one, other = (GlobalMemory(3, 6, Routing(2)) for _ in range(2))
+    one, other = (global_memory(3, 6, Routing(2)) for _ in range(2))
     for name in rng.permutation(list("abcdefghijkl")):
         one.push(str(name), an_upload(rng))
     one.forget("d")
@@ -174,7 +179,7 @@ def test_top_k_is_a_stable_sort(seed, n, k):
 def test_joining_leaving_and_uploading_again(empty_query):
     """After any history, a pull equals that of a memory that only ever saw the present clients."""
     rng = np.random.default_rng(1)
-    memory, now = GlobalMemory(3, 6, Routing(2, empty_query)), {}
+    memory, now = global_memory(3, 6, Routing(2, empty_query)), {}
     for _ in range(300):
         name = f"client {rng.integers(40)}"
         if name in now and rng.random() < 0.3:
@@ -186,7 +191,7 @@ def test_joining_leaving_and_uploading_again(empty_query):
             memory.push(name, now[name])
             if not was:
                 now[name] = now.pop(name)  # joined last
-    fresh = GlobalMemory(3, 6, Routing(2, empty_query))
+    fresh = global_memory(3, 6, Routing(2, empty_query))
     for name, upload in now.items():
         fresh.push(name, upload)
     assert set(memory.clients) == set(now)

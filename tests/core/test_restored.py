@@ -46,9 +46,11 @@ def a_zero_shot(rng, dim, classes=3):
     return ZeroShot(unit(rng, classes, dim), tuple(map(str, range(classes))), scale=6.0)
 
 
-def an_external(rng, slots, dim, classes=3):
+def an_external(rng, slots, dim, classes=3, zero_shot=None):
     valid = rng.random((classes, slots)) < 0.5
-    return External(unit(rng, classes, slots, dim), rng.random((classes, slots)), valid)
+    return External(
+        unit(rng, classes, slots, dim), rng.random((classes, slots)), valid, zero_shot.fingerprint if zero_shot else ""
+    )
 
 
 def bits(state):
@@ -68,10 +70,10 @@ class Pair:
 
     def do(self, what, number):
         if what == "predict":
-            answers = [m.predict(self.images[number]).logits.tobytes() for m in (self.steady, self.restless)]
+            answers = [m.predict(self.images[number]).scores.tobytes() for m in (self.steady, self.restless)]
             assert answers[0] == answers[1]
         elif what == "receive" and isinstance(self.steady, Collaborative):
-            external = an_external(self.rng, number, self.dim)
+            external = an_external(self.rng, number, self.dim, zero_shot=self.steady.zero_shot)
             self.steady.receive(external)
             self.restless.receive(external)
         elif what == "reset":
@@ -154,15 +156,16 @@ def test_free_slots_of_a_state_come_back_empty(label, value):
 @pytest.mark.parametrize("memory", ["both", "external"])
 def test_free_slots_of_a_download_may_hold_anything(memory, dtype):
     rng = np.random.default_rng(6)
-    zero_shot, clean = a_zero_shot(rng, 8), an_external(rng, 4, 8)
+    zero_shot = a_zero_shot(rng, 8)
+    clean = an_external(rng, 4, 8, zero_shot=zero_shot)
     vectors = np.where(clean.valid[..., None], clean.vectors, np.nan).astype(dtype)
     entropy = np.where(clean.valid, clean.entropy, np.inf)
     one, other = (Latte(zero_shot, LatteParams(memory=memory, k_l=3)) for _ in range(2))
     one.receive(clean)
-    other.receive(External(vectors, entropy, clean.valid))
+    other.receive(External(vectors, entropy, clean.valid, clean.task))
     for image in unit(rng, 20, 1, 8):
-        want = one.predict(image).logits
-        assert np.isfinite(want).all() and other.predict(image).logits.tobytes() == want.tobytes()
+        want = one.predict(image).scores
+        assert np.isfinite(want).all() and other.predict(image).scores.tobytes() == want.tobytes()
 
 
 def test_rows_of_many_dimensions_come_back_as_they_were():
@@ -172,7 +175,8 @@ def test_rows_of_many_dimensions_come_back_as_they_were():
     client, other = Latte(zero_shot, LatteParams(k_l=3)), Latte(zero_shot, LatteParams(k_l=3))
     for image in unit(rng, 6, 1, 30_000) * np.float32(1.0000009):
         client.predict(image)
-    client.receive(External(unit(rng, 3, 2, 30_000), rng.random((3, 2)), np.ones((3, 2), np.bool_)))
+    full = np.ones((3, 2), np.bool_)
+    client.receive(External(unit(rng, 3, 2, 30_000), rng.random((3, 2)), full, zero_shot.fingerprint))
     other.load(client.state())
     assert bits(other.state()) == bits(client.state())
 
@@ -202,7 +206,7 @@ def test_other_states_are_refused_and_change_nothing(label):
         pair.steady.predict(pair.images[number])
     pair.restless.predict(pair.images[0])
     if isinstance(pair.steady, Collaborative):
-        pair.steady.receive(an_external(pair.rng, 3, 16))
+        pair.steady.receive(an_external(pair.rng, 3, 16, zero_shot=pair.steady.zero_shot))
     before = bits(pair.restless.state())
     for state in (*wrong_states(pair.steady.state()), None, [], 7, {3: np.zeros(1)}):
         with pytest.raises(ValueError, match=r": got .*, want "):

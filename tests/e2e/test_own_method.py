@@ -47,3 +47,24 @@ def test_a_changed_method_is_another_run_and_a_failing_one_is_told(tmp_path):
     assert "Traceback" not in failed.stderr
     (folder,) = (tmp_path / "runs").iterdir()
     assert len((folder / "results.jsonl").read_text().splitlines()) == 1 and not (folder / "done").exists()
+
+
+def test_a_method_with_an_exchange_of_its_own_runs_and_sweeps(tmp_path):
+    plugin = (
+        "--plugin",
+        ROOT / "examples" / "own_exchange.py",
+        "--benchmark",
+        "cifar10c-mini",
+        "--out",
+        "runs",
+        "--json",
+    )
+    done = python("-m", "latte", "run", *plugin, "--methods", "clip,census", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = {row["method"]: row for row in json.loads(done.stdout)}
+    assert rows["census"]["accuracy"] != rows["clip"]["accuracy"]
+    alone = ("--methods", "census", "--set", "schedule.period=1000")
+    never = python("-m", "latte", "run", *plugin, *alone, cwd=tmp_path)
+    assert never.returncode == 0, never.stderr
+    (row,) = json.loads(never.stdout)
+    assert row["accuracy"] != rows["census"]["accuracy"], "the exchange matters"

@@ -142,7 +142,7 @@ def test_tuning_works_whatever_the_caller_switched_off(torch, tiny):
     views = tiny.texts(["a dog", "the dog", "a large dog", "a bad cat"])
     want = Tpt(classifier, TptParams(lr=0.1, share=0.5), text_encoder=OnnxPromptTuner(tiny, NAMES)).predict(views)
     method = Tpt(classifier, TptParams(lr=0.1, share=0.5), text_encoder=tuner)
-    np.testing.assert_array_equal(method.predict(views).logits, want.logits)
+    np.testing.assert_array_equal(method.predict(views).scores, want.scores)
 
 
 def test_tpt_on_real_views(torch, mini, shared):
@@ -155,10 +155,10 @@ def test_tpt_on_real_views(torch, mini, shared):
     first = [method.predict(view) for view in views]
     again = Tpt(classifier, text_encoder=onnx_prompt_tuner(mini.folder, names))
     for view, tuned in list(zip(views, first, strict=True))[::-1]:  # no memory: the order does not matter
-        np.testing.assert_array_equal(again.predict(view).logits, tuned.logits)
-        untuned = still.predict(view).logits
+        np.testing.assert_array_equal(again.predict(view).scores, tuned.scores)
+        untuned = still.predict(view).scores
         np.testing.assert_allclose(untuned, classifier.logits(view[0] / np.linalg.norm(view[0])), atol=1e-3)
-        assert np.abs(untuned - tuned.logits).max() > 1e-2
+        assert np.abs(untuned - tuned.scores).max() > 1e-2
 
 
 # refusals

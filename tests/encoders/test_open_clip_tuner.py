@@ -109,8 +109,8 @@ def test_tpt_learns_through_it(encoder):
         Tpt(classifier, TptParams(lr=0.1, share=0.5, steps=steps), text_encoder=prompt_tuner(encoder, NAMES))
         for steps in (0, 1)
     )
-    assert np.allclose(still.predict(views).logits, classifier.logits(views[0]), atol=1e-4)
-    assert not np.allclose(moved.predict(views).logits, still.predict(views).logits, atol=1e-3)
+    assert np.allclose(still.predict(views).scores, classifier.logits(views[0]), atol=1e-4)
+    assert not np.allclose(moved.predict(views).scores, still.predict(views).scores, atol=1e-3)
 
 
 def test_a_prompt_that_does_not_fit_is_refused(encoder):

@@ -61,8 +61,8 @@ def assert_same(zero_shot, images, params):
     fast, slow = Dmn(zero_shot, params), SlowDmn(zero_shot, params)
     for views in images:
         got, want = fast.predict(views), np.array(slow.predict(views))
-        np.testing.assert_allclose(got.logits, want, atol=2e-5 * (1 + params.weight))
-        assert got.label == got.logits.argmax()
+        np.testing.assert_allclose(got.scores, want, atol=2e-5 * (1 + params.weight))
+        assert got.label == got.scores.argmax()
     for y, items in enumerate(slow.items):
         assert fast.memory.valid[y].sum() == len(items)
         stored = np.array([item[0] for item in items]).reshape(-1, zero_shot.dim)
@@ -109,9 +109,14 @@ def test_only_one_class_is_ever_predicted():
     assert method.memory.valid.any(axis=1).tolist() == [False, True, False]
 
 
+def probabilities(method, views):
+    rows = method.check(views)
+    return method.probabilities(rows, method.zero_shot.logits(rows[0]))
+
+
 def test_a_class_without_images_is_answered_by_its_text():
     zero_shot = ZeroShot(np.eye(2), ("a", "b"), scale=4.0)
-    _, memory, _ = Dmn(zero_shot).probabilities([[0.8, 0.6]])
+    _, memory = probabilities(Dmn(zero_shot), [[0.8, 0.6]])
     # class b holds its text only (cosine 0.6); class a its text and the image itself
     v = np.array([1.0, 0.0]) * math.exp(-5.5 * 0.2) + np.array([0.8, 0.6])
     own = float(v @ [0.8, 0.6]) / np.linalg.norm(v)
@@ -121,7 +126,7 @@ def test_a_class_without_images_is_answered_by_its_text():
 def test_a_sum_that_cancels_has_no_direction():
     """The image can be the opposite of its class's text only where it is that of every text."""
     zero_shot = ZeroShot([[-0.8, -0.6], [-0.8, -0.6]], ("a", "b"), scale=2.0)
-    _, memory, _ = Dmn(zero_shot, DmnParams(beta=0.0)).probabilities([[0.8, 0.6]])
+    _, memory = probabilities(Dmn(zero_shot, beta=0.0), [[0.8, 0.6]])
     np.testing.assert_allclose(memory, softmax([0.0, -2.0]), atol=1e-6)  # a: text and image; b: the text
 
 
@@ -138,11 +143,11 @@ def test_a_certain_image_has_an_entropy_just_below_zero_and_still_survives_a_res
 def test_the_mix_needs_one_pass_for_all_weights(make_stream):
     zero_shot, images = make_stream(seed=4, n=30)
     once = Dmn(zero_shot)
-    parts = [once.probabilities(views) for views in images]
+    parts = [probabilities(once, views) for views in images]
     for weight in WEIGHT_GRID:
         method = Dmn(zero_shot, DmnParams(weight=weight))
-        for views, (text, memory, _) in zip(images, parts, strict=True):
-            np.testing.assert_array_equal(method.predict(views).logits, text + weight * memory)
+        for views, (text, memory) in zip(images, parts, strict=True):
+            np.testing.assert_array_equal(method.predict(views).scores, text + weight * memory)
 
 
 def test_the_published_presets_and_the_grid():

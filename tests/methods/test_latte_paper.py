@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latte import Latte, LatteParams, ZeroShot, exchange_for
+from latte import Latte, LatteParams, ZeroShot
 from latte.simulation.schedule import Schedule
 from latte.simulation.simulate import Client, simulate
 from slow_latte import slow_federation
@@ -52,8 +52,8 @@ def test_equals_the_equations(federation, p, period):
     names = [f"client {i}" for i in range(len(streams))]
     clients = [Client(name, Latte(zero_shot, p), s) for name, s in zip(names, streams, strict=True)]
     logits = [[] for _ in streams]
-    for step in simulate(clients, exchange_for(p, zero_shot), Schedule(period=period)):
-        logits[step.client].append(step.prediction.logits)
+    for step in simulate(clients, Latte.exchange_for(zero_shot, p), Schedule(period=period)):
+        logits[step.client].append(step.prediction.scores)
     raw = [s[:, 0] for s in streams]
     want = slow_federation(zero_shot.text, zero_shot.scale, p, raw, period, names)
     for ours, theirs in zip(logits, want, strict=True):
@@ -66,7 +66,7 @@ def test_the_transcription_can_fail():
     text = unit(rng.normal(size=(3, 8)))
     stream = unit(rng.normal(size=(20, 8)))
     client = Latte(ZeroShot(text, ("a", "b", "c"), 5.0), LatteParams(beta=2.0, gamma=1.0))
-    ours = [client.predict(f[None]).logits for f in stream]
+    ours = [client.predict(f[None]).scores for f in stream]
     other = slow_federation(text, 5.0, LatteParams(beta=2.0, gamma=1.2), [stream], 1, ["x"])[0]
     assert np.abs(np.array(ours) - other).max() > 1e-3
 
@@ -79,7 +79,7 @@ def test_the_letter_of_the_text_differs():
 
     def logits(**changes):
         client = Latte(zero_shot, LatteParams(k_l=3, beta=2.0, gamma=1.0, **changes))
-        return np.array([client.predict(f).logits for f in stream])
+        return np.array([client.predict(f).scores for f in stream])
 
     plain = logits()
     assert np.abs(logits(entropy="nats") - plain).max() > 1e-3

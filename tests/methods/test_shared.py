@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from latte import Method, create, create_federation
-from latte.methods import METHODS, is_global
+from latte.methods import METHODS, describe
 from latte.methods.shared import share
 
-GLOBAL = sorted(name for name in METHODS if is_global(name))
+GLOBAL = sorted(name for name in METHODS if describe(name).shared)
 
 
 def round_robin(clients, streams):
@@ -33,7 +33,7 @@ def test_a_federation_equals_the_centralised_method_on_the_concatenated_stream(m
     turns = 0
     for client, image in round_robin(clients, streams):
         got, want = client.predict(image), central.predict(image)
-        np.testing.assert_array_equal(got.logits, want.logits)
+        np.testing.assert_array_equal(got.scores, want.scores)
         assert (got.label, got.entropy) == (want.label, want.entropy)
         turns += 1
     assert turns == 100
@@ -48,8 +48,8 @@ def test_the_order_of_the_clients_matters(make_stream, name):
     zero_shot, images = make_stream(seed=21, n=100, C=6)
     streams = [images[:50], images[50:]]
     first, second = (create_federation(name, zero_shot, 2, {"k": 4}) for _ in range(2))
-    taking_turns = [c.predict(i).logits for c, i in round_robin(first, streams)]
-    one_by_one = [second[i >= 50].predict(image).logits for i, image in enumerate(images)]
+    taking_turns = [c.predict(i).scores for c, i in round_robin(first, streams)]
+    one_by_one = [second[i >= 50].predict(image).scores for i, image in enumerate(images)]
     assert not np.array_equal(np.array(taking_turns)[::2], np.array(one_by_one)[:50])
 
 
@@ -59,7 +59,7 @@ def test_the_local_form_is_independent_clients(make_stream, name):
     clients = create_federation(name, zero_shot, 3, {"k": 2})
     alone = create(name, zero_shot, {"k": 2})
     for image in images:
-        np.testing.assert_array_equal(clients[1].predict(image).logits, alone.predict(image).logits)
+        np.testing.assert_array_equal(clients[1].predict(image).scores, alone.predict(image).scores)
     for idle in (clients[0], clients[2]):
         assert not any(array.any() for key, array in idle.state().items() if key.endswith("valid"))
 

@@ -69,8 +69,8 @@ def assert_same(zero_shot, images, params):
     fast, slow = Tda(zero_shot, params), SlowTda(zero_shot, params)
     for views in images:
         got, want = fast.predict(views), np.array(slow.predict(views))
-        np.testing.assert_allclose(got.logits, want, atol=2e-4)
-        assert got.label == got.logits.argmax()
+        np.testing.assert_allclose(got.scores, want, atol=2e-4)
+        assert got.label == got.scores.argmax()
     for cache, lists in ((fast.positive, slow.positive), (fast.negative, slow.negative)):
         sizes = [len(lists.get(y, [])) for y in range(zero_shot.classes)]
         assert cache.valid.sum(axis=1).tolist() == sizes
@@ -125,7 +125,7 @@ def test_only_one_class_is_ever_predicted(make_stream):
 def test_the_first_image_is_its_own_neighbour_and_the_empty_negative_cache_adds_nothing():
     zero_shot = ZeroShot(np.eye(3), ("a", "b", "c"))
     prediction = Tda(zero_shot, TdaParams(alpha=2.0)).predict(np.eye(3)[:1])
-    np.testing.assert_array_equal(prediction.logits, [102.0, 0.0, 0.0])
+    np.testing.assert_array_equal(prediction.scores, [102.0, 0.0, 0.0])
 
 
 @pytest.mark.parametrize("edge", ["entropy_above", "entropy_below"])
@@ -145,7 +145,7 @@ def test_the_entropy_window_is_open(make_stream, edge):
 def test_the_sum_grows_with_the_number_of_items():
     zero_shot = ZeroShot(np.eye(2), ("a", "b"))
     method = Tda(zero_shot, TdaParams(k=3, alpha=1.0))
-    assert [method.predict([[1.0, 0.0]]).logits[0] for _ in range(5)] == [101.0, 102.0, 103.0, 103.0, 103.0]
+    assert [method.predict([[1.0, 0.0]]).scores[0] for _ in range(5)] == [101.0, 102.0, 103.0, 103.0, 103.0]
 
 
 def test_the_published_presets():

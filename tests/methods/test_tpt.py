@@ -120,14 +120,14 @@ def test_equals_steps_written_by_hand(world, params, views_used):
     weights, zero_shot, encoder, views = world
     prediction = Tpt(zero_shot, params, text_encoder=encoder).predict(views[:views_used])
     want = slow_tpt(weights, views[:views_used], 8.0, params)
-    np.testing.assert_allclose(prediction.logits, want, atol=1e-4)
-    assert prediction.label == prediction.logits.argmax()
+    np.testing.assert_allclose(prediction.scores, want, atol=1e-4)
+    assert prediction.label == prediction.scores.argmax()
 
 
 def test_the_step_matters(world):
     _, zero_shot, encoder, views = world
     still, moved = (Tpt(zero_shot, TptParams(steps=s), text_encoder=encoder).predict(views) for s in (0, 1))
-    assert np.abs(still.logits - moved.logits).max() > 1e-2
+    assert np.abs(still.scores - moved.scores).max() > 1e-2
 
 
 def test_nothing_is_remembered_and_nothing_else_is_tuned(world):
@@ -136,7 +136,7 @@ def test_nothing_is_remembered_and_nothing_else_is_tuned(world):
     method = Tpt(zero_shot, TptParams(lr=0.1, steps=2), text_encoder=encoder)
     first = method.predict(views)
     method.predict(views[::-1])
-    np.testing.assert_array_equal(method.predict(views).logits, first.logits)
+    np.testing.assert_array_equal(method.predict(views).scores, first.scores)
     assert encoder.context_init.equal(before)
     assert all(weight.grad is None for weight in encoder.parameters)
     assert method.state() == {}
@@ -145,11 +145,11 @@ def test_nothing_is_remembered_and_nothing_else_is_tuned(world):
 def test_it_tunes_also_where_the_caller_switched_gradients_off(torch, world):
     _, zero_shot, encoder, views = world
     method = Tpt(zero_shot, text_encoder=encoder)
-    want = method.predict(views).logits
+    want = method.predict(views).scores
     with torch.no_grad():
-        np.testing.assert_array_equal(method.predict(views).logits, want)
+        np.testing.assert_array_equal(method.predict(views).scores, want)
     with torch.inference_mode():
-        np.testing.assert_array_equal(method.predict(views).logits, want)
+        np.testing.assert_array_equal(method.predict(views).scores, want)
 
 
 def test_a_text_encoder_of_other_classes_or_another_dimension_is_refused(world):
@@ -167,7 +167,7 @@ def test_by_name(world):
     _, zero_shot, encoder, views = world
     method = create("tpt", zero_shot, {"lr": 0.05}, text_encoder=encoder)
     want = Tpt(zero_shot, TptParams(lr=0.05), text_encoder=encoder).predict(views)
-    np.testing.assert_array_equal(method.predict(views).logits, want.logits)
+    np.testing.assert_array_equal(method.predict(views).scores, want.scores)
 
 
 def test_a_missing_text_encoder_is_refused_with_how_to_give_it():
@@ -206,11 +206,11 @@ def test_a_copy_predicts_the_same_with_the_same_encoder(world, duplicate):
     method = Tpt(zero_shot, TptParams(steps=2), text_encoder=encoder)
     second = duplicate(method)
     assert second is not method and second.text_encoder is encoder and second.params == method.params
-    assert second.predict(views).logits.tobytes() == method.predict(views).logits.tobytes()
+    assert second.predict(views).scores.tobytes() == method.predict(views).scores.tobytes()
 
 
 def test_it_can_be_pickled_if_its_encoder_can(world):
     _, zero_shot, encoder, views = world
     method = Tpt(zero_shot, text_encoder=encoder)
     second = pickle.loads(pickle.dumps(method))
-    assert second.predict(views).logits.tobytes() == method.predict(views).logits.tobytes()
+    assert second.predict(views).scores.tobytes() == method.predict(views).scores.tobytes()

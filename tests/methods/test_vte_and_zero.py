@@ -60,12 +60,12 @@ def test_both_equal_their_transcriptions(make_stream, C, V, share):
     zero_shot, images = make_stream(seed=C + V, n=40, C=C, V=V)
     vte, zero = Vte(zero_shot, VteParams(share)), Zero(zero_shot, ZeroParams(share))
     for views in images:
-        np.testing.assert_allclose(vte.predict(views).logits, slow_vte(zero_shot, views, share), atol=1e-4)
+        np.testing.assert_allclose(vte.predict(views).scores, slow_vte(zero_shot, views, share), atol=1e-4)
         label, votes = slow_zero(zero_shot, views, share)
         prediction = zero.predict(views)
-        assert prediction.label == label == prediction.logits.argmax()
+        assert prediction.label == label == prediction.scores.argmax()
         others = np.arange(C) != label
-        np.testing.assert_allclose(prediction.logits[others], np.array(votes)[others], atol=1e-6)
+        np.testing.assert_allclose(prediction.scores[others], np.array(votes)[others], atol=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", ["float32", "float16"])
@@ -76,15 +76,15 @@ def test_zero_votes_at_either_epsilon(make_stream, epsilon):
         label, votes = slow_zero(zero_shot, views, 0.3, np.dtype(epsilon))
         prediction = zero.predict(views)
         assert prediction.label == label
-        np.testing.assert_allclose(np.delete(prediction.logits, label), np.delete(votes, label), atol=1e-3)
+        np.testing.assert_allclose(np.delete(prediction.scores, label), np.delete(votes, label), atol=1e-3)
 
 
 def test_near_classes_share_a_vote_under_autocast_only():
     """A difference of one epsilon of float16 is e to 1 in its votes, and nothing in those of float32."""
     apart = float(np.finfo(np.float16).eps)
     views = views_of((0.5, 0.5 - apart, 0.0))
-    np.testing.assert_allclose(Zero(AXES, ZeroParams(1.0)).predict(views).logits, [1, 0, 0], atol=1e-9)
-    shares = Zero(AXES, ZeroParams(1.0, "float16")).predict(views).logits
+    np.testing.assert_allclose(Zero(AXES, ZeroParams(1.0)).predict(views).scores, [1, 0, 0], atol=1e-9)
+    shares = Zero(AXES, ZeroParams(1.0, "float16")).predict(views).scores
     np.testing.assert_allclose(shares, [math.e / (math.e + 1), 1 / (math.e + 1), 0], atol=1e-3)
     assert Zero.presets["official-autocast"] == ZeroParams(epsilon="float16")
     with pytest.raises(ValueError, match="epsilon: got 'float64', want one of 'float32', 'float16'"):
@@ -94,21 +94,21 @@ def test_near_classes_share_a_vote_under_autocast_only():
 def test_ties_in_votes_are_common_enough_to_be_tested(make_stream):
     zero_shot, images = make_stream(seed=8, n=60, C=5, V=20)
     zero = Zero(zero_shot, ZeroParams(0.2))
-    halves = [p for p in map(zero.predict, images) if p.logits[p.label] % 1 == 0.5]
+    halves = [p for p in map(zero.predict, images) if p.scores[p.label] % 1 == 0.5]
     assert len(halves) >= 3
 
 
 def test_the_number_of_views_kept_is_that_of_the_official_codes():
     logits = np.random.default_rng(0).normal(size=(64, 5))
-    assert len(most_confident(logits, 0.1).kept) == 6
-    assert len(most_confident(logits, 0.3).kept) == 19
-    assert [len(most_confident(logits[:v], 0.1).kept) for v in (1, 5, 9, 10, 19, 20)] == [1, 1, 1, 1, 1, 2]
+    assert len(most_confident(logits, 0.1).confident) == 6
+    assert len(most_confident(logits, 0.3).confident) == 19
+    assert [len(most_confident(logits[:v], 0.1).confident) for v in (1, 5, 9, 10, 19, 20)] == [1, 1, 1, 1, 1, 2]
 
 
 def test_equal_views_are_taken_in_their_order():
     logits = np.tile([3.0, 1.0, 0.0], (20, 1))
     split = most_confident(logits, 0.1)
-    assert split.kept.tolist() == [0, 1]
+    assert split.confident.tolist() == [0, 1]
     assert split.discarded.tolist() == list(range(2, 20))
 
 
@@ -116,7 +116,7 @@ def test_one_view_is_plain_clip(make_stream):
     zero_shot, images = make_stream(seed=2, n=20)
     for views in images:
         plain = zero_shot.logits(views[0])
-        np.testing.assert_allclose(Vte(zero_shot).predict(views).logits, plain, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(Vte(zero_shot).predict(views).scores, plain, rtol=1e-5, atol=1e-5)
         assert Zero(zero_shot).predict(views).label == plain.argmax()
 
 
@@ -131,7 +131,7 @@ AXES = ZeroShot(np.eye(3, 4), ("a", "b", "c"), scale=10.0)
 def test_a_vote_is_shared_by_classes_that_are_equal():
     views = views_of((0.5, 0.5, 0.0), (0.0, 0.5, 0.1), (0.1, 0.0, 0.4))
     prediction = Zero(AXES, ZeroParams(1.0)).predict(views)
-    np.testing.assert_array_equal(prediction.logits, [0.5, 1.5, 1.0])
+    np.testing.assert_array_equal(prediction.scores, [0.5, 1.5, 1.0])
 
 
 def test_a_tie_goes_to_the_first_discarded_view_with_a_tied_class():
@@ -139,7 +139,7 @@ def test_a_tie_goes_to_the_first_discarded_view_with_a_tied_class():
     discarded = [(0.0, 0.0, 0.6), (0.1, 0.5, 0.0), (0.45, 0.1, 0.0)]  # c is not tied; b comes before a
     prediction = Zero(AXES, ZeroParams(0.4)).predict(views_of(*kept, *discarded))
     assert prediction.label == 1
-    np.testing.assert_array_equal(prediction.logits, [1.0, 1.5, 0.0])
+    np.testing.assert_array_equal(prediction.scores, [1.0, 1.5, 0.0])
 
 
 def test_a_tie_that_no_discarded_view_decides_goes_by_the_most_confident_discarded_one():
@@ -156,4 +156,4 @@ def test_a_tie_without_discarded_views_goes_by_the_most_confident_kept_one():
 def test_a_view_that_is_equal_for_all_classes_goes_to_the_lowest_index():
     views = views_of((0.4, 0.4, 0.4))
     assert Zero(AXES).predict(views).label == 0
-    np.testing.assert_allclose(Zero(AXES).predict(views).logits, [1 / 3 + 0.5, 1 / 3, 1 / 3])
+    np.testing.assert_allclose(Zero(AXES).predict(views).scores, [1 / 3 + 0.5, 1 / 3, 1 / 3])

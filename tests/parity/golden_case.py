@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from latte import GlobalMemory, Latte, LatteParams, ZeroShot, exchange_for
+from latte import GlobalMemory, Latte, LatteParams, ZeroShot
 from latte.core.readout import most_certain
 
 MEMORY = {(True, True): "both", (True, False): "local", (False, True): "external"}
@@ -92,7 +92,7 @@ def replay(case: Case) -> Replay:
     n, c, total, names = info["n"], info["c"], info["N"], info["client_ids"]
     zero_shot, params = case.zero_shot, case.params
     clients = [Latte(zero_shot, params, normalise=True) for _ in range(n)]
-    exchange = exchange_for(params, zero_shot, names)
+    exchange = Latte.exchange_for(zero_shot, params, names)
     out = Replay(
         np.zeros(total, int), np.zeros(total), np.zeros(total, bool), np.zeros((total, c)), np.zeros((total, c)),
         np.zeros(total, int), [[set()] * c for _ in range(total)], np.full((n, c, info["k_l"]), -1), clients=clients,
@@ -114,7 +114,7 @@ def one_sample(case: Case, out: Replay, sample: int, who: int) -> None:
     prediction = client.predict(raw[None])
     unit = (raw / np.linalg.norm(raw)).astype(np.float32)
     pre = client.zero_shot.logits(unit)
-    out.pre[sample], out.post[sample], out.final[sample] = pre, prediction.logits, prediction.label
+    out.pre[sample], out.post[sample], out.final[sample] = pre, prediction.scores, prediction.label
     out.pseudo[sample], out.entropy[sample] = pre.argmax(), prediction.entropy * np.log(case.info["c"])
     changed = (before[0] != client.local.vectors).any(axis=2) | (before[1] != client.local.valid)
     out.inserted[sample] = changed.any()
@@ -134,7 +134,7 @@ def kept_candidates(client: Latte) -> list[set[int]]:
 
 
 def one_sync(exchange: GlobalMemory, out: Replay, cohort: list[int], names: list[str]) -> None:
-    uploads = [out.clients[i].prototypes() for i in cohort]
+    uploads = [out.clients[i].summary() for i in cohort]
     for i, upload in zip(cohort, uploads, strict=True):
         exchange.push(names[i], upload)
     donors = []

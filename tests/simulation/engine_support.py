@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from latte import Latte
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import ClientStream, Embeddings, Federation
 from latte.methods import create_federation
-from latte.methods.latte import exchange_for
 from latte.simulation.collaboration import CountingExchange
 from latte.simulation.engine import run_fast
 from latte.simulation.schedule import Schedule
@@ -70,14 +70,14 @@ def readable(federation, name, params, schedule, rng):
     exchange = None
     if name == "latte":
         names = tuple(client.name for client in federation.clients)
-        exchange = CountingExchange(exchange_for(methods[0].params, zero_shot, names), names)
+        exchange = CountingExchange(Latte.exchange_for(zero_shot, methods[0].params, names), names)
     clients = [
         Client(client.name, method, federation.stream(client))
         for client, method in zip(federation.clients, methods, strict=True)
     ]
     logits = [np.full((len(client), zero_shot.classes), np.nan) for client in federation.clients]
     for step in simulate(clients, exchange, schedule, rng):
-        logits[step.client][step.sample] = step.prediction.logits
+        logits[step.client][step.sample] = step.prediction.scores
     return logits, None if exchange is None else exchange.downloads
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latte import Clip, External, Latte, LatteParams, ZeroShot, exchange_for
+from latte import Clip, External, Latte, LatteParams, ZeroShot
 from latte.simulation.schedule import Schedule, rounds
 from latte.simulation.simulate import Client, simulate
 
@@ -15,14 +15,17 @@ class Log:
     """An exchange that writes down who called it when."""
 
     def __init__(self):
-        self.calls = []
+        self.calls, self.task = [], ZERO_SHOT.fingerprint
 
-    def push(self, client, prototypes):
+    def push(self, client, upload):
         self.calls.append(("push", client))
 
     def pull(self, client):
         self.calls.append(("pull", client))
-        return External.empty(3, 4)
+        return External.empty(ZERO_SHOT)
+
+    def pull_many(self, clients):
+        return [self.pull(client) for client in clients]
 
 
 def clients(*lengths, method=Latte):
@@ -98,7 +101,7 @@ def test_the_same_generator_gives_the_same_run():
     def labels():
         made = clients(5, 5, 5, 5)
         p = LatteParams()
-        run = simulate(made, exchange_for(p, ZERO_SHOT), Schedule(participation=0.5), np.random.default_rng(7))
+        run = simulate(made, Latte.exchange_for(ZERO_SHOT, p), Schedule(participation=0.5), np.random.default_rng(7))
         return [(s.round, s.client, s.prediction.label) for s in run]
 
     assert labels() == labels()

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..experiment.config import MethodConfig
-from ..methods import find, resolve
+from ..methods import describe, resolve
 from .cost import PRECISIONS, VIEWED, PaperCost, Shape, Traffic, direct_macs, own_macs, paper_costs, traffic
 from .cost_encoder import CLIP_TEXT, passes_macs
 from .cost_measure import Measured, Reference, measure_method
@@ -44,7 +44,7 @@ def cost_rows(
 def _row(method: MethodConfig, shape: Shape, macs: int | None, reference: Reference | None) -> CostRow:
     name, params = method.name, resolve(method.name, dict(method.params), method.preset)
     passes = None if macs is None else passes_macs(name, macs, CLIP_TEXT.macs, shape.views, shape.classes)
-    prompts = bool(getattr(find(name), "needs_text_encoder", False))
+    prompts = describe(name).tunes_prompt
     measured = measure_method(name, params, shape) if reference and not prompts else None
     return CostRow(
         method.label,

@@ -32,7 +32,7 @@ class Collaboration:
 
     clients: tuple[str, ...]
     domains: tuple[str, ...]
-    downloads: Integers
+    downloads: Integers | Reals
     inside: float
     chance: float
     most: float
@@ -57,7 +57,7 @@ def _filled(config: RunConfig, setup: Setup) -> RunConfig:
     return plan_on(config, setup.opened).config
 
 
-def _sorted(federation: Federation, downloads: Integers, k_e: int, engine: str) -> Collaboration:
+def _sorted(federation: Federation, downloads: Integers | Reals, k_e: int, engine: str) -> Collaboration:
     domain = np.array([client.domain for client in federation.clients])
     order = np.argsort(domain, kind="stable")
     groups, counts = domain[order], downloads[np.ix_(order, order)]
@@ -116,7 +116,7 @@ def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[Memory]
     last = max(map(len, federation.clients)) - 1  # there is no exchange after the last round (B13)
     for client in clients:
         _store(client, 0, last)
-        exchange.push(client.name, latte_of(client).prototypes())
+        exchange.push(client.name, latte_of(client).summary())
     for client in (clients[i] for i in chosen):
         if last:
             latte_of(client).receive(exchange.pull(client.name))

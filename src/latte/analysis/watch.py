@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -49,8 +50,8 @@ class Watch:
         self.items += read.sum(axis=1)
         self.external += external_items(method)
 
-    def asked(self, prototypes: Prototypes) -> None:
-        """Look at what a client asks with."""
+    def count_query(self, prototypes: Prototypes) -> None:
+        """Look at what a client uploads."""
         self.queries += 1
         self.empty += ~prototypes.seen
 
@@ -96,11 +97,20 @@ class Watched:
     exchange: CountingExchange
     watch: Watch
 
-    def push(self, client: str, prototypes: Prototypes) -> None:
+    @property
+    def task(self) -> str:
+        """The fingerprint of the task that the exchange serves."""
+        return self.exchange.task
+
+    def push(self, client: str, upload: Prototypes) -> None:
         """Look at the upload, and pass it on."""
-        self.watch.asked(prototypes)
-        self.exchange.push(client, prototypes)
+        self.watch.count_query(upload)
+        self.exchange.push(client, upload)
 
     def pull(self, client: str) -> External:
         """Pass the download on."""
-        return self.exchange.pull(client)
+        return self.pull_many([client])[0]
+
+    def pull_many(self, clients: Sequence[str]) -> Sequence[External]:
+        """Pass the downloads on."""
+        return self.exchange.pull_many(clients)

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .exchange import exchange_checks
-from .material import MakeExchange, MakeMethod
+from .material import MakeExchange, MakeMethod, an_upload, uploads_of
 from .method import method_checks
 
-__all__ = ["check_exchange", "check_method", "exchange_checks", "method_checks"]
+__all__ = ["check_exchange", "check_method", "exchange_checks", "method_checks", "uploads_of"]
 
 
 def check_method(make: MakeMethod) -> list[str]:
@@ -25,9 +25,12 @@ def check_method(make: MakeMethod) -> list[str]:
     return _run(method_checks(), make)
 
 
-def check_exchange(make: MakeExchange) -> list[str]:
-    """Run every check on the exchanges that ``make(classes, dim, k_e)`` returns; return the names of the checks."""
-    return _run(exchange_checks(), make)
+def check_exchange(make: MakeExchange, method: MakeMethod | None = None) -> list[str]:
+    """Run every check on the exchanges that ``make(zero_shot)`` returns; return the names of the checks.
+
+    ``method`` makes the method whose summaries are uploaded; Latte's prototypes are, where there is none.
+    """
+    return _run(exchange_checks(an_upload if method is None else uploads_of(method)), make)
 
 
 def _run(checks: dict[str, Callable[[Any], None]], make: Any) -> list[str]:

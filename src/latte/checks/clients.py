@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import combinations
 from threading import Barrier
 from types import FrameType
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..core.types import Exchange, External, Prototypes, State
-from .material import CLASSES, DIM, SLOTS, MakeExchange, an_upload, refuses, same, same_download
+from .material import MakeExchange, MakeUpload, a_zero_shot, refuses, same, same_message
 from .states import Stateful
 
 BAD_NAMES: tuple[Any, ...] = ("", "\ud800", "a\udfff", "x" * 1025, "é" * 513, None, 7, b"a", ["a"])
@@ -23,53 +24,63 @@ ODD_NAMES = ("a", "a\0", "a\0\0", "\0a", "a ", " a", "A", "a\n", "a/b", "a%2Fb",
 THREADS, CLIENTS, ROUNDS = 8, 3, 2
 
 
-def filled(make: MakeExchange, names: str = "abcdef") -> Exchange:
+def filled(make: MakeExchange, upload: MakeUpload, names: str = "abcdef") -> Exchange[Any, Any]:
     """Return an exchange with some clients."""
-    exchange = make(CLASSES, DIM, SLOTS)
-    assert isinstance(exchange, Exchange), "an Exchange has push and pull"
+    exchange = make(a_zero_shot())
+    assert isinstance(exchange, Exchange), "an Exchange has a task, push, pull and pull_many"
     for name in names:
-        exchange.push(name, an_upload(ord(name)))
+        exchange.push(name, upload(ord(name)))
     return exchange
 
 
 # --- names ------------------------------------------------------------------------------------------------
 
 
-def leaves_nothing_of_bad_names(make: MakeExchange) -> None:
+def leaves_nothing_of_bad_names(make: MakeExchange, upload: MakeUpload) -> None:
     """A name that cannot be one is refused before the client joins."""
-    exchange = filled(make)
+    exchange = filled(make, upload)
     before, state = exchange.pull("a"), _state(exchange)
     for name in BAD_NAMES:
-        refuses(partial(exchange.push, name, an_upload(1)), f"an upload of {name!r:.40}")
+        refuses(partial(exchange.push, name, upload(1)), f"an upload of {name!r:.40}")
         refuses(partial(exchange.pull, name), f"pull of {name!r:.40}")
-        unchanged = same_download(before, exchange.pull("a")) and same(state, _state(exchange))
+        refuses(partial(exchange.pull_many, ["a", name]), f"pull of {name!r:.40} among others")
+        unchanged = same_message(before, exchange.pull("a")) and same(state, _state(exchange))
         assert unchanged, f"after an upload of {name!r:.40} nothing may have changed"
 
 
-def _state(exchange: Exchange) -> State:
+def _state(exchange: Exchange[Any, Any]) -> State:
     return exchange.state() if isinstance(exchange, Stateful) else {}
 
 
-def keeps_odd_names_apart(make: MakeExchange) -> None:
+def keeps_odd_names_apart(make: MakeExchange, upload: MakeUpload) -> None:
     """Two names that differ in one odd character are two clients (or such a name is refused)."""
-    exchange, restored = make(CLASSES, DIM, 50), make(CLASSES, DIM, 50)
-    names = [name for seed, name in enumerate(ODD_NAMES) if _accepts(exchange, name, an_upload(seed))]
-    assert "a" in names, "'a' is a name"
-    _check_odd_names(exchange, names)
+    for one, other in combinations(ODD_NAMES, 2):
+        exchange, plain = make(a_zero_shot()), make(a_zero_shot())
+        names = [name for seed, name in enumerate((one, other)) if _accepts(exchange, name, upload(seed))]
+        assert "a" in names or "a" not in (one, other), "'a' is a name"
+        if len(names) == 2:
+            for seed, name in enumerate("pq"):
+                plain.push(name, upload(seed))
+            _check_same_answers(exchange, (one, other), plain)
+            _check_restored(exchange, (one, other), plain, make)
+
+
+def _check_same_answers(exchange: Exchange[Any, Any], names: tuple[str, str], plain: Exchange[Any, Any]) -> None:
+    for name, twin in zip(names, "pq", strict=True):
+        assert same_message(exchange.pull(name), plain.pull(twin)), f"each of {names!r:.80} is a client of its own"
+
+
+def _check_restored(
+    exchange: Exchange[Any, Any], names: tuple[str, str], plain: Exchange[Any, Any], make: MakeExchange
+) -> None:
+    restored = make(a_zero_shot())
     if isinstance(exchange, Stateful) and isinstance(restored, Stateful):
         restored.load(exchange.state())
-        _check_odd_names(restored, names)
+        assert isinstance(restored, Exchange)
+        _check_same_answers(restored, names, plain)
 
 
-def _check_odd_names(exchange: Exchange, names: list[str]) -> None:
-    for name in names:
-        got = exchange.pull(name)
-        assert (got.valid.sum(axis=1) == len(names) - 1).all(), f"each of {names} is a client of its own"
-        others = [an_upload(ODD_NAMES.index(other)) for other in names if other != name]
-        assert _only_of(got, others), f"{name!r:.40} gets what the others uploaded"
-
-
-def _accepts(exchange: Exchange, name: str, upload: Prototypes) -> bool:
+def _accepts(exchange: Exchange[Any, Any], name: str, upload: Any) -> bool:
     try:
         exchange.push(name, upload)
     except ValueError:
@@ -80,30 +91,33 @@ def _accepts(exchange: Exchange, name: str, upload: Prototypes) -> bool:
 # --- threads ----------------------------------------------------------------------------------------------
 
 
-def serves_many_threads(make: MakeExchange) -> None:
+def serves_many_threads(make: MakeExchange, upload: MakeUpload) -> None:
     """Uploads of many threads are neither lost nor mixed: in the end it is as if they had come one by one."""
-    exchange, quiet, start = make(CLASSES, DIM, SLOTS), make(CLASSES, DIM, SLOTS), Barrier(THREADS)
+    exchange, quiet, start = make(a_zero_shot()), make(a_zero_shot()), Barrier(THREADS)
+    uploads = [upload(seed) for seed in range(THREADS * CLIENTS * ROUNDS)]
     with ThreadPoolExecutor(THREADS) as pool:
-        downloads = [x for part in pool.map(partial(_client_thread, exchange, start), range(THREADS)) for x in part]
+        calls = pool.map(partial(_client_thread, exchange, start, uploads), range(THREADS))
+        downloads = [download for part in calls for download in part]
+    if isinstance(uploads[0], Prototypes):
+        assert all(_only_of(got, uploads) for got in downloads), "each prototype is one that was uploaded, as a whole"
     names = [(thread, client) for thread in range(THREADS) for client in range(CLIENTS)]
-    uploads = [_upload(*name, count) for name in names for count in range(ROUNDS)]
-    assert all(_only_of(got, uploads) for got in downloads), "each prototype is one that somebody uploaded, as a whole"
     for name in names:
-        quiet.push(_name(*name), _upload(*name, ROUNDS - 1))
+        quiet.push(_name(*name), uploads[_number(*name, ROUNDS - 1)])
     for name in names:
         got, want = exchange.pull(_name(*name)), quiet.pull(_name(*name))
-        assert same_download(got, want), "after uploads of many threads, each client's latest is there"
+        assert same_message(got, want), "after uploads of many threads, each client's latest is there"
 
 
-def _client_thread(exchange: Exchange, start: Barrier, thread: int) -> list[External]:
-    calls = [(_name(thread, client), _upload(thread, client, n)) for n in range(ROUNDS) for client in range(CLIENTS)]
+def _client_thread(exchange: Exchange[Any, Any], start: Barrier, uploads: list[Any], thread: int) -> list[Any]:
+    numbers = [(client, _number(thread, client, turn)) for turn in range(ROUNDS) for client in range(CLIENTS)]
     downloads = []
     start.wait()
     with turns():
-        for name, upload in calls:
+        for client, number in numbers:
+            name = _name(thread, client)
             try:
-                exchange.push(name, upload)
-                downloads.append(exchange.pull(name))
+                exchange.push(name, uploads[number])
+                downloads += [exchange.pull(name), *exchange.pull_many([name])]
             except Exception as error:
                 raise AssertionError(f"calls of several threads must not disturb each other: {error!r}") from error
     return downloads
@@ -113,8 +127,8 @@ def _name(thread: int, client: int) -> str:
     return f"client {thread}-{client}"
 
 
-def _upload(thread: int, client: int, count: int) -> Prototypes:
-    return an_upload((thread * CLIENTS + client) * ROUNDS + count)
+def _number(thread: int, client: int, turn: int) -> int:
+    return (thread * CLIENTS + client) * ROUNDS + turn
 
 
 @contextmanager
@@ -134,8 +148,7 @@ def _pause(frame: FrameType, event: str, argument: Any) -> Any:
 
 
 def _only_of(got: External, uploads: list[Prototypes]) -> bool:
-    """Does each prototype, with its entropy, come from one of the uploads (up to the rounding of a wire)?"""
-    stored = np.array([np.column_stack([upload.vectors, upload.entropy]) for upload in uploads])  # (n, C, D + 1)
-    rows = np.concatenate([got.vectors, got.entropy[:, :, None]], axis=2)  # (C, E, D + 1)
-    apart = np.abs(rows[None] - stored[:, :, None]).max(axis=3).min(axis=0)  # (C, E): from the nearest
+    """Does each prototype come from one of the uploads (up to the rounding of a wire)?"""
+    stored = np.array([upload.vectors for upload in uploads])  # (n, C, D)
+    apart = np.abs(got.vectors[None] - stored[:, :, None]).max(axis=3).min(axis=0)  # (C, E): from the nearest
     return bool((apart[got.valid] < 1e-3).all())

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from ..core.sync import sync
 from ..core.types import Collaborative, Exchange, External, Method, Prediction, Prototypes, State, Vectors
 from ..core.zero_shot import ZeroShot
 
 MakeMethod = Callable[[ZeroShot], Method]
-MakeExchange = Callable[[int, int, int], Exchange]
+MakeExchange = Callable[[ZeroShot], Exchange[Any, Any]]
+MakeUpload = Callable[[int], Any]  # from a seed
 
 CLASSES, DIM, SLOTS = 4, 8, 2
 
@@ -23,11 +26,11 @@ def unit(rng: np.random.Generator, *shape: int) -> Vectors:
     return result
 
 
-def a_zero_shot() -> ZeroShot:
-    """Return a classifier of CLASSES classes."""
+def a_zero_shot(scale: float = 20.0) -> ZeroShot:
+    """Return a classifier of CLASSES classes; another scale makes it another task."""
     text = np.eye(CLASSES, DIM, dtype=np.float32) + 0.1
     text /= np.linalg.norm(text, axis=1, keepdims=True)
-    return ZeroShot(text, tuple(f"class {y}" for y in range(CLASSES)), scale=20.0)
+    return ZeroShot(text, tuple(f"class {y}" for y in range(CLASSES)), scale=scale)
 
 
 def images(count: int = 30, views: int = 1, seed: int = 0) -> Vectors:
@@ -41,15 +44,56 @@ def used(make: MakeMethod, count: int = 30, synced: bool = True) -> Method:
     for image in images(count):
         method.predict(image)
     if synced and isinstance(method, Collaborative):
-        method.receive(an_external(np.random.default_rng(1), SLOTS))
+        method.receive(a_download(method, make))
     return method
+
+
+# --- messages ---------------------------------------------------------------------------------------------
+
+
+def a_download(method: Collaborative[Any, Any], make: MakeMethod) -> Any:
+    """Return what a collaborative method can receive: of Latte's kind with free slots, else from its own exchange."""
+    if class_attribute(method, "Download") is External:
+        return an_external(np.random.default_rng(1), SLOTS)
+    exchange = exchange_of(method)
+    members = [(name, _trained(make, seed)) for seed, name in enumerate("abc")]
+    sync(members, exchange)
+    return exchange.pull("a")
+
+
+def exchange_of(method: Collaborative[Any, Any]) -> Exchange[Any, Any]:
+    """Return the exchange that the class of a method names."""
+    exchange: Exchange[Any, Any] = class_attribute(method, "exchange_for")(
+        a_zero_shot(), getattr(method, "params", None)
+    )
+    assert isinstance(exchange, Exchange), "exchange_for returns an Exchange: task, push, pull, pull_many"
+    return exchange
+
+
+def class_attribute(method: object, name: str) -> Any:
+    """Return what the class of a collaborative method has to name."""
+    value = getattr(type(method), name, None)
+    assert value is not None, f"a class with summary() and receive() names its {name}"
+    return value
+
+
+def _trained(make: MakeMethod, seed: int) -> Any:
+    method = make(a_zero_shot())
+    for image in images(20, seed=seed):
+        method.predict(image)
+    return method
+
+
+def uploads_of(make: MakeMethod) -> MakeUpload:
+    """Return what makes uploads: the summary of a method that has seen the images of a seed."""
+    return lambda seed: _trained(make, seed).summary()
 
 
 def an_external(rng: np.random.Generator, slots: int) -> External:
     """Return an external memory with some slots free."""
     valid = rng.random((CLASSES, slots)) < 0.7
     vectors = np.where(valid[:, :, None], unit(rng, CLASSES, slots, DIM), np.float32(0))
-    return External(vectors, np.where(valid, rng.random((CLASSES, slots)), 1.0), valid)
+    return External(vectors, np.where(valid, rng.random((CLASSES, slots)), 1.0), valid, a_zero_shot().fingerprint)
 
 
 def an_upload(seed: int, seen: tuple[bool, ...] = (True,) * CLASSES) -> Prototypes:
@@ -57,7 +101,23 @@ def an_upload(seed: int, seen: tuple[bool, ...] = (True,) * CLASSES) -> Prototyp
     rng = np.random.default_rng(seed)
     mask = np.array(seen)
     vectors = np.where(mask[:, None], unit(rng, CLASSES, DIM), np.float32(0))
-    return Prototypes(vectors, np.where(mask, rng.random(CLASSES), 1.0), mask)
+    return Prototypes(vectors, mask, a_zero_shot().fingerprint)
+
+
+def arrays_of(message: Any) -> State:
+    """Return the arrays of a message by name, without the task."""
+    assert is_dataclass(message) and not isinstance(message, type), "a message is a frozen dataclass"
+    names = [field.name for field in fields(message) if field.name != "task"]
+    assert all(isinstance(getattr(message, name), np.ndarray) for name in names), "its fields are arrays, and the task"
+    return {name: getattr(message, name) for name in names}
+
+
+def with_arrays(message: Any, arrays: State) -> Any:
+    """Return a message with other arrays."""
+    return replace(message, **arrays)
+
+
+# --- comparisons ------------------------------------------------------------------------------------------
 
 
 def same(one: State, other: State) -> bool:
@@ -69,12 +129,12 @@ def same(one: State, other: State) -> bool:
 
 def equal(one: Prediction, other: Prediction) -> bool:
     """Are two predictions the same, bit for bit?"""
-    return one.label == other.label and bool(np.array_equal(one.logits, other.logits))
+    return one.label == other.label and bool(np.array_equal(one.scores, other.scores))
 
 
-def same_download(one: External, other: External) -> bool:
-    """Are two downloads the same, bit for bit?"""
-    return same(asdict(one), asdict(other))
+def same_message(one: Any, other: Any) -> bool:
+    """Are two messages the same, bit for bit?"""
+    return bool(one.task == other.task) and same(arrays_of(one), arrays_of(other))
 
 
 def refuses(call: Callable[[], object], what: str) -> None:

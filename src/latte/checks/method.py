@@ -5,20 +5,19 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..core.types import Collaborative, External, Method, Prediction
+from ..core.types import Method, Prediction
+from .collaboration import collaboration_checks
 from .material import (
     CLASSES,
     DIM,
-    SLOTS,
     MakeMethod,
     a_zero_shot,
-    an_external,
     equal,
     images,
     refuses,
@@ -34,6 +33,8 @@ def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
         "predicts": _predicts,
         "is deterministic": _is_deterministic,
         "accepts several views": _accepts_several_views,
+        "accepts a single vector": _accepts_a_single_vector,
+        "a dry prediction remembers nothing": _a_dry_prediction_remembers_nothing,
         "leaves its input alone": _leaves_its_input_alone,
         "accepts nearly unit rows": _accepts_nearly_unit_rows,
         "remembers nothing after bad input": _remembers_nothing_after_bad_input,
@@ -43,9 +44,8 @@ def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
         "refuses damaged states": _refuses_damaged_states,
         "free slots mean nothing": _free_slots_mean_nothing,
         "a copy behaves the same": _a_copy_behaves_the_same,
-        "prototypes are unit rows": _prototypes_are_unit_rows,
-        "receives any number of slots": _receives_any_number_of_slots,
-        "refuses bad external memory": _refuses_bad_external_memory,
+        "can be registered": _can_be_registered,
+        **collaboration_checks(),
     }
 
 
@@ -55,8 +55,8 @@ def _predicts(make: MakeMethod) -> None:
     for image in images():
         p = method.predict(image)
         assert isinstance(p, Prediction) and isinstance(p.label, int), "predict returns a Prediction with an int label"
-        assert p.logits.shape == (CLASSES,) and np.isfinite(p.logits).all(), "logits are (C,) and finite"
-        assert p.label == int(p.logits.argmax()), "the label is the argmax of the logits"
+        assert p.scores.shape == (CLASSES,) and np.isfinite(p.scores).all(), "scores are (C,) and finite"
+        assert p.label == int(p.scores.argmax()), "the label is the argmax of the scores"
         assert 0 <= p.entropy <= 1, "the entropy is divided by ln C, in [0, 1]"
 
 
@@ -70,6 +70,21 @@ def _accepts_several_views(make: MakeMethod) -> None:
     method = make(a_zero_shot())
     for image in images(count=5, views=16):
         assert 0 <= method.predict(image).label < CLASSES
+
+
+def _accepts_a_single_vector(make: MakeMethod) -> None:
+    one, other = make(a_zero_shot()), make(a_zero_shot())
+    for image in images(count=10):
+        assert equal(one.predict(image[0]), other.predict(image)), "(D,) is the plain view alone, as (1, D)"
+
+
+def _a_dry_prediction_remembers_nothing(make: MakeMethod) -> None:
+    for image in images(count=5, seed=8):
+        method = used(make)
+        before = method.state()
+        dry = method.predict(image, remember=False)
+        assert same(before, method.state()), "predict(remember=False) leaves the memory exactly as it was"
+        assert equal(dry, method.predict(image)), "and answers as predict() does"
 
 
 def _leaves_its_input_alone(make: MakeMethod) -> None:
@@ -93,7 +108,7 @@ def _bad_views() -> dict[str, Any]:
     return {
         "NaN": poisoned[0],
         "infinity": poisoned[1],
-        "a single vector (D,)": good[0],
+        "no axes": good[0, 0],
         "three axes": good[None],
         "another D": np.ones((1, DIM + 1), np.float32) / np.sqrt(DIM + 1),
         "a zero vector": np.zeros((1, DIM), np.float32),
@@ -147,14 +162,9 @@ def _free_slots_mean_nothing(make: MakeMethod) -> None:
         state = method.state()
         method.load(with_rubbish(state))
         assert same(method.state(), state), "what stands in a free slot of a state does not come back"
-        external = an_external(np.random.default_rng(6), SLOTS)
-        for arrives in (False, True):
-            if arrives and isinstance(method, Collaborative) and isinstance(clean, Collaborative):
-                clean.receive(external)
-                method.receive(External(**with_rubbish(asdict(external))))
-            for image in images(seed=6):
-                got, want = method.predict(image), clean.predict(image)
-                assert equal(got, want) and np.isfinite(got.logits).all(), "NaN in a free slot must not matter"
+        for image in images(seed=6):
+            got, want = method.predict(image), clean.predict(image)
+            assert equal(got, want) and np.isfinite(got.scores).all(), "NaN in a free slot must not matter"
 
 
 def _a_copy_behaves_the_same(make: MakeMethod) -> None:
@@ -180,39 +190,19 @@ def _copies(method: Method) -> Iterator[Method]:
     yield pickle.loads(pickled)
 
 
-def _prototypes_are_unit_rows(make: MakeMethod) -> None:
-    method = used(make)
-    if not isinstance(method, Collaborative):
+def _can_be_registered(make: MakeMethod) -> None:
+    """What a class says of itself has to be what ``create``, ``latte run`` and the sweeps need."""
+    if not isinstance(make, type):  # a function that makes methods says nothing of itself
         return
-    p = method.prototypes()
-    assert p.vectors.shape == (CLASSES, DIM) and p.entropy.shape == p.seen.shape == (CLASSES,), "(C, D), (C,), (C,)"
-    norms = np.linalg.norm(p.vectors[p.seen], axis=1)
-    assert p.seen.any() and np.allclose(norms, 1, atol=1e-5), "a seen class has a prototype of length 1"
-    assert ((p.entropy >= 0) & (p.entropy <= 1)).all(), "entropies are in [0, 1]"
-
-
-def _receives_any_number_of_slots(make: MakeMethod) -> None:
-    method = used(make)
-    if not isinstance(method, Collaborative):
+    kind: Any = make
+    params: Any = getattr(kind, "Params", None)
+    presets = getattr(kind, "presets", {})
+    if params is None:
+        assert not presets, "presets need a class of parameters, Params"
         return
-    for slots in (0, 1, 7):
-        method.receive(an_external(np.random.default_rng(slots), slots))
-        method.predict(images(1)[0])
-
-
-def _refuses_bad_external_memory(make: MakeMethod) -> None:
-    method = used(make)
-    if not isinstance(method, Collaborative):
-        return
-    before, good = method.state(), an_external(np.random.default_rng(5), SLOTS)
-    everywhere = np.ones_like(good.valid)
-    bad = {
-        "another C": External(good.vectors[1:], good.entropy[1:], good.valid[1:]),
-        "another D": External(good.vectors[:, :, 1:], good.entropy, good.valid),
-        "zero vectors marked valid": External(np.zeros_like(good.vectors), good.entropy, everywhere),
-        "an entropy of 2": External(good.vectors, good.entropy + 2, good.valid),
-        "NaN": External(good.vectors * np.float32(np.nan), good.entropy, everywhere),
-    }
-    for what, external in bad.items():
-        refuses(partial(method.receive, external), f"external memory with {what}")
-        assert same(before, method.state()), f"after {what} the memory must be exactly as before"
+    frozen = is_dataclass(params) and vars(params)["__dataclass_params__"].frozen
+    assert frozen, "Params is a frozen dataclass"
+    default = params()  # every field has a default
+    assert all(isinstance(preset, params) for preset in presets.values()), "a preset is one of the Params"
+    method = kind(a_zero_shot(), default)
+    assert getattr(method, "params", None) == default, "the constructor takes (zero_shot, params) and keeps .params"

@@ -1,5 +1,6 @@
 """The algorithm: values, maths, the three memories and the readout. numpy and the standard library, nothing else."""
 
+from .base_exchange import BaseExchange
 from .global_memory import GlobalMemory
 from .local_memory import PROTOTYPE_KINDS, LocalMemory
 from .readout import GATE, MergedMemory
@@ -11,6 +12,7 @@ __all__ = [
     "EMPTY_QUERIES",
     "GATE",
     "PROTOTYPE_KINDS",
+    "BaseExchange",
     "Collaborative",
     "Exchange",
     "External",

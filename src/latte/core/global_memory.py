@@ -1,9 +1,9 @@
-"""The global memory: everyone's latest prototypes, and who gets which. It is the in-process Exchange."""
+"""The global memory: everyone's latest prototypes, and whose each client gets. It is Latte's in-process Exchange."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import Any
 
@@ -11,28 +11,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .copying import WholeCopy
-from .maths import top_k
-from .names import client_name, pack_names, unpack_names
+from .donors import Donors, Uploaded, donors_of, donors_of_many
+from .maths import entropy
+from .names import check_task, client_name, pack_names, pack_task, unpack_names
 from .routing import Routing
 from .stored import exactly, require, stored_entropies, stored_mask, stored_vectors
 from .table import FEWEST, Table
-from .types import Arrays, External, Integers, Mask, Prototypes, Reals, State
-from .validate import at_least, boolean, entropies, refuse, unit_where
+from .types import Arrays, External, Integers, Prototypes, State
+from .validate import boolean, message, refuse, unit_where
+from .zero_shot import ZeroShot
 
-NOTHING_IN_COMMON = -2.0  # below every cosine: such a donor comes last, but it may come
 LAST_PLACE = 2**63 - 1  # in the order of joining
 
 
 class GlobalMemory(WholeCopy):
     """Everyone's latest prototypes in one growing (N, C, D) array.
 
-    Any number of threads may use one global memory: a lock makes each call a whole, so that an upload is seen wholly or
-    not at all, and a state or a copy is that of one moment. (The rows that :meth:`join` and :meth:`neighbours` return
-    are good until a client leaves: threads use :meth:`push` and :meth:`pull`.)
+    It serves the task of one ``zero_shot`` classifier and refuses prototypes that were made with another. Any number of
+    threads may use one global memory: a lock makes each call a whole, so that an upload is seen wholly or not at all,
+    and a state or a copy is that of one moment. (The rows that :meth:`join` and :meth:`neighbours` return are good
+    until a client leaves: threads use :meth:`push` and :meth:`pull`.)
 
     >>> import numpy as np
-    >>> memory = GlobalMemory(classes=2, dim=2, routing=Routing(external_slots=1))
-    >>> both = Prototypes(np.eye(2, dtype=np.float32), np.array([0.1, 0.2]), np.array([True, True]))
+    >>> zero_shot = ZeroShot(np.eye(2), ("cat", "dog"))
+    >>> memory = GlobalMemory(zero_shot, Routing(external_slots=1))
+    >>> both = Prototypes(np.eye(2, dtype=np.float32), np.array([True, True]), zero_shot.fingerprint)
     >>> memory.push("ann", both)
     >>> memory.push("bob", both)
     >>> memory.pull("ann").valid
@@ -40,16 +43,21 @@ class GlobalMemory(WholeCopy):
            [ True]])
     """
 
-    def __init__(self, classes: int, dim: int, routing: Routing, clients: Iterable[str] = ()) -> None:
-        self.classes, self.dim, self.routing = (
-            at_least("classes", classes, 2),
-            at_least("dim", dim, 1),
-            routing,
-        )
+    def __init__(self, zero_shot: ZeroShot, routing: Routing, clients: Iterable[str] = ()) -> None:
+        self.zero_shot, self.routing = zero_shot, routing
         self._lock = RLock()
-        self._replace([], Table.empty(FEWEST, self.classes, self.dim))
+        self._replace([], Table.empty(FEWEST, zero_shot.classes, zero_shot.dim))
         for client in clients:
             self.join(client)
+
+    def __repr__(self) -> str:
+        shape = f"{len(self)} clients, C={self.zero_shot.classes}, D={self.zero_shot.dim}"
+        return f"GlobalMemory({shape}, {self.routing}, task={self.task[:8]!r})"
+
+    @property
+    def task(self) -> str:
+        """The fingerprint of the classifier that all clients share."""
+        return self.zero_shot.fingerprint
 
     def _replace(self, names: list[str], table: Table) -> None:
         self._names, self._table = names, table
@@ -57,10 +65,10 @@ class GlobalMemory(WholeCopy):
         self._renumber()
 
     def _renumber(self) -> None:
-        """Derive what follows from the rows: the place of who joins next, and (when it is asked for) the ranking."""
+        """Derive what follows from the rows: the place of the next client, and (when it is needed) the ranking."""
         order = self._table.order[: len(self)]
         self._next = int(order.max()) + 1 if self.routing.by_joining and len(order) else 0
-        self._sorted: Integers | None = None
+        self._ranking: Integers | None = None
 
     def __len__(self) -> int:
         return len(self._names)
@@ -76,29 +84,42 @@ class GlobalMemory(WholeCopy):
 
     # --- the exchange -------------------------------------------------------------------------------------
 
-    def push(self, client: str, prototypes: Prototypes) -> None:
-        """Store the latest prototypes of ``client``; a new client joins."""
-        name = client_name(client)
-        seen = boolean("prototypes.seen", prototypes.seen, (self.classes,))
-        entropy = entropies("prototypes.entropy", prototypes.entropy, seen)
-        vectors = unit_where("prototypes.vectors", prototypes.vectors, seen, (self.classes, self.dim))
+    def push(self, client: str, upload: Prototypes) -> None:
+        """Store the latest prototypes of ``client``, with their entropies (B5); a new client joins."""
+        name, (classes, dim) = client_name(client), self.zero_shot.text.shape
+        message("upload", upload, Prototypes, self.task)
+        seen = boolean("upload.seen", upload.seen, (classes,))
+        vectors = unit_where("upload.vectors", upload.vectors, seen, (classes, dim))
+        uncertainty = np.where(seen, entropy(self.zero_shot.logits(vectors)), 1.0)
         with self._lock:
             row, table = self._joined(name), self._table
-            table.vectors[row], table.entropy[row], table.seen[row] = vectors, entropy, seen
+            table.vectors[row], table.entropy[row], table.seen[row] = vectors, uncertainty, seen
 
     def pull(self, client: str) -> External:
         """Return, per class, the prototypes of the k_e clients most similar to ``client`` (eq. 2)."""
         with self._lock:
-            return self.gather(*self.neighbours(client))
+            return self._gather(self.neighbours(client))
 
-    def gather(self, donors: Integers, valid: Mask) -> External:
-        """Return the prototypes of what :meth:`neighbours` chose."""
-        columns = np.arange(self.classes)[:, None]
+    def pull_many(self, clients: Sequence[str]) -> list[External]:
+        """Return what :meth:`pull` returns for each of ``clients``, with one product per class for all of them."""
+        return self.pull_traced(clients)[0]
+
+    def pull_traced(self, clients: Sequence[str]) -> tuple[list[External], Integers]:
+        """Return the downloads of :meth:`pull_many`, and how many prototypes each client gets from which: (m, N)."""
         with self._lock:
-            entropy = np.where(valid, self._table.entropy[donors, columns], 1.0)
-            vectors = self._table.vectors[donors, columns]
-        vectors[~valid] = 0
-        return External(vectors, entropy, valid)
+            donors = self._neighbours(np.array([self._row(client) for client in clients], np.int64))
+            counts = np.zeros((len(clients), len(self)), np.int64)
+            row, _, _ = at = np.nonzero(donors.valid)
+            np.add.at(counts, (row, donors.rows[at]), 1)
+            return [self._gather(Donors(*one)) for one in zip(*donors, strict=True)], counts
+
+    def _gather(self, donors: Donors) -> External:
+        """Return the prototypes of the chosen rows (C, E)."""
+        columns = np.arange(self.zero_shot.classes)[:, None]
+        uncertainty = np.where(donors.valid, self._table.entropy[donors.rows, columns], 1.0)
+        vectors = self._table.vectors[donors.rows, columns]
+        vectors[~donors.valid] = 0
+        return External(vectors, uncertainty, donors.valid, self.task)
 
     # --- membership ---------------------------------------------------------------------------------------
 
@@ -118,7 +139,7 @@ class GlobalMemory(WholeCopy):
         self._names.append(name)
         self._rows[name] = row
         self._next += 1
-        self._sorted = None
+        self._ranking = None
         return row
 
     def forget(self, client: str) -> None:
@@ -140,77 +161,44 @@ class GlobalMemory(WholeCopy):
 
     # --- routing ------------------------------------------------------------------------------------------
 
-    def neighbours(self, client: str) -> tuple[Integers, Mask]:
+    def neighbours(self, client: str) -> Donors:
         """Return the rows (C, E) whose prototypes ``client`` gets, most similar first, and which are real."""
         with self._lock:
-            return self._neighbours(self._row(client))
+            return donors_of(self._uploaded(), self.routing, self._row(client))
 
-    def _neighbours(self, own: int) -> tuple[Integers, Mask]:
-        n, seen = len(self), self._table.seen
-        slots = min(self.routing.external_slots, n - 1)
-        ranking = self._by_order()
-        similarity = self._similarities(own)[ranking]  # (n, C), in an order that no push can change
-        if self.routing.drop_first_rank:
-            rows = ranking[top_k(np.ascontiguousarray(similarity.T), slots + 1)[:, 1:]]
-            return rows, seen[rows, np.arange(self.classes)[:, None]] & self._query_allowed(own)
-        scores = np.where(seen[own], similarity, self._scores_of_unseen(own, similarity, ranking))
-        scores[~seen[ranking]] = -np.inf
-        scores[ranking == own] = -np.inf  # B4: oneself, by identity
-        best = top_k(np.ascontiguousarray(scores.T), slots)
-        return ranking[best], np.isfinite(np.take_along_axis(scores.T, best, axis=1))
+    def _neighbours(self, rows: Integers) -> Donors:
+        """Return the same for many, as (m, C, E); for one, the product of one is cheaper."""
+        if len(rows) == 1:
+            one = donors_of(self._uploaded(), self.routing, int(rows[0]))
+            return Donors(one.rows[None], one.valid[None])
+        return donors_of_many(self._uploaded(), self.routing, rows)
 
-    def _query_allowed(self, own: int) -> Mask:
-        """Return (C, 1): may this class be asked for, given what the client has seen?"""
-        allowed = self._table.seen[own] | (self.routing.empty_query == "released")
-        column: Mask = allowed[:, None]
-        return column
-
-    def _by_order(self) -> Integers:
-        if self._sorted is None:
-            self._sorted = np.argsort(self._table.order[: len(self)], kind="stable")
-        return self._sorted
-
-    def _similarities(self, own: int) -> Reals:
-        """Return g_own,y · g_j,y as (n, C); 0 where either has not seen y."""
-        query = self._table.vectors[own][:, :, None]
-        rows = self._table.vectors[: len(self)].transpose(1, 0, 2)
-        similarity: Reals = np.matmul(rows, query)[:, :, 0].T.astype(np.float64)
-        return similarity
-
-    def _scores_of_unseen(self, own: int, similarity: Reals, ranking: Integers) -> Reals:
-        """Return the scores (n, 1) or (n, C) by which donors of a class the client has not seen are ranked (B3)."""
-        if self.routing.empty_query == "none":
-            return np.full((len(ranking), 1), -np.inf)
-        if self.routing.empty_query == "released":  # joining order, without the first
-            place = np.arange(len(ranking))
-            chosen = (place > 0) & (place <= self.routing.external_slots)
-            return np.where(chosen, -1.0 * place, -np.inf)[:, None]
-        seen = self._table.seen
-        common = seen[ranking] & seen[own]
-        count = common.sum(axis=1)
-        total = np.where(common, similarity, 0.0).sum(axis=1)
-        mean: Reals = np.where(count > 0, total / np.maximum(count, 1), NOTHING_IN_COMMON)
-        return mean[:, None]
+    def _uploaded(self) -> Uploaded:
+        if self._ranking is None:
+            self._ranking = np.argsort(self._table.order[: len(self)], kind="stable")
+        return Uploaded(self._table.vectors[: len(self)], self._table.seen[: len(self)], self._ranking)
 
     # --- state --------------------------------------------------------------------------------------------
 
     def state(self) -> State:
         """Return a copy of everything, as arrays."""
         with self._lock:
-            return {**pack_names(self._names), **self._table.resized(len(self))._asdict()}
+            table = self._table.resized(len(self))._asdict()
+            return {**pack_names(self._names), **table, "task": pack_task(self.task)}
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
-        require(arrays, ("names", "name_lengths", *Table._fields))
+        require(arrays, ("names", "name_lengths", *Table._fields, "task"))
+        check_task(arrays["task"], self.task)
         names = unpack_names(arrays["names"], arrays["name_lengths"])
         table = self._checked(arrays, names).resized(max(len(names), FEWEST))
         with self._lock:
             self._replace(names, table)
 
     def _checked(self, arrays: Arrays, names: list[str]) -> Table:
-        seen = stored_mask("seen", arrays["seen"], (len(names), self.classes))
+        seen = stored_mask("seen", arrays["seen"], (len(names), self.zero_shot.classes))
         entropy = stored_entropies("entropy", arrays["entropy"], seen)
-        vectors = stored_vectors("vectors", arrays["vectors"], seen, self.dim)
+        vectors = stored_vectors("vectors", arrays["vectors"], seen, self.zero_shot.dim)
         return Table(vectors, entropy, seen, self._checked_order(arrays["order"], names))
 
     def _checked_order(self, value: object, names: list[str]) -> NDArray[np.uint64]:

@@ -1,4 +1,4 @@
-"""The names of clients: what may be one, and how they are stored as numbers."""
+"""The names of clients and of tasks: what may be one, and how they are stored as numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from .stored import exactly
 from .types import State
-from .validate import refuse
+from .validate import refuse, same_task
 
 LONGEST = 1024  # bytes in UTF-8: room for any path or address, and too little to fill a server with names
 
@@ -50,3 +50,14 @@ def unpack_names(packed: Any, lengths: Any) -> list[str]:
     if len(set(names)) < len(names):
         raise refuse("names", f"{len(names) - len(set(names))} names twice", "every client once")
     return names
+
+
+def pack_task(fingerprint: str) -> Any:
+    """Return a fingerprint as numbers (32,), for a state."""
+    return np.frombuffer(bytes.fromhex(fingerprint), np.uint8).copy()
+
+
+def check_task(packed: Any, fingerprint: str) -> None:
+    """Refuse the state of another task than that with this fingerprint."""
+    stored = exactly("task", packed, np.uint8, (len(fingerprint) // 2,)).tobytes().hex()
+    same_task("task", stored, fingerprint)

@@ -142,6 +142,20 @@ def entropies(name: str, value: Any, mask: Mask) -> Reals:
     return result
 
 
+def message(name: str, value: object, kind: type, task: str) -> None:
+    """Refuse a ``value`` that is not a message of this ``kind``, or that was made for another task."""
+    if not isinstance(value, kind):
+        raise refuse(name, type(value).__name__, kind.__name__)
+    same_task(f"{name}.task", getattr(value, "task", None), task)
+
+
+def same_task(name: str, value: object, task: str) -> None:
+    """Refuse a fingerprint that is not that of ``task``."""
+    if value != task:
+        shown = f"{value[:16]}…" if isinstance(value, str) and value else repr(value)
+        raise refuse(name, shown, f"{task[:16]}…: the same class names, text embeddings and scale")
+
+
 def at_least(name: str, value: object, least: int, most: int = LARGEST) -> int:
     """Return ``value`` as an int that is ``least`` or more, and not more than ``most``."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:

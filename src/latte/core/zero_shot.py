@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .types import Reals, Vectors
 from .validate import LARGEST_FACTOR, factor, first_twice, refuse, unit_rows
@@ -17,7 +18,7 @@ from .validate import LARGEST_FACTOR, factor, first_twice, refuse, unit_rows
 AnyArray = TypeVar("AnyArray", bound=NDArray[Any])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class ZeroShot:
     """A text embedding per class, and the model's logit scale.
 
@@ -26,18 +27,22 @@ class ZeroShot:
     >>> zero_shot.logits(np.array([0.0, 1.0], np.float32))
     array([  0., 100.])
 
-    Two clients may exchange prototypes only when their ``fingerprint`` is the same. Nothing in it can be changed, so a
+    Two clients may exchange summaries only when their ``fingerprint`` is the same. Nothing in it can be changed, so a
     copy is the object itself.
     """
 
     text: Vectors  # (C, D) unit rows
     classnames: tuple[str, ...]
-    scale: float = 100.0
+    scale: float
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "text", _read_only(unit_rows("text", self.text)))
-        object.__setattr__(self, "classnames", _checked_names(self.classnames, len(self.text)))
-        object.__setattr__(self, "scale", factor("scale", self.scale, least=1 / LARGEST_FACTOR))
+    def __init__(self, text: ArrayLike, classnames: Iterable[str], scale: float = 100.0) -> None:
+        object.__setattr__(self, "text", _read_only(unit_rows("text", text)))
+        object.__setattr__(self, "classnames", _checked_names(classnames, len(self.text)))
+        object.__setattr__(self, "scale", factor("scale", scale, least=1 / LARGEST_FACTOR))
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.classnames[:3]) + (", …" if self.classes > 3 else "")
+        return f"ZeroShot({names}: C={self.classes}, D={self.dim}, scale={self.scale:g}, {self.fingerprint[:8]})"
 
     def __copy__(self) -> Self:
         return self

@@ -16,7 +16,7 @@ from ..core.validate import refuse
 from ..data.benchmark import Federation
 from ..data.catalogue import Entry, open_entry
 from ..data.partition import federate, generators
-from ..methods import METHODS, needs_text_encoder, register, resolve
+from ..methods import METHODS, describe, register, resolve
 from ..simulation.engine import run_fast
 from ..simulation.outcome import Outcome
 from ..simulation.readable import run_readable
@@ -35,7 +35,7 @@ def run_item(federation: Federation, config: RunConfig, seed: int) -> Outcome:
         outcome = run_fast(federation, method.name, params, config.schedule, generators(seed).cohort)
         if outcome is not None:
             return outcome
-    tuner = _prompt_tuner(federation, config) if needs_text_encoder(method.name) else None
+    tuner = _prompt_tuner(federation, config) if describe(method.name).tunes_prompt else None
     return run_readable(federation, method.name, params, config.schedule, generators(seed).cohort, text_encoder=tuner)
 
 
@@ -71,9 +71,9 @@ def work(message: str) -> str:
     told = json.loads(message)
     for plugin in told["plugins"]:
         load_plugin(Path(plugin))
-    for name, target in told["own"].items():
+    for name, registration in told["own"].items():
         if name not in METHODS:
-            register(name, target)
+            register(name, *registration)
     started = time.perf_counter()
     configs = [structured(config) for config in told["configs"]]
     federation, outcomes = run_together(configs, Path(told["path"]))

@@ -17,7 +17,7 @@ from ..data.embeddings import checksum
 from ..data.partition import federate
 from ..encoders import split as split_encoder
 from ..encoders.prompt_tuner import TUNABLE
-from ..methods import METHODS, create, needs_text_encoder
+from ..methods import METHODS, create, describe
 from .config import MethodConfig, RunConfig, parameters, setting_of
 from .structure import unstructured
 
@@ -115,7 +115,9 @@ def plan_on(config: RunConfig, opened: Opened) -> Plan:
     full = replace(config, benchmark=opened.entry.name, methods=methods, clients_per_domain=clients)
     federation = federate(opened.embeddings, clients, config.seeds[0], config.order)
     config.schedule.check(len(federation))
-    return Plan(full, opened.entry, opened.info, {m.name: _source(m.name) for m in methods if _own(m.name)})
+    return Plan(
+        full, opened.entry, opened.info, {m.name: _source(m.name) for m in methods if not describe(m.name).built_in}
+    )
 
 
 def _sound(entry: Entry, embeddings: Embeddings) -> None:
@@ -131,7 +133,7 @@ def _filled(method: MethodConfig, embeddings: Embeddings, text_encoder: str | No
         json.dumps(full, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise refuse(f"{method.name} parameters", str(error), "numbers, words, true or false, None") from None
-    if not needs_text_encoder(method.name):
+    if not describe(method.name).tunes_prompt:
         create(method.name, embeddings.zero_shot, full)  # refuses what it cannot do without
     elif text_encoder is None:
         want = f"{TUNABLE}, because {method.name} tunes a prompt (--set text_encoder=...)"
@@ -141,17 +143,11 @@ def _filled(method: MethodConfig, embeddings: Embeddings, text_encoder: str | No
     return replace(method, params=full, setting=setting_of(method))
 
 
-def _own(name: str) -> bool:
-    return not METHODS[name].startswith("latte.")
-
-
 def _source(name: str) -> str:
     """Return the checksum of the file that defines a method of the user's own."""
     import inspect
 
-    from ..methods import find as find_method
-
-    return checksum(Path(inspect.getfile(find_method(name))))
+    return checksum(Path(inspect.getfile(describe(name).kind)))
 
 
 def as_message(jobs: Sequence[tuple[Plan, Item]], plugins: tuple[str, ...] = (), predictions: bool = False) -> str:

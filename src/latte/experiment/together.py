@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..data.benchmark import Federation
-from ..methods import resolve
+from ..methods import describe, resolve
 from ..simulation.engine import has_engine, run_grid
 from ..simulation.engine.fast import GRIDS
 from ..simulation.outcome import Outcome
@@ -32,7 +32,7 @@ def batches(jobs: Sequence[tuple[Plan, Item]]) -> list[list[int]]:
 def _key(plan: Plan, item: Item) -> str | None:
     """Return what jobs that can be done together have in common; None where there is no engine for it."""
     method = item.method
-    base = method.name.removesuffix("-global")
+    base = describe(method.name).family
     if plan.config.engine != "auto" or base not in GRIDS or not has_engine(method.name, dict(method.params)):
         return None
     told = unstructured(plan.config)
@@ -45,7 +45,7 @@ def _key(plan: Plan, item: Item) -> str | None:
 def run_readouts(federation: Federation, configs: Sequence[RunConfig], rng: np.random.Generator) -> list[Outcome]:
     """Return the outcome of every one of ``configs``, which a batch has put together."""
     methods = [config.methods[0] for config in configs]
-    names = GRIDS[methods[0].name.removesuffix("-global")]
+    names = GRIDS[describe(methods[0].name).family]
     pairs = [tuple(float(method.params[name]) for name in names) for method in methods]
     alphas, betas = (sorted({pair[axis] for pair in pairs}) for axis in (0, 1))
     params = resolve(methods[0].name, dict(methods[0].params))

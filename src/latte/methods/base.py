@@ -1,31 +1,111 @@
-"""What the methods share: the zero-shot classifier, the check of the input, a state that may be empty."""
+"""What the methods share: the zero-shot classifier, parameters, the check of the input, a state that may be empty."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, TypeVar
+
+from numpy.typing import ArrayLike
 
 from ..core.copying import WholeCopy
 from ..core.stored import require
-from ..core.types import Arrays, State, Vectors
-from ..core.validate import unit_rows
+from ..core.types import Arrays, Prediction, Reals, State, Vectors
+from ..core.validate import numbers, refuse, unit_rows
 from ..core.zero_shot import ZeroShot
+from .parameters import Choices, choose_parameters
+
+P = TypeVar("P")
 
 
-class BaseMethod(WholeCopy):
-    """A method without memory; those that remember override the last three."""
+@dataclass(frozen=True, slots=True)
+class NoParams:
+    """The parameters of a method that has nothing to set."""
 
-    needs_text_encoder: ClassVar[bool] = False  # True: the constructor takes a ``text_encoder``
 
-    def __init__(self, zero_shot: ZeroShot, normalise: bool = False) -> None:
+class BaseMethod(WholeCopy, Generic[P]):
+    """A method without memory. Those that remember override :meth:`reset`, :meth:`state` and :meth:`load`.
+
+    Parameters are a frozen dataclass, ``Params``. They come whole, from a preset, or one by one:
+
+    >>> import numpy as np
+    >>> from latte import Latte, LatteParams, ZeroShot
+    >>> zero_shot = ZeroShot(np.eye(2), ("cat", "dog"))
+    >>> Latte(zero_shot, LatteParams(alpha=0.5)).params == Latte(zero_shot, alpha=0.5).params
+    True
+    >>> Latte(zero_shot, preset="vlcs", alpha=0.5)
+    Latte(C=2, D=2, k_l=15, k_e=12, alpha=0.5, beta=6.0, gamma=6.0)
+    """
+
+    Params: ClassVar[type] = NoParams
+    presets: ClassVar[Mapping[str, Any]] = {}
+    tunes_prompt: ClassVar[bool] = False  # True: the constructor takes a ``text_encoder``
+    uses_views: ClassVar[bool] = False  # True: more views than the plain one change the prediction
+
+    def __init__(
+        self,
+        zero_shot: ZeroShot,
+        params: P | Mapping[str, Any] | None = None,
+        *,
+        preset: str | None = None,
+        normalise: bool = False,
+        **changes: Any,
+    ) -> None:
         self.zero_shot = zero_shot
+        self.params: P = choose_parameters(
+            Choices(type(self).__name__, self.Params, self.presets), params, preset, changes
+        )
         self.normalise = normalise
+        self.reset()
 
-    def check(self, views: Any) -> Vectors:
-        """Return ``views`` (V, D) as unit rows, or refuse them with a ValueError."""
-        return unit_rows("views", views, self.zero_shot.dim, self.normalise)
+    def __repr__(self) -> str:
+        changed = [f"{f.name}={v!r}" for f in fields(self.params) if (v := getattr(self.params, f.name)) != f.default]  # type: ignore[arg-type]
+        shape = [f"C={self.zero_shot.classes}", f"D={self.zero_shot.dim}"]
+        return f"{type(self).__name__}({', '.join(shape + changed)})"
+
+    # --- predictions --------------------------------------------------------------------------------------
+
+    def predict(self, views: ArrayLike, *, remember: bool = True) -> Prediction:
+        """Predict one image from unit rows: ``views`` (V, D), or (D,) for the plain view alone.
+
+        With ``remember=False`` the answer is the same, and the method stays exactly as it was.
+        """
+        rows = self.check(views)
+        return (self if remember else copy.deepcopy(self)).predict_rows(rows)
+
+    def predict_many(self, images: ArrayLike) -> list[Prediction]:
+        """Predict images one after the other: (N, D), or (N, V, D) with V views of each.
+
+        >>> import numpy as np
+        >>> from latte import Clip, ZeroShot
+        >>> clip = Clip(ZeroShot(np.eye(2), ("cat", "dog")))
+        >>> [prediction.classname for prediction in clip.predict_many(np.eye(2))]
+        ['cat', 'dog']
+        """
+        array = numbers("images", images, "(N, D) or (N, V, D) unit rows")
+        if array.ndim not in (2, 3):
+            raise refuse("images", f"shape {array.shape}", "(N, D), or (N, V, D) with V views of each image")
+        checked = [self.check(image) for image in array]  # before the first is remembered
+        return [self.predict_rows(rows) for rows in checked]
+
+    def predict_rows(self, views: Vectors) -> Prediction:
+        """Predict from unit rows (V, D) that were checked, and remember. This is what a method implements."""
+        raise NotImplementedError(f"{type(self).__name__} has to implement predict_rows(views)")
+
+    def check(self, views: ArrayLike) -> Vectors:
+        """Return ``views`` (V, D) or (D,) as unit rows (V, D), or refuse them with a ValueError."""
+        rows = numbers("views", views, f"(V, {self.zero_shot.dim}) unit rows")
+        return unit_rows("views", rows[None] if rows.ndim == 1 else rows, self.zero_shot.dim, self.normalise)
+
+    def prediction(self, scores: Reals, entropy: float, normalised_by_sum: bool = False) -> Prediction:
+        """Return the prediction with these ``scores`` (C,), of an image with this zero-shot ``entropy``."""
+        return Prediction(int(scores.argmax()), scores, entropy, self.zero_shot.classnames, normalised_by_sum)
+
+    # --- memory -------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Forget everything: here, nothing."""
+        """Forget everything: here, nothing. It is also called once by the constructor, to make the memory."""
 
     def state(self) -> State:
         """Return what the method remembers: here, nothing."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..core.maths import entropy_of_one
-from ..core.types import Prediction
-from ..core.zero_shot import ZeroShot
+from ..core.types import Prediction, Vectors
 from .base import BaseMethod
 
 
@@ -16,7 +15,7 @@ class ClipParams:
     """Zero-shot CLIP has nothing to set."""
 
 
-class Clip(BaseMethod):
+class Clip(BaseMethod[ClipParams]):
     """argmax of scale · T f for the plain view; ties go to the lowest class index.
 
     >>> import numpy as np
@@ -26,13 +25,8 @@ class Clip(BaseMethod):
     """
 
     Params: ClassVar = ClipParams
-    presets: ClassVar[dict[str, ClipParams]] = {}
 
-    def __init__(self, zero_shot: ZeroShot, params: ClipParams | None = None, normalise: bool = False) -> None:
-        super().__init__(zero_shot, normalise)
-        self.params = params or ClipParams()
-
-    def predict(self, views: Any) -> Prediction:
+    def predict_rows(self, views: Vectors) -> Prediction:
         """Predict from the plain view."""
-        logits = self.zero_shot.logits(self.check(views)[0])
-        return Prediction(int(logits.argmax()), logits, entropy_of_one(logits))
+        logits = self.zero_shot.logits(views[0])
+        return self.prediction(logits, entropy_of_one(logits))

@@ -14,24 +14,24 @@ VIEWS = ("first", "confident")
 CONFIDENT = 0.1  # the share that TPT introduced and TDA, DMN and VTE took over
 
 
-class Kept(NamedTuple):
-    """The kept and the discarded views, each most confident first."""
+class Split(NamedTuple):
+    """The confident views and the others, each most confident first."""
 
-    kept: Integers
+    confident: Integers
     discarded: Integers
 
 
-def most_confident(logits: Reals, share: float = CONFIDENT) -> Kept:
+def most_confident(logits: Reals, share: float = CONFIDENT) -> Split:
     """Split the views by the entropy of their ``logits`` (V, C); equals stay in the order of the views.
 
-    int(share · V) are kept, as the official codes do, but never none: with V < 10 they divide by zero.
+    int(share · V) are confident, as the official codes do, but never none: with V < 10 they divide by zero.
 
     >>> most_confident(np.array([[0.0, 0.1], [0.0, 9.0], [0.0, 1.0]]), share=0.5)
-    Kept(kept=array([1]), discarded=array([2, 0]))
+    Split(confident=array([1]), discarded=array([2, 0]))
     """
     order: Integers = np.argsort(entropy_nats(logits), kind="stable")
     count = max(1, int(share * len(order)))
-    return Kept(order[:count], order[count:])
+    return Split(order[:count], order[count:])
 
 
 def mean_probabilities(logits: Reals) -> Reals:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from ..core.maths import entropy_of_one, softmax
 from ..core.readout import CANCELLED
 from ..core.types import Arrays, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, factor
-from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 from .caches import Cache
 from .confident_views import check_views, mean_probabilities, most_confident
@@ -76,15 +75,15 @@ PUBLISHED = {
 PAPER_K = 20
 
 
-class Dmn(BaseMethod):
+class Dmn(BaseMethod[DmnParams]):
     """One client, or, shared, all of them.
 
-    The ``logits`` of its predictions are the mixed scores p_text + weight · p_memory: a sum of probabilities,
+    The ``scores`` of its predictions are the mixed scores p_text + weight · p_memory: a sum of probabilities,
     of which the argmax is what counts.
 
     >>> import numpy as np
     >>> from latte import ZeroShot
-    >>> Dmn(ZeroShot(np.eye(2), ("cat", "dog"))).predict([[0.6, 0.8]]).logits.round(3)
+    >>> Dmn(ZeroShot(np.eye(2), ("cat", "dog"))).predict([[0.6, 0.8]]).scores.round(3)
     array([0., 2.])
     """
 
@@ -94,35 +93,28 @@ class Dmn(BaseMethod):
         "paper": DmnParams(k=PAPER_K),
     }
 
-    def __init__(self, zero_shot: ZeroShot, params: DmnParams | None = None, normalise: bool = False) -> None:
-        super().__init__(zero_shot, normalise)
-        self.params = params or DmnParams()
-        self.memory = Cache(zero_shot.classes, self.params.k, zero_shot.dim)
-        self._build()
-
     # --- one image ----------------------------------------------------------------------------------------
 
-    def predict(self, views: Any) -> Prediction:
+    def predict_rows(self, views: Vectors) -> Prediction:
         """Remember the plain view, then mix what the text says with what the memory says."""
-        text, memory, entropy = self.probabilities(views)
+        logits = self.zero_shot.logits(views[0])
+        text, memory = self.probabilities(views, logits)
         scores = text + self.params.weight * memory
-        return Prediction(int(scores.argmax()), scores, entropy)
+        return self.prediction(scores, entropy_of_one(logits), normalised_by_sum=True)
 
-    def probabilities(self, views: Any) -> tuple[Reals, Reals, float]:
-        """Do what :meth:`predict` does but for the mix: return p_text, p_memory and the zero-shot entropy.
+    def probabilities(self, views: Vectors, logits: Reals) -> tuple[Reals, Reals]:
+        """Remember the plain view, whose zero-shot ``logits`` are (C,); return p_text and p_memory.
 
         The weight changes neither: a search over it needs one pass only.
         """
-        rows = self.check(views)
-        vector, logits = rows[0], self.zero_shot.logits(rows[0])
         text = softmax(logits)
-        self._remember(vector, text if self.params.views == "first" else self._confident(rows))
-        memory = softmax(self.zero_shot.scale * self._cosines(vector, logits / self.zero_shot.scale))
-        return text, memory, entropy_of_one(logits)
+        self._remember(views[0], text if self.params.views == "first" else self._confident(views))
+        memory = softmax(self.zero_shot.scale * self._cosines(views[0], logits / self.zero_shot.scale))
+        return text, memory
 
     def _confident(self, views: Vectors) -> Reals:
         logits = self.zero_shot.logits(views)
-        return mean_probabilities(logits[most_confident(logits).kept])
+        return mean_probabilities(logits[most_confident(logits).confident])
 
     def _remember(self, vector: Vectors, q: Reals) -> None:
         label = int(q.argmax())
@@ -178,7 +170,7 @@ class Dmn(BaseMethod):
 
     def reset(self) -> None:
         """Forget every image."""
-        self.memory.clear()
+        self.memory = Cache(self.zero_shot.classes, self.params.k, self.zero_shot.dim)
         self._build()
 
     def state(self) -> State:

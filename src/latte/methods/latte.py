@@ -14,12 +14,12 @@ import numpy as np
 
 from ..core.global_memory import GlobalMemory
 from ..core.local_memory import NAMES, PROTOTYPE_KINDS, REPLACEMENTS, LocalMemory
-from ..core.maths import entropy, entropy_of_one
+from ..core.maths import entropy_of_one
 from ..core.readout import GATE, MergedMemory, merge_class
 from ..core.routing import EMPTY_QUERIES, Routing
 from ..core.stored import require, stored_entropies, stored_mask, stored_vectors
-from ..core.types import Arrays, External, Prediction, Prototypes, State
-from ..core.validate import MOST_SLOTS, at_least, boolean, choice, entropies, factor, unit_where
+from ..core.types import Arrays, External, Prediction, Prototypes, State, Vectors
+from ..core.validate import MOST_SLOTS, at_least, boolean, choice, entropies, factor, message, unit_where
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 
@@ -117,7 +117,7 @@ PRESETS = {
 }
 
 
-class Latte(BaseMethod):
+class Latte(BaseMethod[LatteParams]):
     """One client.
 
     >>> import numpy as np
@@ -125,25 +125,30 @@ class Latte(BaseMethod):
     >>> client = Latte(ZeroShot(np.eye(2), ("cat", "dog")))
     >>> client.predict([[0.6, 0.8]]).label
     1
-    >>> client.prototypes().seen
+    >>> client.summary().seen
     array([False,  True])
     """
 
     Params: ClassVar = LatteParams
     presets: ClassVar[dict[str, LatteParams]] = PRESETS
+    Upload: ClassVar = Prototypes
+    Download: ClassVar = External
 
-    def __init__(self, zero_shot: ZeroShot, params: LatteParams | None = None, normalise: bool = False) -> None:
-        super().__init__(zero_shot, normalise)
-        self.params = params or LatteParams()
-        self.local = LocalMemory(zero_shot.classes, self.params.k_l, zero_shot.dim, self.params.replace)
-        self.external = External.empty(zero_shot.classes, zero_shot.dim)
-        self._build()
+    @classmethod
+    def exchange_for(
+        cls, zero_shot: ZeroShot, params: LatteParams | None = None, clients: Iterable[str] = ()
+    ) -> GlobalMemory:
+        """Return the global memory that serves clients with these parameters.
+
+        The released code knows every client from the start: name them in ``clients`` to reproduce its row order.
+        """
+        return GlobalMemory(zero_shot, (params or LatteParams()).routing, clients)
 
     # --- one image ----------------------------------------------------------------------------------------
 
-    def predict(self, views: Any) -> Prediction:
+    def predict_rows(self, views: Vectors) -> Prediction:
         """Remember the plain view, then predict from the memory (which may already hold it, B9)."""
-        vector = self.check(views)[0]
+        vector = views[0]
         logits = self.zero_shot.logits(vector)
         pseudo, uncertainty = int(logits.argmax()), entropy_of_one(logits)
         if self.local.put(pseudo, vector, uncertainty) >= 0 and self.params.memory != "external":
@@ -151,25 +156,25 @@ class Latte(BaseMethod):
         p = self.params
         cosines = self.merged.cosines(vector, p.beta, p.gate)
         logits += (p.alpha * self.zero_shot.scale) * cosines  # eq. 7
-        return Prediction(int(logits.argmax()), logits, uncertainty)
+        return self.prediction(logits, uncertainty)
 
     # --- one sync -----------------------------------------------------------------------------------------
 
-    def prototypes(self) -> Prototypes:
-        """Return one prototype per class (eq. 1), with the entropy of the prototype itself (B5)."""
+    def summary(self) -> Prototypes:
+        """Return one prototype per class (eq. 1)."""
         p = self.params
         vectors, seen = self.local.prototypes(p.prototype, p.prototype_rate(self.zero_shot.classes))
-        uncertainty = np.where(seen, entropy(self.zero_shot.logits(vectors)), 1.0)
-        return Prototypes(vectors, uncertainty, seen)
+        return Prototypes(vectors, seen, self.zero_shot.fingerprint)
 
-    def receive(self, external: External) -> None:
+    def receive(self, download: External) -> None:
         """Replace the external memory; any number of slots is accepted."""
-        classes, dim = self.zero_shot.classes, self.zero_shot.dim
-        slots = self._slots_of(external.valid)
-        valid = boolean("external.valid", external.valid, (classes, slots))
-        uncertainty = entropies("external.entropy", external.entropy, valid)
-        vectors = unit_where("external.vectors", external.vectors, valid, (classes, slots, dim))
-        self.external = External(vectors, uncertainty, valid)
+        classes, dim = self.zero_shot.text.shape
+        message("external", download, External, self.zero_shot.fingerprint)
+        slots = self._slots_of(download.valid)
+        valid = boolean("external.valid", download.valid, (classes, slots))
+        uncertainty = entropies("external.entropy", download.entropy, valid)
+        vectors = unit_where("external.vectors", download.vectors, valid, (classes, slots, dim))
+        self.external = External(vectors, uncertainty, valid, download.task)
         if self.params.memory != "local":
             self._build()
 
@@ -200,8 +205,9 @@ class Latte(BaseMethod):
 
     def reset(self) -> None:
         """Forget everything."""
-        self.local.clear()
-        self.external = External.empty(self.zero_shot.classes, self.zero_shot.dim)
+        classes, dim = self.zero_shot.text.shape
+        self.local = LocalMemory(classes, self.params.k_l, dim, self.params.replace)
+        self.external = External.empty(self.zero_shot)
         self._build()
 
     def state(self) -> State:
@@ -224,12 +230,4 @@ class Latte(BaseMethod):
         valid = stored_mask("external.valid", arrays["external.valid"], shape)
         uncertainty = stored_entropies("external.entropy", arrays["external.entropy"], valid)
         vectors = stored_vectors("external.vectors", arrays["external.vectors"], valid, self.zero_shot.dim)
-        return External(vectors, uncertainty, valid)
-
-
-def exchange_for(params: LatteParams, zero_shot: ZeroShot, clients: Iterable[str] = ()) -> GlobalMemory:
-    """Return the global memory that serves clients with these parameters.
-
-    The released code knows every client from the start: name them in ``clients`` to reproduce its row order.
-    """
-    return GlobalMemory(zero_shot.classes, zero_shot.dim, params.routing, clients)
+        return External(vectors, uncertainty, valid, self.zero_shot.fingerprint)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from ..core.types import Arrays, Method, Prediction, State
 from ..core.validate import at_least
 
@@ -29,9 +31,9 @@ class Shared:
         """The parameters of the shared method, if it has any."""
         return getattr(self.method, "params", None)
 
-    def predict(self, views: Any) -> Prediction:
+    def predict(self, views: ArrayLike, *, remember: bool = True) -> Prediction:
         """Write to the shared memory, then predict from it."""
-        return self.method.predict(views)
+        return self.method.predict(views, remember=remember)
 
     def reset(self) -> None:
         """Forget everything, for everyone."""

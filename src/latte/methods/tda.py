@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from ..core.maths import entropy_of_one, softmax
 from ..core.stored import exactly, require
 from ..core.types import Arrays, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, factor, real, refuse
-from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 from .caches import SortedCache, push
 from .confident_views import check_views, mean_probabilities, most_confident
@@ -145,13 +144,13 @@ class NegativeCache(SortedCache):
         self._inside = self._indicator(self.probabilities) * valid[:, :, None]
 
 
-class Tda(BaseMethod):
+class Tda(BaseMethod[TdaParams]):
     """One client, or, shared, all of them.
 
     >>> import numpy as np
     >>> from latte import ZeroShot
     >>> method = Tda(ZeroShot(np.eye(2), ("cat", "dog")))
-    >>> method.predict([[0.6, 0.8]]).logits.round(3)
+    >>> method.predict([[0.6, 0.8]]).scores.round(3)
     array([60., 82.])
     """
 
@@ -160,35 +159,33 @@ class Tda(BaseMethod):
         name: TdaParams(alpha=alpha, beta=beta) for name, (alpha, beta) in PUBLISHED.items()
     }
 
-    def __init__(self, zero_shot: ZeroShot, params: TdaParams | None = None, normalise: bool = False) -> None:
-        super().__init__(zero_shot, normalise)
-        self.params = p = params or TdaParams()
-        classes, dim, unit = zero_shot.classes, zero_shot.dim, p.views == "first"
+    def reset(self) -> None:
+        """Forget everything."""
+        p, (classes, dim) = self.params, self.zero_shot.text.shape
+        unit, window = p.views == "first", (p.probability_above, p.probability_below)
         self.positive = SortedCache(classes, p.k, dim, unit)
-        window = (p.probability_above, p.probability_below)
         self.negative = NegativeCache((classes, p.k_negative, dim), window, unit)
 
-    def predict(self, views: Any) -> Prediction:
+    def predict_rows(self, views: Vectors) -> Prediction:
         """Remember the image where it qualifies, then add attraction and subtract repulsion."""
-        rows = self.check(views)
-        plain = self.zero_shot.logits(rows[0])
+        plain = self.zero_shot.logits(views[0])
         uncertainty = entropy_of_one(plain)
         if self.params.views == "first":
-            sight = Sight(rows[0], plain, softmax(plain), uncertainty)
+            sight = Sight(views[0], plain, softmax(plain), uncertainty)
         else:
-            sight = self._confident(rows)
+            sight = self._confident(views)
         self._remember(sight)
         logits = sight.logits + self._attraction(sight.vector) - self._repulsion(sight.vector)
-        return Prediction(int(logits.argmax()), logits, uncertainty)
+        return self.prediction(logits, uncertainty)
 
     def _confident(self, views: Vectors) -> Sight:
         """Means over the confident views; the entropy is that of the mean probability."""
         logits = self.zero_shot.logits(views)
-        kept = most_confident(logits).kept
-        p = mean_probabilities(logits[kept])
+        confident = most_confident(logits).confident
+        p = mean_probabilities(logits[confident])
         nats = -float((p * np.log(p, where=p > 0, out=np.zeros_like(p))).sum())
         entropy = min(max(nats / math.log(len(p)), 0.0), 1.0)
-        return Sight(views[kept].mean(axis=0), logits[kept].mean(axis=0), p, entropy)
+        return Sight(views[confident].mean(axis=0), logits[confident].mean(axis=0), p, entropy)
 
     def _remember(self, sight: Sight) -> None:
         label = int(sight.logits.argmax())
@@ -208,11 +205,6 @@ class Tda(BaseMethod):
             return 0.0
         weights = _weights(self.negative, vector, self.params.beta_negative)
         return self.params.alpha_negative * self.negative.push_down(weights)
-
-    def reset(self) -> None:
-        """Forget everything."""
-        self.positive.clear()
-        self.negative.clear()
 
     def state(self) -> State:
         """Return both caches as arrays, named ``positive.*`` and ``negative.*``."""

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from ..core.maths import entropy_of_one
-from ..core.types import Prediction
+from ..core.types import Prediction, Vectors
 from ..core.validate import at_least, real, refuse
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
@@ -57,7 +58,7 @@ class TptParams:
         check_share("share", self.share)
 
 
-class Tpt(BaseMethod):
+class Tpt(BaseMethod[TptParams]):
     """Tunes the prompt of ``text_encoder`` on the views of one image, then classifies its plain view.
 
     ``zero_shot`` gives the entropy of the predictions, and the classes: they must be the text encoder's. Copies share
@@ -65,18 +66,20 @@ class Tpt(BaseMethod):
     """
 
     Params: ClassVar = TptParams
-    presets: ClassVar[dict[str, TptParams]] = {}
-    needs_text_encoder: ClassVar[bool] = True
+    uses_views: ClassVar[bool] = True
+    tunes_prompt: ClassVar[bool] = True
 
     def __init__(
         self,
         zero_shot: ZeroShot,
-        params: TptParams | None = None,
-        normalise: bool = False,
+        params: TptParams | Mapping[str, Any] | None = None,
+        *,
         text_encoder: TextEncoder | None = None,
+        preset: str | None = None,
+        normalise: bool = False,
+        **changes: Any,
     ) -> None:
-        super().__init__(zero_shot, normalise)
-        self.params = params or TptParams()
+        super().__init__(zero_shot, params, preset=preset, normalise=normalise, **changes)
         if text_encoder is None:
             want = "a differentiable text encoder: pass text_encoder=..., with class_texts(context)"
             raise refuse("text_encoder", "none", want)
@@ -86,31 +89,30 @@ class Tpt(BaseMethod):
         import_torch()  # missing: said now, not at the first image
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return type(self)(self.zero_shot, self.params, self.normalise, self.text_encoder)
+        return type(self)(self.zero_shot, self.params, text_encoder=self.text_encoder, normalise=self.normalise)
 
-    def predict(self, views: Any) -> Prediction:
+    def predict_rows(self, views: Vectors) -> Prediction:
         """Tune the prompt on the views, predict from the plain one."""
-        rows = self.check(views)
         torch = import_torch()
         with torch.inference_mode(False), torch.enable_grad():  # whatever the caller is in
-            images = torch.tensor(rows, device=self.text_encoder.context_init.device)
+            images = torch.tensor(views, device=self.text_encoder.context_init.device)
             context = self._tuned(images)
             with torch.no_grad():
                 logits = self._logits(images[:1], context)[0]
-        answer = logits.double().cpu().numpy()
-        return Prediction(int(answer.argmax()), answer, entropy_of_one(self.zero_shot.logits(rows[0])))
+        uncertainty = entropy_of_one(self.zero_shot.logits(views[0]))
+        return self.prediction(logits.double().cpu().numpy(), uncertainty)
 
     def _tuned(self, images: Any) -> Any:
         """Return the context after the steps, from its initial value and a new optimiser."""
         torch, p = import_torch(), self.params
         context = self.text_encoder.context_init.detach().clone().requires_grad_(True)
         optimiser = torch.optim.AdamW([context], lr=p.lr, weight_decay=p.weight_decay)
-        kept = None
+        confident = None
         for _ in range(p.steps):
             logits = self._logits(images, context)
-            if kept is None:
-                kept = self._kept(logits)
-            loss = marginal_entropy(torch, logits[kept])
+            if confident is None:
+                confident = self._confident(logits)
+            loss = marginal_entropy(torch, logits[confident])
             (context.grad,) = torch.autograd.grad(loss, context)  # the encoder's own weights get none
             optimiser.step()
         return context.detach()
@@ -123,10 +125,10 @@ class Tpt(BaseMethod):
             raise refuse("text_encoder.class_texts", f"shape {tuple(texts.shape)}", f"shape {want}")
         return self.text_encoder.scale * images @ texts.T
 
-    def _kept(self, logits: Any) -> Any:
+    def _confident(self, logits: Any) -> Any:
         values = logits.detach().double().cpu().numpy()
-        kept = most_confident(values, self.params.share).kept
-        return import_torch().tensor(np.ascontiguousarray(kept), device=logits.device)
+        confident = most_confident(values, self.params.share).confident
+        return import_torch().tensor(np.ascontiguousarray(confident), device=logits.device)
 
 
 def marginal_entropy(torch: Any, logits: Any) -> Any:

@@ -7,11 +7,10 @@ is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..core.maths import entropy_of_one
-from ..core.types import Prediction
-from ..core.zero_shot import ZeroShot
+from ..core.types import Prediction, Vectors
 from .base import BaseMethod
 from .confident_views import CONFIDENT, check_share, most_confident
 
@@ -26,7 +25,7 @@ class VteParams:
         check_share("share", self.share)
 
 
-class Vte(BaseMethod):
+class Vte(BaseMethod[VteParams]):
     """argmax of scale · T f̄, f̄ the mean of the kept unit embeddings.
 
     f̄ is not normalised again: the label does not depend on its length. The plain view has no privilege.
@@ -38,15 +37,10 @@ class Vte(BaseMethod):
     """
 
     Params: ClassVar = VteParams
-    presets: ClassVar[dict[str, VteParams]] = {}
+    uses_views: ClassVar[bool] = True
 
-    def __init__(self, zero_shot: ZeroShot, params: VteParams | None = None, normalise: bool = False) -> None:
-        super().__init__(zero_shot, normalise)
-        self.params = params or VteParams()
-
-    def predict(self, views: Any) -> Prediction:
+    def predict_rows(self, views: Vectors) -> Prediction:
         """Predict from the confident views."""
-        rows = self.check(views)
-        kept = most_confident(self.zero_shot.logits(rows), self.params.share).kept
-        logits = self.zero_shot.logits(rows[kept].mean(axis=0))
-        return Prediction(int(logits.argmax()), logits, entropy_of_one(self.zero_shot.logits(rows[0])))
+        confident = most_confident(self.zero_shot.logits(views), self.params.share).confident
+        logits = self.zero_shot.logits(views[confident].mean(axis=0))
+        return self.prediction(logits, entropy_of_one(self.zero_shot.logits(views[0])))

@@ -12,16 +12,15 @@ only equal ones do. ``ZeroParams(epsilon="float16")`` selects the former; docs/v
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ..core.maths import entropy_of_one, softmax
-from ..core.types import Mask, Prediction, Reals
+from ..core.types import Mask, Prediction, Reals, Vectors
 from ..core.validate import choice
-from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
-from .confident_views import Kept, check_share, most_confident
+from .confident_views import Split, check_share, most_confident
 
 # "zero": the epsilon of the type that the cosines are calculated in, 1.2e-7 and 9.8e-4
 TEMPERATURES = {"float32": float(np.finfo(np.float32).eps), "float16": float(np.finfo(np.float16).eps)}
@@ -44,42 +43,37 @@ class ZeroParams:
         choice("epsilon", self.epsilon, tuple(TEMPERATURES))
 
 
-class Zero(BaseMethod):
+class Zero(BaseMethod[ZeroParams]):
     """The class with most votes.
 
-    The ``logits`` of its predictions are the votes (C,). Where several classes have the most, the one that
+    The ``scores`` of its predictions are the votes (C,). Where several classes have the most, the one that
     the tie break chose is shown with half a vote more, so that the label is the argmax as everywhere.
 
     >>> import numpy as np
     >>> from latte import ZeroShot
     >>> method = Zero(ZeroShot(np.eye(2), ("cat", "dog")), ZeroParams(gamma=1.0))
-    >>> method.predict([[0.8, 0.6], [0.6, 0.8], [0.0, 1.0]]).logits
+    >>> method.predict([[0.8, 0.6], [0.6, 0.8], [0.0, 1.0]]).scores
     array([1., 2.])
     """
 
     Params: ClassVar = ZeroParams
+    uses_views: ClassVar[bool] = True
     presets: ClassVar[dict[str, ZeroParams]] = {
         "official": ZeroParams(gamma=0.3),
         "official-autocast": ZeroParams(gamma=0.3, epsilon="float16"),
         "torch-uncertainty": ZeroParams(gamma=0.1),
     }
 
-    def __init__(self, zero_shot: ZeroShot, params: ZeroParams | None = None, normalise: bool = False) -> None:
-        super().__init__(zero_shot, normalise)
-        self.params = params or ZeroParams()
-
-    def predict(self, views: Any) -> Prediction:
+    def predict_rows(self, views: Vectors) -> Prediction:
         """Predict from the votes of the confident views."""
-        rows = self.check(views)
-        logits = self.zero_shot.logits(rows)
+        logits = self.zero_shot.logits(views)
         split = most_confident(logits, self.params.gamma)
-        votes = count_votes(logits[split.kept] / self.zero_shot.scale, TEMPERATURES[self.params.epsilon])
+        votes = count_votes(logits[split.confident] / self.zero_shot.scale, TEMPERATURES[self.params.epsilon])
         tied = votes > votes.max() - SAME_COUNT
-        label = int(votes.argmax())
         if tied.sum() > 1:
-            label = break_tie(tied, logits, split)
-            votes[label] += 0.5
-        return Prediction(label, votes, entropy_of_one(self.zero_shot.logits(rows[0])))
+            votes[break_tie(tied, logits, split)] += 0.5
+        uncertainty = entropy_of_one(self.zero_shot.logits(views[0]))
+        return self.prediction(votes, uncertainty, normalised_by_sum=True)
 
 
 def count_votes(cosines: Reals, temperature: float) -> Reals:
@@ -91,7 +85,7 @@ def count_votes(cosines: Reals, temperature: float) -> Reals:
     return votes
 
 
-def break_tie(tied: Mask, logits: Reals, split: Kept) -> int:
+def break_tie(tied: Mask, logits: Reals, split: Split) -> int:
     """Return the tied class that the most confident discarded view with a tied first class chooses.
 
     If there is none, the tied classes are compared in the most confident discarded view; if nothing was
@@ -101,5 +95,5 @@ def break_tie(tied: Mask, logits: Reals, split: Kept) -> int:
     deciding = tied[firsts]
     if deciding.any():
         return int(firsts[deciding.argmax()])
-    judge = split.discarded[0] if len(split.discarded) else split.kept[0]
+    judge = split.discarded[0] if len(split.discarded) else split.confident[0]
     return int(np.where(tied, logits[judge], -np.inf).argmax())

@@ -24,7 +24,7 @@ from ..data.unseen import others, unseen
 from ..experiment.config import MethodConfig
 from ..experiment.plan import Opened, open_benchmark
 from ..experiment.tune import Tuning, make_tunings, save_tuned, select
-from ..methods import find
+from ..methods import describe
 from .reproduce import BASELINES, Bench
 
 TUNING = "tuning"  # the folder
@@ -88,7 +88,7 @@ def other_seeds(reported: Sequence[int]) -> tuple[int, ...]:
 
 
 def _preset(name: str) -> str | None:
-    return "paper" if "paper" in find(name).presets else None
+    return "paper" if "paper" in describe(name).presets else None
 
 
 def _unreported(bench: Bench, pool: Bench | None, seed: int, folder: Path) -> Opened | None:

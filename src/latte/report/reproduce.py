@@ -12,7 +12,7 @@ from ..experiment.compare import same_classifier
 from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.plan import UNKNOWN, Opened, Plan, open_benchmark, plan_on
 from ..experiment.tune import use_tuned
-from ..methods import find, needs_text_encoder
+from ..methods import describe
 from ..simulation.records import Result
 from . import paper
 
@@ -120,14 +120,14 @@ def _bench(source: Source, seeds: Sequence[int], text_encoder: str | None) -> Be
 
 def needing_text_encoder() -> tuple[str, ...]:
     """Return the rows that embeddings alone cannot give: their methods tune the prompt of the text encoder."""
-    return tuple(name for name in _VIEWED if needs_text_encoder(name))
+    return tuple(name for name in _VIEWED if describe(name).tunes_prompt)
 
 
 def _method(label: str, benchmark: str) -> MethodConfig:
     """Return a row: Latte with the paper's parameters for the benchmark, the others with those of their own code."""
     name = paper.family(label)
     params = {"variant": "released"} if label == RELEASED else {}
-    presets = find(name).presets
+    presets = describe(name).presets
     preset = benchmark if benchmark in presets else "official" if "official" in presets else None
     return MethodConfig(name, label, preset, params)
 

@@ -1,36 +1,54 @@
-"""Who downloads from whom."""
+"""Whose summaries the clients of a federation download."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from ..core.global_memory import GlobalMemory
-from ..core.types import External, Integers, Prototypes
+from ..core.types import Exchange, Integers, Reals, Traced
 
 
 class CountingExchange:
-    """A global memory that counts: ``downloads`` (N, N), row i what client i was given, column j from whom."""
+    """An exchange that counts: ``downloads`` (N, N), row i what client i received, column j from which client.
 
-    def __init__(self, memory: GlobalMemory, clients: tuple[str, ...]) -> None:
-        self.memory = memory
+    Latte's are numbers of prototypes. Of an exchange that cannot say where its answers come from, they are None.
+    """
+
+    def __init__(self, exchange: Exchange[Any, Any], clients: tuple[str, ...]) -> None:
+        self.exchange = exchange
         self._position = {name: i for i, name in enumerate(clients)}
-        self.downloads: Integers = np.zeros((len(clients), len(clients)), np.int64)
+        n = len(clients)
+        self.downloads: Integers | Reals | None = np.zeros((n, n), np.int64) if isinstance(exchange, Traced) else None
 
-    def push(self, client: str, prototypes: Prototypes) -> None:
+    @property
+    def task(self) -> str:
+        """The fingerprint of the task that the exchange serves."""
+        return self.exchange.task
+
+    def push(self, client: str, upload: Any) -> None:
         """Pass the upload on."""
-        self.memory.push(client, prototypes)
+        self.exchange.push(client, upload)
 
-    def pull(self, client: str) -> External:
+    def pull(self, client: str) -> Any:
         """Pass the download on, and count it."""
-        donors, valid = self.memory.neighbours(client)
-        names = self.memory.clients
-        given = [self._position[names[row]] for row in donors[valid]]
-        np.add.at(self.downloads[self._position[client]], given, 1)
-        return self.memory.gather(donors, valid)
+        return self.pull_many([client])[0]
+
+    def pull_many(self, clients: Sequence[str]) -> Sequence[Any]:
+        """Pass the downloads on, and count them."""
+        if self.downloads is None or not isinstance(self.exchange, Traced):
+            return self.exchange.pull_many(clients)
+        downloads, counts = self.exchange.pull_traced(clients)
+        columns = [self._position[name] for name in self.exchange.clients]
+        rows = [self._position[name] for name in clients]
+        self.downloads = self.downloads.astype(np.result_type(self.downloads, counts), copy=False)
+        self.downloads[np.ix_(rows, columns)] += counts
+        return downloads
 
 
-def share_inside(downloads: Integers, groups: Integers) -> float:
-    """Return the share of downloads in per cent that stay inside a group: ``groups`` (N,) says who is in which."""
+def share_inside(downloads: Integers | Reals, groups: Integers) -> float:
+    """Return the share of downloads in per cent that stay inside a group: ``groups`` (N,) numbers that of each."""
     total = downloads.sum()
     same = groups[:, None] == groups[None, :]
     return float(100 * downloads[same].sum() / total) if total else float("nan")

@@ -21,7 +21,7 @@ class Outcome:
     """
 
     labels: tuple[Integers, ...]
-    downloads: Integers | None = None
+    downloads: Integers | Reals | None = None
     engine: str = "readable"
 
     def correct(self, federation: Federation) -> list[Integers]:

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.types import Collaborative, Exchange, Method
 from ..data.benchmark import Federation
-from ..methods import create_federation
-from ..methods.latte import LatteParams, exchange_for
+from ..methods import create_exchange, create_federation, describe
 from .collaboration import CountingExchange
 from .outcome import Outcome
 from .schedule import Schedule
@@ -51,17 +49,13 @@ def set_up(
     methods = create_federation(method, zero_shot, len(federation), params, text_encoder=text_encoder)
     pairs = zip(federation.clients, methods, strict=True)
     clients = [Client(client.name, one, federation.stream(client)) for client, one in pairs]
-    return clients, _exchange(methods[0], federation)
+    return clients, _exchange(federation, method, params)
 
 
-def _exchange(method: Method, federation: Federation) -> CountingExchange | None:
-    """Return the exchange that a method needs: Latte's own routing, or Latte's default for another's method."""
-    if not isinstance(method, Collaborative):
+def _exchange(federation: Federation, method: str, params: Any) -> CountingExchange | None:
+    """Return the exchange that the clients of a method need, if they collaborate."""
+    if not describe(method).collaborative:
         return None
-    params = getattr(method, "params", None)
     names = tuple(client.name for client in federation.clients)
-    routing = params if isinstance(params, LatteParams) else LatteParams()
-    memory = exchange_for(routing, federation.embeddings.zero_shot, names)
-    exchange = CountingExchange(memory, names)
-    assert isinstance(exchange, Exchange)
-    return exchange
+    exchange = create_exchange(method, federation.embeddings.zero_shot, params, clients=names)
+    return CountingExchange(exchange, names)

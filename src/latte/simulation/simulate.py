@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..core.sync import sync
 from ..core.types import Collaborative, Exchange, Method, Prediction
 from ..core.validate import refuse
-from .schedule import Round, Schedule, rounds
+from .schedule import Schedule, rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Client:
 
 def simulate(
     clients: Sequence[Client],
-    exchange: Exchange | None = None,
+    exchange: Exchange[Any, Any] | None = None,
     schedule: Schedule | None = None,
     rng: np.random.Generator | None = None,
 ) -> Iterator[Step]:
@@ -54,24 +55,14 @@ def simulate(
             yield Step(turn.number, i, handled[i], prediction)
             handled[i] += 1
             if not schedule.barrier and handled[i] % schedule.period_of(i) == 0:
-                sync([clients[i]], exchange)
+                _sync([clients[i]], exchange)
         if turn.barrier:
-            sync(_members(clients, turn), exchange)
+            _sync([clients[i] for i in turn.cohort], exchange)
 
 
-def sync(clients: Sequence[Client], exchange: Exchange | None) -> None:
-    """Let everyone upload, then everyone download, so that nobody gets what is already out of date."""
-    if exchange is None:
-        return
-    partners = [(c.name, c.method) for c in clients if isinstance(c.method, Collaborative)]
-    for name, method in partners:
-        exchange.push(name, method.prototypes())
-    for name, method in partners:
-        method.receive(exchange.pull(name))
-
-
-def _members(clients: Sequence[Client], turn: Round) -> list[Client]:
-    return [clients[i] for i in turn.cohort]
+def _sync(clients: Sequence[Client], exchange: Exchange[Any, Any] | None) -> None:
+    if exchange is not None:
+        sync([(c.name, c.method) for c in clients if isinstance(c.method, Collaborative)], exchange)
 
 
 def _check(clients: Sequence[Client], schedule: Schedule, rng: np.random.Generator | None) -> None:

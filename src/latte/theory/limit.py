@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.maths import normalised
+from ..core.sync import sync
 from ..core.types import Reals, Vectors
 from ..core.zero_shot import ZeroShot
-from ..methods.latte import Latte, LatteParams, exchange_for
+from ..methods.latte import Latte, LatteParams
 
 LARGE = 1e6
 
@@ -66,16 +67,13 @@ def make_streams(task: Task, rng: np.random.Generator) -> tuple[ZeroShot, Vector
 def agreement(zero_shot: ZeroShot, streams: Vectors, task: Task, params: LatteParams) -> float:
     """Return the share of Latte's predictions that are those of 1-NN over the memory it read."""
     clients = [Latte(zero_shot, params) for _ in streams]
-    exchange = exchange_for(params, zero_shot)
+    exchange = Latte.exchange_for(zero_shot, params)
     same = 0
     for i in range(task.images):
         for client, stream in zip(clients, streams, strict=True):
             same += client.predict(stream[i : i + 1]).label == nearest_class(client, stream[i])
         if i % task.period == task.period - 1:
-            for name, client in enumerate(clients):
-                exchange.push(str(name), client.prototypes())
-            for name, client in enumerate(clients):
-                client.receive(exchange.pull(str(name)))
+            sync([(str(name), client) for name, client in enumerate(clients)], exchange)
     return same / streams[:, :, 0].size
 
 

@@ -66,7 +66,7 @@ def _external(own: Client, others: Sequence[Client], sharing: Sharing) -> Extern
     if sharing.asks == "nearest":
         _refuse_the_far(own, others, gifts, sharing.donors)
     if not gifts:
-        return External.empty(2, own.domain.d)
+        return External(np.zeros((2, 0, own.domain.d), np.float32), np.ones((2, 0)), np.zeros((2, 0), np.bool_))
     return External(
         np.concatenate([gift.vectors for gift in gifts], axis=1),
         np.concatenate([gift.entropy for gift in gifts], axis=1),

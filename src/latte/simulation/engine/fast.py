@@ -11,7 +11,7 @@ import numpy as np
 from ...core.types import Integers, Reals
 from ...core.validate import at_least, factor, refuse
 from ...data.benchmark import Federation
-from ...methods import is_global, resolve
+from ...methods import describe, resolve
 from ..outcome import Outcome
 from ..schedule import Schedule
 from .backend import loops
@@ -43,7 +43,7 @@ class GridOutcome:
 
 def has_engine(name: str, params: Any = None) -> bool:
     """Say whether the engine knows a method with these parameters: TDA and DMN only for one view."""
-    base = name.removesuffix("-global")
+    base = describe(name).family
     if name == "clip" or name == "latte":
         return True
     return base in GRIDS and base != "latte" and resolve(name, params).views == "first"
@@ -74,7 +74,7 @@ def run_fast(
     if name == "clip":
         streams = lay_out(federation, loops(backend))
         return Outcome(tuple(np.split(streams.pseudo, streams.offsets[1:-1])), None, "fast")
-    alpha, beta = (getattr(chosen, field) for field in GRIDS[name.removesuffix("-global")])
+    alpha, beta = (getattr(chosen, field) for field in GRIDS[describe(name).family])
     return _run(
         federation, name, chosen, ([alpha], [beta]), (schedule, rng, backend, at_least("threads", threads, 1))
     ).outcome(0, 0)
@@ -107,19 +107,19 @@ def _run(federation: Federation, name: str, params: Any, grid: Any, how: tuple[A
         raise refuse("rng", None, "a numpy Generator: participation below 1 draws cohorts")
     rng = rng or np.random.default_rng(0)
     axes = np.asarray(grid[0], np.float64), np.asarray(grid[1], np.float64)
-    names = GRIDS[name.removesuffix("-global")]
+    names = GRIDS[describe(name).family]
     if name == "latte":
         result = run_latte(federation, params, axes, schedule, rng, loops(backend), how[3])
         return GridOutcome(names, *axes, result.labels, result.streams.offsets, result.downloads)
     streams = lay_out(federation, loops(backend))
-    run = run_tda if name.startswith("tda") else run_dmn
+    run = run_tda if describe(name).family == "tda" else run_dmn
     labels = run(streams, params, _order(streams, name, schedule, rng), axes, loops(backend))
     return GridOutcome(names, *axes, labels, streams.offsets, None)
 
 
 def _order(streams: Streams, name: str, schedule: Schedule, rng: np.random.Generator) -> Order:
     """Return whose memory handles which samples in which order."""
-    if not is_global(name):
+    if not describe(name).shared:
         return Order(np.arange(len(streams)), streams.offsets)
     sequence = order_of(streams.lengths, schedule, rng)
     return Order(sequence, np.array([0, len(sequence)]))

@@ -7,6 +7,7 @@ import numpy as np
 from ...core.global_memory import GlobalMemory
 from ...core.routing import Routing
 from ...core.types import Integers, Vectors
+from ...core.zero_shot import ZeroShot
 from ...methods.latte import LatteParams
 from .backend import Loops
 from .state import CLIENT, NONE, RELEASED, Counts, Given, Routes, Rules, Uploads
@@ -106,7 +107,7 @@ class Server:
 
 def ranking_of(names: tuple[str, ...], routing: Routing) -> Integers:
     """Return the clients in the order that decides among equals, as the global memory has it."""
-    memory = GlobalMemory(2, 1, routing, names)
+    memory = GlobalMemory(ZeroShot([[1.0], [-1.0]], ("a", "b")), routing, names)
     return np.argsort(memory.state()["order"], kind="stable")
 
 

@@ -1,0 +1,142 @@
+"""What an exchange of any messages needs: names, the latest uploads, a lock, a state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from threading import RLock
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from .copying import WholeCopy
+from .names import check_task, client_name, pack_names, pack_task, unpack_names
+from .stored import require
+from .types import Arrays, Message, State
+from .validate import message, refuse
+from .zero_shot import ZeroShot
+
+Up = TypeVar("Up", bound=Message)
+Down = TypeVar("Down", bound=Message)
+
+
+class BaseExchange(WholeCopy, Generic[Up, Down]):
+    """Keeps everyone's latest upload. A subclass names the ``Upload``, verifies one, and answers a client.
+
+    ``Upload`` is a frozen dataclass of numpy arrays and a ``task``. Each array has the same shape and dtype for every
+    client, so that the state is an array per field. Any number of threads may use one exchange.
+    """
+
+    Upload: ClassVar[type]
+
+    def __init__(self, zero_shot: ZeroShot, clients: Iterable[str] = ()) -> None:
+        self.zero_shot = zero_shot
+        self._lock = RLock()
+        self._uploads: dict[str, Up] = {}
+        for client in clients:  # a client joins with its first upload: here names are only checked
+            client_name(client)
+
+    # --- what a subclass decides --------------------------------------------------------------------------
+
+    def verify(self, upload: Up) -> None:
+        """Refuse an upload that no client can have made; its task is that of the exchange already."""
+        raise NotImplementedError
+
+    def answer(self, client: str, uploads: Mapping[str, Up]) -> Down:
+        """Return what ``client`` gets from everyone's ``uploads``, its own included, which are sorted by name."""
+        raise NotImplementedError
+
+    # --- the exchange -------------------------------------------------------------------------------------
+
+    @property
+    def task(self) -> str:
+        """The fingerprint of the classifier that all clients share."""
+        return self.zero_shot.fingerprint
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """The names of the clients, in the order of their first uploads."""
+        with self._lock:
+            return tuple(self._uploads)
+
+    def __len__(self) -> int:
+        return len(self._uploads)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} clients, task={self.task[:8]!r})"
+
+    def push(self, client: str, upload: Up) -> None:
+        """Store the latest summary of ``client``; a new client joins."""
+        name, copy = client_name(client), self._verified(upload)
+        with self._lock:
+            self._uploads[name] = copy
+
+    def pull(self, client: str) -> Down:
+        """Return what ``client`` gets from the others."""
+        return self.pull_many([client])[0]
+
+    def pull_many(self, clients: Sequence[str]) -> list[Down]:
+        """Return what each of ``clients`` gets, all from the uploads of one moment."""
+        names = [client_name(client) for client in clients]
+        with self._lock:
+            uploads = {name: self._uploads[name] for name in sorted(self._uploads)}
+        for name in names:
+            if name not in uploads:
+                raise refuse("client", repr(name), f"one of the {len(uploads)} clients that have pushed before")
+        return [self.answer(name, uploads) for name in names]
+
+    def forget(self, client: str) -> None:
+        """Remove ``client`` and what it uploaded."""
+        with self._lock:
+            if self._uploads.pop(client_name(client), None) is None:
+                raise refuse("client", repr(client), f"one of the {len(self)} clients that have pushed before")
+
+    def _verified(self, upload: Up) -> Up:
+        """Return a copy of a good upload, which nobody else can change."""
+        message("upload", upload, self.Upload, self.task)
+        for name in _arrays(self.Upload):
+            if not isinstance(getattr(upload, name), np.ndarray):
+                raise refuse(f"upload.{name}", type(getattr(upload, name)).__name__, "an array")
+        self.verify(upload)
+        arrays = {name: getattr(upload, name).copy() for name in _arrays(self.Upload)}
+        copy: Up = self.Upload(**arrays, task=self.task)
+        return copy
+
+    # --- state --------------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """Return a copy of everything, as arrays: one per field of the uploads, with a row per client."""
+        with self._lock:
+            uploads = dict(self._uploads)
+        columns = _arrays(self.Upload) if uploads else ()
+        stacked = {name: np.stack([getattr(one, name) for one in uploads.values()]) for name in columns}
+        return {**pack_names(list(uploads)), **stacked, "task": pack_task(self.task)}
+
+    def load(self, arrays: Arrays) -> None:
+        """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
+        empty = not np.size(arrays.get("name_lengths", ()))
+        require(arrays, ("names", "name_lengths", "task", *(() if empty else _arrays(self.Upload))))
+        check_task(arrays["task"], self.task)
+        names = unpack_names(arrays["names"], arrays["name_lengths"])
+        columns = {name: arrays[name] for name in _arrays(self.Upload)} if names else {}
+        for name, column in columns.items():
+            if not isinstance(column, np.ndarray) or not column.ndim or len(column) != len(names):
+                raise refuse(name, f"shape {np.shape(column)}", f"a row for each of {len(names)} clients")
+        rows = [{name: np.asarray(column[i]) for name, column in columns.items()} for i in range(len(names))]
+        uploads = {
+            name: self._verified(self.Upload(**row, task=self.task)) for name, row in zip(names, rows, strict=True)
+        }
+        with self._lock:
+            self._uploads = uploads
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {**vars(self), "_uploads": dict(self._uploads), "_lock": None}
+
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        vars(self).update(values, _lock=RLock())
+
+
+def _arrays(kind: type) -> tuple[str, ...]:
+    """Return the fields of a message that are arrays: all but the task."""
+    return tuple(field.name for field in fields(kind) if field.name != "task")

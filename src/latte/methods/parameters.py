@@ -1,0 +1,51 @@
+"""The parameters of a method: a frozen dataclass, from a preset or the defaults, with some fields changed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from ..core.validate import refuse
+
+
+class Choices(NamedTuple):
+    """What the parameters of a method can be."""
+
+    method: str
+    params: type
+    presets: Mapping[str, Any]
+
+
+def choose_parameters(choices: Choices, params: Any, preset: str | None, changes: Mapping[str, Any]) -> Any:
+    """Return the parameters of a method.
+
+    ``params`` is its own dataclass, or a mapping of the fields to change; ``changes`` are more of these. Without a
+    dataclass they apply to ``preset``, or to the defaults.
+    """
+    if isinstance(params, Mapping) or params is None:
+        return _changed(choices.method, _starting_point(choices, preset), {**(params or {}), **changes})
+    if not isinstance(params, choices.params):
+        raise refuse("params", type(params).__name__, f"{choices.params.__name__}, or a mapping of its fields")
+    if preset is not None:
+        raise refuse("preset", repr(preset), "a preset or whole parameters, not both")
+    return _changed(choices.method, params, changes)
+
+
+def _starting_point(choices: Choices, preset: str | None) -> Any:
+    if preset is None:
+        return choices.params()
+    if preset not in choices.presets:
+        known = ", ".join(choices.presets) or "none: it has no presets"
+        raise refuse("preset", repr(preset), f"one of {known}")
+    return choices.presets[preset]
+
+
+def _changed(method: str, base: Any, changes: Mapping[str, Any]) -> Any:
+    known = [field.name for field in fields(base)]
+    for key in changes:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=3, cutoff=0.4) or known
+            raise refuse(f"{method} parameter", repr(key), "one of " + (", ".join(near) or "none: it has none"))
+    return replace(base, **changes) if changes else base
