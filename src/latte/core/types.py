@@ -41,7 +41,8 @@ class Prediction:
     """The answer for one image.
 
     ``label`` is the argmax of ``scores`` (C,). What scores are depends on the method: logits for most; where
-    ``normalised_by_sum``, votes or sums of probabilities. ``probabilities`` are comparable between methods.
+    ``normalised_by_sum``, votes or sums of probabilities. ``probabilities`` are comparable between methods: a method whose
+    scores spread more than zero-shot logits states by how much, its ``temperature``.
     ``entropy`` is that of the *zero-shot* prediction, whatever the method, in [0, 1].
 
     >>> prediction = Prediction(1, np.array([0.0, np.log(3.0)]), 0.8, ("cat", "dog"))
@@ -54,6 +55,7 @@ class Prediction:
     entropy: float
     classnames: tuple[str, ...] = ()
     normalised_by_sum: bool = False
+    temperature: float = 1.0
 
     @property
     def classname(self) -> str:
@@ -62,8 +64,11 @@ class Prediction:
 
     @property
     def probabilities(self) -> Reals:
-        """The scores as probabilities (C,): their softmax, or their shares of the sum."""
-        weights = self.scores if self.normalised_by_sum else np.exp(self.scores - self.scores.max())
+        """The scores as probabilities (C,): the softmax of scores / temperature, or their shares of the sum."""
+        if self.normalised_by_sum:
+            weights = self.scores
+        else:
+            weights = np.exp((self.scores - self.scores.max()) / self.temperature)
         shares: Reals = weights / weights.sum()
         return shares
 

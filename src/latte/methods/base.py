@@ -98,9 +98,12 @@ class BaseMethod(WholeCopy, Generic[P]):
         rows = numbers("views", views, f"(V, {self.zero_shot.dim}) unit rows")
         return unit_rows("views", rows[None] if rows.ndim == 1 else rows, self.zero_shot.dim, self.normalise)
 
-    def prediction(self, scores: Reals, entropy: float, normalised_by_sum: bool = False) -> Prediction:
+    def prediction(
+        self, scores: Reals, entropy: float, normalised_by_sum: bool = False, temperature: float = 1.0
+    ) -> Prediction:
         """Return the prediction with these ``scores`` (C,), of an image with this zero-shot ``entropy``."""
-        return Prediction(int(scores.argmax()), scores, entropy, self.zero_shot.classnames, normalised_by_sum)
+        names = self.zero_shot.classnames
+        return Prediction(int(scores.argmax()), scores, entropy, names, normalised_by_sum, temperature)
 
     # --- memory -------------------------------------------------------------------------------------------
 

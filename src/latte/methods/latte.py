@@ -156,7 +156,7 @@ class Latte(BaseMethod[LatteParams]):
         p = self.params
         cosines = self.merged.cosines(vector, p.beta, p.gate)
         logits += (p.alpha * self.zero_shot.scale) * cosines  # eq. 7
-        return self.prediction(logits, uncertainty)
+        return self.prediction(logits, uncertainty, temperature=1 + p.alpha)  # the spread of z_pre + alpha z_mem
 
     # --- one sync -----------------------------------------------------------------------------------------
 
