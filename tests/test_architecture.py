@@ -1,0 +1,32 @@
+"""The page that shows the house names modules that exist, and every package that there is."""
+
+import importlib
+import pkgutil
+import re
+
+import pytest
+
+import latte
+from waiting import ROOT
+
+PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+MODULES = sorted(set(re.findall(r"`(latte(?:\.[a-z_]+)+)`", PAGE)))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_exists(name):
+    if name.startswith("latte.encoders.hf"):
+        pytest.importorskip("torch", reason="transformers models need torch")
+    importlib.import_module(name)
+
+
+def test_every_package_has_its_layer():
+    picture = PAGE.split("```text")[1].split("```")[0]
+    packages = {module.name for module in pkgutil.iter_modules(latte.__path__) if module.ispkg}
+    assert packages <= set(re.findall(r"[a-z]+", picture))
+    layers = (ROOT / "pyproject.toml").read_text("utf-8").split("layers = [")[1].split("]")[0]
+    assert packages <= set(re.findall(r"[a-z]+", layers))
+
+
+def test_the_page_names_enough():
+    assert len(MODULES) > 40
