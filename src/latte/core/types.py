@@ -41,9 +41,9 @@ class Prediction:
     """The answer for one image.
 
     ``label`` is the argmax of ``scores`` (C,). What scores are depends on the method: logits for most; where
-    ``normalised_by_sum``, votes or sums of probabilities. ``probabilities`` are comparable between methods: a method whose
-    scores spread more than zero-shot logits states by how much, its ``temperature``.
-    ``entropy`` is that of the *zero-shot* prediction, whatever the method, in [0, 1].
+    ``normalised_by_sum``, votes or sums of probabilities. ``probabilities`` are comparable between methods: a method
+    whose scores spread more than zero-shot logits states by how much, its ``temperature``. ``entropy`` is that of the
+    *zero-shot* prediction, whatever the method, in [0, 1].
 
     >>> prediction = Prediction(1, np.array([0.0, np.log(3.0)]), 0.8, ("cat", "dog"))
     >>> prediction.classname, prediction.probabilities
