@@ -19,6 +19,9 @@ SCHEDULES = [
     Schedule(3, barrier=False),
     Schedule(barrier=False, periods=(1, 2, 3, 4, 5, 1, 1, 2)),
     Schedule(starts=STARTS),
+    Schedule(sync="doubling"),
+    Schedule(3, sync="doubling", participation=0.7, starts=STARTS),
+    Schedule(sync="powers"),
     Schedule(4, participation=0.6, starts=STARTS),
     Schedule(2, barrier=False, participation=0.5, starts=STARTS),
 ]

@@ -1,5 +1,7 @@
 """The readable simulator: who handles what when, and who syncs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -129,3 +131,34 @@ def test_simulations_that_cannot_be():
     ]:
         with pytest.raises(ValueError, match=message):
             list(simulate(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "want"),
+    [
+        (Schedule(sync="doubling"), [1, 2, 4, 8, 16, 32, 48, 64]),
+        (Schedule(20, sync="doubling"), [1, 2, 4, 8, 16, 36, 56]),
+        (Schedule(sync="powers"), [1, 2, 4, 8, 16, 32, 64]),
+        (Schedule(25), [25, 50]),
+    ],
+)
+def test_when_a_client_syncs(schedule, want):
+    """Counted per client: one that starts later syncs after the same numbers of its own images."""
+    starts = (1, 1) if schedule.sync == "every" or schedule.sync == "method" else (1, 4)
+    counts, synced = [0, 0], [[], []]
+    for turn in rounds([70, 70], replace(schedule, starts=starts), np.random.default_rng(0)):
+        for i in turn.active:
+            counts[i] += 1
+        for i in turn.members:
+            synced[i].append(counts[i])
+    assert synced[0] == want and synced[1] == want
+
+
+def test_a_method_has_a_schedule_of_its_own():
+    assert Schedule().for_method("doubling").sync == "doubling"
+    assert Schedule(sync="every").for_method("doubling").sync == "every"
+    assert Schedule(barrier=False).for_method("doubling").sync == "every"
+    with pytest.raises(ValueError, match="barrier"):
+        Schedule(sync="powers", barrier=False)
+    with pytest.raises(ValueError, match="doubling"):
+        Schedule(sync="sometimes")

@@ -10,6 +10,7 @@ attribute         default                        meaning
 ``presets``       none                           names of published or recommended parameters
 ``tunes_prompt``  False                          the constructor takes a differentiable ``text_encoder``
 ``uses_views``    False                          the prediction uses more views than the plain one
+``sync``          "every"                        when a client syncs, if the schedule leaves it to the method
 ``Upload``        none                           the message that ``summary()`` returns
 ``Download``      none                           the message that ``receive()`` takes
 ``exchange_for``  none                           classmethod ``(zero_shot, params, clients) -> Exchange``
@@ -66,6 +67,7 @@ class MethodInfo:
     tunes_prompt: bool
     uses_views: bool
     collaborative: bool
+    sync: str
     target: str
 
     @property
@@ -106,6 +108,7 @@ def describe(name: str) -> MethodInfo:
         tunes_prompt=bool(getattr(kind, "tunes_prompt", False)),
         uses_views=bool(getattr(kind, "uses_views", False)),
         collaborative=hasattr(kind, "summary") and hasattr(kind, "receive"),
+        sync=getattr(kind, "sync", "every"),
         target=target,
     )
 

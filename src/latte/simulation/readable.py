@@ -35,7 +35,8 @@ def run_readable(
     """
     clients, exchange = set_up(federation, method, params, text_encoder)
     labels = [np.full(len(client), -1, np.int64) for client in federation.clients]
-    for step in simulate(clients, exchange, schedule, rng):
+    timing = (schedule or Schedule()).for_method(describe(method).sync)
+    for step in simulate(clients, exchange, timing, rng):
         labels[step.client][step.sample] = step.prediction.label
         progress(1)
     return Outcome(tuple(labels), None if exchange is None else exchange.downloads)

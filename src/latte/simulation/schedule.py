@@ -1,23 +1,34 @@
-"""Who handles a sample in a round, and who syncs after it."""
+"""Which clients handle a sample in a round, and which sync after it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..core.validate import at_least, real, refuse
+from ..core.validate import at_least, choice, real, refuse
 
 MOST_ROUNDS = 1_000_000  # before a client starts: rounds in which nobody is there are walked, too
+SYNCS = ("method", "every", "doubling", "powers")
+DOUBLINGS = 16  # the last power of two of ``doubling``, and its period where none is given
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """How a federation proceeds.
 
-    ``period`` is the paper's T: with the barrier, everyone syncs after every T-th round; without it, each client
-    syncs on its own after every T of its samples, and ``periods`` may give each client its own T.
+    ``sync`` says when a client syncs:
+
+    - ``every``: after every ``period``-th image, the paper's T. With the barrier, all sync after every T-th round;
+      without it, each client syncs on its own after every T of its images, and ``periods`` may give each its own T.
+    - ``doubling``: after its own 1st, 2nd, 4th, 8th and 16th image, then after every ``period`` (16, where that is 1).
+      A sync is worth most to a client that has seen little.
+    - ``powers``: after its own 1st, 2nd, 4th, 8th, ... image.
+    - ``method``: as the method has it by default. (:meth:`for_method` puts that in place.)
+
+    The last two are counted per client, without a common clock; all clients that are due after a round upload, then all
+    download.
     ``participation`` is the share of the clients that is there in a round: one cohort per round, which handles
     its samples and syncs (B11). ``starts`` gives the first round of each client; everyone starts in round 1
     without it.
@@ -31,9 +42,13 @@ class Schedule:
     barrier: bool = True
     periods: tuple[int, ...] | None = None
     starts: tuple[int, ...] | None = None
+    sync: str = "method"
 
     def __post_init__(self) -> None:
         at_least("period", self.period, 1)
+        choice("sync", self.sync, SYNCS)
+        if self.sync in ("doubling", "powers") and not self.barrier:
+            raise refuse("sync", f"{self.sync!r} with barrier=False", "'every', or barrier=True")
         if not 0 < real("participation", self.participation) <= 1:
             raise refuse("participation", self.participation, "a share in (0, 1]")
         if self.periods is not None and self.barrier:
@@ -49,6 +64,19 @@ class Schedule:
             if given is not None and len(given) != clients:
                 raise refuse(name, f"{len(given)} entries", f"{clients}, one per client")
 
+    def for_method(self, default: str) -> Schedule:
+        """Return the schedule of a method whose own ``sync`` is ``default``, where this one leaves it to the method."""
+        if self.sync != "method":
+            return self
+        return replace(self, sync="every" if not self.barrier else default)
+
+    def is_due(self, images: int) -> bool:
+        """Say whether a client syncs after its ``images``-th image, where that is counted per client."""
+        power = images & (images - 1) == 0
+        if self.sync == "powers" or images <= DOUBLINGS:
+            return power
+        return (images - DOUBLINGS) % (self.period if self.period > 1 else DOUBLINGS) == 0
+
     def period_of(self, client: int) -> int:
         """Return T of one client."""
         return self.period if self.periods is None else self.periods[client]
@@ -56,12 +84,15 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round: its number (from 1), who is there, who of them handles a sample, and whether a barrier follows."""
+    """One round: its number (from 1), the clients that are there, those that handle a sample, those that then sync.
+
+    The last all upload, then all download. They are none where every client syncs on its own.
+    """
 
     number: int
     cohort: tuple[int, ...]
     active: tuple[int, ...]
-    barrier: bool
+    members: tuple[int, ...]
 
 
 def rounds(lengths: Sequence[int], schedule: Schedule, rng: np.random.Generator) -> Iterator[Round]:
@@ -75,7 +106,15 @@ def rounds(lengths: Sequence[int], schedule: Schedule, rng: np.random.Generator)
         active = tuple(i for i in cohort if left[i])
         for i in active:
             left[i] -= 1
-        yield Round(number, cohort, active, schedule.barrier and number % schedule.period == 0 and any(left))
+        handled = {i: lengths[i] - left[i] for i in active}
+        yield Round(number, cohort, active, _members(schedule, number, cohort, handled) if any(left) else ())
+
+
+def _members(schedule: Schedule, number: int, cohort: tuple[int, ...], handled: Mapping[int, int]) -> tuple[int, ...]:
+    """Return the clients that sync after round ``number``; ``handled`` counts the images of those that were active."""
+    if schedule.sync in ("doubling", "powers"):
+        return tuple(i for i, images in handled.items() if schedule.is_due(images))
+    return cohort if schedule.barrier and number % schedule.period == 0 else ()
 
 
 def _cohort(n: int, schedule: Schedule, number: int, rng: np.random.Generator) -> tuple[int, ...]:

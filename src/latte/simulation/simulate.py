@@ -45,7 +45,7 @@ def simulate(
     sync. Without an ``exchange``, or with methods that do not collaborate, nobody syncs. ``rng`` draws the cohorts
     and is needed only when fewer than all participate.
     """
-    schedule = schedule or Schedule()
+    schedule = (schedule or Schedule()).for_method("every")
     _check(clients, schedule, rng)
     handled = [0] * len(clients)
     lengths = [len(client.stream) for client in clients]
@@ -56,8 +56,8 @@ def simulate(
             handled[i] += 1
             if not schedule.barrier and handled[i] % schedule.period_of(i) == 0:
                 _sync([clients[i]], exchange)
-        if turn.barrier:
-            _sync([clients[i] for i in turn.cohort], exchange)
+        if turn.members:
+            _sync([clients[i] for i in turn.members], exchange)
 
 
 def _sync(clients: Sequence[Client], exchange: Exchange[Any, Any] | None) -> None:

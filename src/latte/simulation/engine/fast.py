@@ -102,7 +102,7 @@ def run_grid(
 
 
 def _run(federation: Federation, name: str, params: Any, grid: Any, how: tuple[Any, Any, str, int]) -> GridOutcome:
-    schedule, rng, backend = how[0] or Schedule(), how[1], how[2]
+    schedule, rng, backend = (how[0] or Schedule()).for_method(describe(name).sync), how[1], how[2]
     if schedule.participation < 1 and rng is None:
         raise refuse("rng", None, "a numpy Generator: participation below 1 draws cohorts")
     rng = rng or np.random.default_rng(0)

@@ -29,7 +29,7 @@ Sync = tuple[Integers, Integers]  # members, and what each has handled
 def windows(lengths: list[int], schedule: Schedule, rng: np.random.Generator, size: int) -> Iterator[Window]:
     """Yield the windows of a run of ``size`` rounds; cohorts are drawn as the readable simulator draws them."""
     schedule.check(len(lengths))
-    if schedule.barrier and schedule.participation == 1:
+    if schedule.barrier and schedule.participation == 1 and schedule.sync not in ("doubling", "powers"):
         yield from _everyone(np.array(lengths, np.int64), schedule, size)
         return
     handled = np.zeros(len(lengths), np.int64)
@@ -77,8 +77,8 @@ def _syncs_of(turn: Round, schedule: Schedule, handled: Integers) -> Iterator[Sy
     """Count the samples of one round and yield its syncs."""
     if schedule.barrier:
         handled[list(turn.active)] += 1
-        if turn.barrier:
-            members = np.array(turn.cohort, np.int64)
+        if turn.members:
+            members = np.array(turn.members, np.int64)
             yield members, handled[members]
         return
     for i in turn.active:
