@@ -6,7 +6,6 @@ import os
 import shutil
 import tarfile
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -15,7 +14,8 @@ from pathlib import Path, PurePosixPath
 from ..core.validate import choice, refuse
 from ..files.archives import open_tar
 from ..files.atomic import replacing
-from ..files.schema import short
+from ..files.documents import parse_toml
+from ..files.schema import short, structure
 from .download import Progress, Sums, download
 from .folders import layouts, read_layout
 
@@ -44,20 +44,8 @@ def sources() -> dict[str, Source]:
     >>> sources()["cifar10"].file
     'cifar-10-binary.tar.gz'
     """
-    table = tomllib.loads((files(__package__) / "datasets.toml").read_text("utf-8"))
-    return {name: _source(name, entry) for name, entry in table.items()}
-
-
-def _source(name: str, entry: Mapping[str, object]) -> Source:
-    texts = {key: str(entry.get(key, "")) for key in ("title", "page", "file", "folder", "manual")}
-    urls, size = entry.get("urls", []), entry.get("bytes")
-    sums = {key: str(entry[key]) for key in ("md5", "sha256") if key in entry}
-    return Source(
-        name,
-        sums=Sums(size if isinstance(size, int) else None, **sums),
-        urls=tuple(map(str, urls if isinstance(urls, list) else [])),
-        **texts,
-    )
+    table = parse_toml((files(__package__) / "datasets.toml").read_bytes(), "datasets.toml")
+    return structure({name: {"name": name, **entry} for name, entry in table.items()}, dict[str, Source], "datasets.toml")
 
 
 def fetch(

@@ -7,7 +7,6 @@ refused.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -18,6 +17,8 @@ import numpy as np
 from ..core.types import Integers
 from ..core.validate import choice, refuse
 from ..encoders.pictures import PICTURE_SUFFIXES
+from ..files.documents import parse_toml
+from ..files.schema import structure
 
 IGNORED = frozenset({"__MACOSX"})
 
@@ -56,10 +57,8 @@ def layouts() -> dict[str, Layout]:
     >>> layouts()["vlcs"].classes
     ('bird', 'car', 'chair', 'dog', 'person')
     """
-    table = tomllib.loads((files(__package__) / "layouts.toml").read_text("utf-8"))
-    return {
-        name: Layout(entry["title"], tuple(entry["domains"]), tuple(entry["classes"])) for name, entry in table.items()
-    }
+    table = parse_toml((files(__package__) / "layouts.toml").read_bytes(), "layouts.toml")
+    return structure(table, dict[str, Layout], "layouts.toml")
 
 
 def read_layout(root: str | Path, name: str, allow_missing: bool = False) -> ImageFolders:
