@@ -45,7 +45,8 @@ def sources() -> dict[str, Source]:
     'cifar-10-binary.tar.gz'
     """
     table = parse_toml((files(__package__) / "datasets.toml").read_bytes(), "datasets.toml")
-    return structure({name: {"name": name, **entry} for name, entry in table.items()}, dict[str, Source], "datasets.toml")
+    named = {name: {"name": name, **entry} for name, entry in table.items()}
+    return structure(named, dict[str, Source], "datasets.toml")
 
 
 def fetch(

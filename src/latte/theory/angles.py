@@ -33,7 +33,7 @@ def cap_angle_sharp(samples: int, k: int, d: int, delta: float) -> float:
 
     The cap has half its ball's share, because a sample comes from either ball.
     """
-    log_under_root(samples, k, d, delta)  # refuses what cannot be
+    log_under_root(samples, k, d, delta)  # refuses invalid arguments
     share = 2 * _rarest(samples, k, delta / 2)
     return HALF_TURN if share > 0.5 else angle_of_share(d, share)
 

@@ -1,4 +1,4 @@
-"""Where the bounds say nothing: the least number of samples for which they say something, by dimension."""
+"""Where the bounds are vacuous: the least number of samples for which they say something, by dimension."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .sphere import HALF_TURN, log_cap_share, share_beyond
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
-    """log10 of the least N, by what is wanted. ``separable`` is None where ε_asym > 0.
+class SampleNeeds:
+    """log10 of the least N for which each statement holds. ``separable`` is None where ε_asym > 0.
 
     ``conditions``: the theorem's side conditions hold. ``general``, ``separable``: they do, and the corrected
     bound of that rate is below 1/2. ``sharp``: the bound without rounding is below 1/2. ``improves``: it is
@@ -29,8 +29,8 @@ class Needed:
     improves: float | None
 
 
-def samples_needed(setting: Setting, k: int, delta: float) -> Needed:
-    """Return what it takes in this setting.
+def samples_needed(setting: Setting, k: int, delta: float) -> SampleNeeds:
+    """Return the numbers of samples from which the bounds say something in this setting.
 
     >>> needed = samples_needed(Setting(d=512, norm=0.8, alignment=0.4), k=8, delta=0.1)
     >>> needed.general > 390        # there are about 10^80 atoms in the universe
@@ -39,7 +39,7 @@ def samples_needed(setting: Setting, k: int, delta: float) -> Needed:
     d, room = setting.d, 0.5 - setting.error_asymptotic
     limit = min(SMALL_ANGLE, setting.angle_apart, setting.angle_signed)
     widest = room / 3 * math.sqrt(2 * math.pi / (d + 1))  # the θ at which ε_asym + excess = 1/2
-    return Needed(
+    return SampleNeeds(
         d,
         _log10_samples(limit, k, d, delta),
         _log10_samples(min(limit, widest), k, d, delta),
