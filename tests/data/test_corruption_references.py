@@ -220,7 +220,7 @@ def test_distances_are_shortest_walks():
 def test_equalised_histogram():
     images = np.random.default_rng(0).integers(0, 21, (4, 8, 8), dtype=np.uint8)
     images[3] = 7
-    for image, got in zip(images, edges.equalised(images), strict=True):
+    for image, got in zip(images, edges.equalise(images), strict=True):
         values, counts = np.unique(image, return_counts=True)
         if len(values) == 1:
             assert (got == image).all()

@@ -208,9 +208,9 @@ def test_real_pictures_give_the_recorded_table(shared, tmp_path):
 
 def same_pictures(shared: Path, made: Path, target: Path) -> Path:
     """Write the recorded embeddings of the pictures in ``made``, in its order, and return the file."""
-    from latte.data.embeddings import load
+    from latte.data.embeddings import load_embeddings
 
-    ours = load(made)
+    ours = load_embeddings(made)
     with np.load(shared / "data" / "embeddings" / "pacs.npz", allow_pickle=False) as file:
         recorded = {name: file[name] for name in file.files}
     place = {"/".join(str(path).replace("\\", "/").split("/")[-3:]): i for i, path in enumerate(recorded["paths"])}

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 import open_clip_stand_in as stand_in  # noqa: E402
 from latte import ZeroShot  # noqa: E402
 from latte.data.benchmark import Embeddings  # noqa: E402
-from latte.data.embeddings import save  # noqa: E402
+from latte.data.embeddings import save_embeddings  # noqa: E402
 from latte.encoders import load_encoder, zero_shot  # noqa: E402
 from latte.encoders.tuning import prompt_tuner  # noqa: E402
 from latte.methods.tpt import Tpt, TptParams  # noqa: E402
@@ -150,7 +150,7 @@ def benchmark(open_clip, tmp_path):
     views = rng.normal(size=(12, 8, encoder.dim)) + 2 * classifier.text[labels][:, None]
     views = (views / np.linalg.norm(views, axis=-1, keepdims=True)).astype(np.float32)
     classifier = ZeroShot(classifier.text, tuple(NAMES), encoder.scale)
-    save(
+    save_embeddings(
         tmp_path / "seen.safetensors",
         Embeddings("seen", classifier, views, labels, labels * 0, ("here",), {"encoder": SPEC}, np.arange(12)),
     )

@@ -41,8 +41,8 @@ _TYPES: dict[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Info:
-    """What ``meta`` may say; everything else in it is kept as a note."""
+class NpzInfo:
+    """The keys of ``meta`` that are used; the others are stored as a note."""
 
     logit_scale: float = 100.0
     model: str | None = None
@@ -53,7 +53,7 @@ def convert_npz(path: Path) -> Embeddings:
     """Return the embeddings in an ``.npz`` file, named after the file."""
     path = Path(path)
     with open_npz(path, KIND) as npz:
-        arrays = npz.read(_declared(npz))
+        arrays = npz.read(_read_headers(npz))
     texts = {name: _texts(array, f"{path}: {name}") for name, array in arrays.items() if _TYPES[name] == _TEXT}
     note = _note(path, texts.get("meta"))
     info = _info(path, note)
@@ -66,7 +66,7 @@ def convert_npz(path: Path) -> Embeddings:
 def describe_npz(path: Path) -> tuple[dict[str, int], str | None]:
     """Return the lengths n, V, C and K (domains) and the encoder of an ``.npz`` file; only ``meta`` is unpacked."""
     with open_npz(Path(path), KIND) as npz:
-        declared = _declared(npz)
+        declared = _read_headers(npz)
         meta = npz.read({"meta": declared["meta"]}) if "meta" in declared else {}
     texts = _texts(meta["meta"], f"{path}: meta") if meta else None
     sizes = {"V": 1}
@@ -75,10 +75,10 @@ def describe_npz(path: Path) -> tuple[dict[str, int], str | None]:
     return sizes, _info(path, _note(path, texts)).model
 
 
-# --- what the headers say ---------------------------------------------------------------------------------
+# --- headers ---------------------------------------------------------------------------------------------
 
 
-def _declared(npz: Npz) -> dict[str, Declared]:
+def _read_headers(npz: Npz) -> dict[str, Declared]:
     """Return the arrays that are needed, with types and shapes that fit each other."""
     present = set(npz.names())
     missing = [name for name in _NEEDED if name not in present]
@@ -108,7 +108,7 @@ def _check(label: str, what: Declared, name: str, sizes: dict[str, tuple[int, st
         raise refuse(label, f"shape {what.shape}", f"({', '.join(letters)}){f' with {known}' if known else ''}")
 
 
-# --- what is inside ---------------------------------------------------------------------------------------
+# --- contents ---------------------------------------------------------------------------------------------
 
 
 def _embeddings(
@@ -153,12 +153,12 @@ def _note(path: Path, meta: tuple[str, ...] | None) -> dict[str, Any]:
     return note
 
 
-def _info(path: Path, note: Mapping[str, Any]) -> Info:
-    return structure(note, Info, f"{path}: meta", extra=True)
+def _info(path: Path, note: Mapping[str, Any]) -> NpzInfo:
+    return structure(note, NpzInfo, f"{path}: meta", extra=True)
 
 
-def _metadata(path: Path, note: Mapping[str, Any], info: Info) -> dict[str, str]:
-    """Keep what the file says about itself; what it does not say is left out, never made up."""
+def _metadata(path: Path, note: Mapping[str, Any], info: NpzInfo) -> dict[str, str]:
+    """Return the metadata that the file gives; nothing is invented for what it does not give."""
     metadata = {
         "sources": json.dumps({path.name: checksum(path)}),
         "made": f"converted from {path.name}, which says: {json.dumps(note, sort_keys=True)}",
