@@ -11,7 +11,7 @@ from latte.data.embed import EmbedPlan, embed_images
 from latte.data.embeddings import load_embeddings
 from latte.data.image_set import open_images
 from latte.encoders import load_encoder
-from latte.files.lock import lock
+from latte.files.locks import lock
 from latte.files.tensors import read_safetensors, write_safetensors
 
 SHAPE = (2, 4)

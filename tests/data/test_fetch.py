@@ -14,7 +14,7 @@ import pytest
 from latte.data import download
 from latte.data.download import Sums
 from latte.data.fetch import DatasetSource, dataset_sources, fetch_dataset, unpack_archive
-from latte.files.lock import lock
+from latte.files.locks import lock
 from waiting import DEADLINE
 
 CONTENT = bytes(range(256)) * 9_000  # 2.3 MB: more than two blocks

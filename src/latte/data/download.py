@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..core.validate import refuse
 from ..files.atomic import publish
-from ..files.lock import lock
+from ..files.locks import lock
 from ..files.reading import open_file
 
 READ_BYTES = 1 << 20

@@ -17,11 +17,11 @@ from ..core.validate import choice, refuse
 from ..core.zero_shot import ZeroShot
 from ..encoders import BadImageError, Encoder, zero_shot
 from ..encoders.encoder import BATCH
-from ..encoders.parallel import in_order
+from ..encoders.parallel import map_in_order
 from ..encoders.prompts import check_templates, read_templates
 from ..encoders.stream import encode_files
 from ..encoders.views import ViewPlan, make_views
-from ..files.lock import lock
+from ..files.locks import lock
 from .benchmark import Embeddings
 from .chunks import BadImage, Chunk, PartialEmbedding
 from .embeddings import save_embeddings
@@ -153,7 +153,7 @@ def _views(
             return error
 
     jobs = [(images.keys[i], picture) for i, picture in zip(positions, pictures, strict=True)]
-    return in_order(make, jobs, plan.workers, ahead=2 * plan.workers)
+    return map_in_order(make, jobs, plan.workers, ahead=2 * plan.workers)
 
 
 # --- metadata -------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..files.documents import parse_json
 from ..files.reading import open_file
-from ..files.schema import short, structure, within
+from ..files.schema import refuse_inside, shorten, structure
 from ..files.tensors import read_safetensors, write_safetensors
 from .benchmark import ClientStream, Embeddings, Federation
 
@@ -60,7 +60,7 @@ def load_embeddings(path: Path) -> Embeddings:
     try:
         return _embeddings(arrays, metadata, about)
     except ValueError as error:
-        raise within(path, error) from None
+        raise refuse_inside(path, error) from None
 
 
 def load_federation(path: Path) -> Federation:
@@ -122,7 +122,7 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     tensors = read_safetensors(path, "embedding file", mapped=("views",), only=(*REQUIRED, *OPTIONAL))
     arrays, metadata = tensors.arrays, tensors.metadata
     if metadata.get("format") != EMBEDDINGS_FORMAT:
-        raise refuse(str(path), f"format {short(repr(metadata.get('format')))}", repr(EMBEDDINGS_FORMAT))
+        raise refuse(str(path), f"format {shorten(repr(metadata.get('format')))}", repr(EMBEDDINGS_FORMAT))
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
         raise refuse(str(path), f"no tensor {', '.join(missing)}", "the tensors " + ", ".join(REQUIRED))

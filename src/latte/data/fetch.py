@@ -15,7 +15,7 @@ from ..core.validate import choice, refuse
 from ..files.archives import open_tar
 from ..files.atomic import replacing
 from ..files.documents import parse_toml
-from ..files.schema import short, structure
+from ..files.schema import shorten, structure
 from .download import ByteProgress, Sums, download
 from .folders import layouts, read_layout
 
@@ -148,7 +148,7 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, scratch: Path, folde
     path = PurePosixPath(member.name)
     inside = not path.is_absolute() and ".." not in path.parts and path.parts[:1] == (folder,)
     if not inside or not (member.isfile() or member.isdir()):
-        raise refuse(str(tar.name), f"the entry {short(repr(member.name))}", f"files and folders in {folder}/ only")
+        raise refuse(str(tar.name), f"the entry {shorten(repr(member.name))}", f"files and folders in {folder}/ only")
     place = scratch.joinpath(*path.parts)
     if member.isdir():
         place.mkdir(parents=True, exist_ok=True)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from ..core.validate import float32, refuse
 from ..core.zero_shot import ZeroShot
-from ..files.arrays import Declared, Npz, open_npz
+from ..files.arrays import ArrayHeader, Npz, open_npz
 from ..files.documents import parse_json
 from ..files.reading import check_text
-from ..files.schema import short, structure, within
+from ..files.schema import refuse_inside, shorten, structure
 from .benchmark import Embeddings
 from .embeddings import checksum, integers
 
@@ -60,25 +60,25 @@ def convert_npz(path: Path) -> Embeddings:
     try:
         return _embeddings(path.stem, arrays, texts, info.logit_scale, _metadata(path, note, info))
     except ValueError as error:
-        raise within(path, error) from None
+        raise refuse_inside(path, error) from None
 
 
 def describe_npz(path: Path) -> tuple[dict[str, int], str | None]:
     """Return the lengths n, V, C and K (domains) and the encoder of an ``.npz`` file; only ``meta`` is unpacked."""
     with open_npz(Path(path), KIND) as npz:
-        declared = _read_headers(npz)
-        meta = npz.read({"meta": declared["meta"]}) if "meta" in declared else {}
+        headers = _read_headers(npz)
+        meta = npz.read({"meta": headers["meta"]}) if "meta" in headers else {}
     texts = _texts(meta["meta"], f"{path}: meta") if meta else None
     sizes = {"V": 1}
-    for name, what in declared.items():
-        sizes |= dict(zip(_SHAPES[name], what.shape, strict=True))
+    for name, header in headers.items():
+        sizes |= dict(zip(_SHAPES[name], header.shape, strict=True))
     return sizes, _info(path, _note(path, texts)).model
 
 
 # --- headers ---------------------------------------------------------------------------------------------
 
 
-def _read_headers(npz: Npz) -> dict[str, Declared]:
+def _read_headers(npz: Npz) -> dict[str, ArrayHeader]:
     """Return the arrays that are needed, with types and shapes that fit each other."""
     present = set(npz.names())
     missing = [name for name in _NEEDED if name not in present]
@@ -86,26 +86,26 @@ def _read_headers(npz: Npz) -> dict[str, Declared]:
     if missing:
         raise refuse(str(npz.path), f"no array {', '.join(missing)}", "emb or views, " + ", ".join(_NEEDED))
     rows = "views" if "views" in present else "emb"
-    declared = npz.declared([rows, *_NEEDED, *(name for name in _OPTIONAL if name in present)])
+    headers = npz.headers([rows, *_NEEDED, *(name for name in _OPTIONAL if name in present)])
     sizes: dict[str, tuple[int, str]] = {}
-    for name, what in declared.items():
-        _check(f"{npz.path}: {name}", what, name, sizes)
-    return declared
+    for name, header in headers.items():
+        _check(f"{npz.path}: {name}", header, name, sizes)
+    return headers
 
 
-def _check(label: str, what: Declared, name: str, sizes: dict[str, tuple[int, str]]) -> None:
+def _check(label: str, header: ArrayHeader, name: str, sizes: dict[str, tuple[int, str]]) -> None:
     """Refuse an array of a wrong type or shape; ``sizes`` are the lengths known by letter, and which array has them."""
     kinds, want = _TYPES[name]
-    if what.dtype.kind not in kinds:
-        raise refuse(label, f"{what.dtype}", want)
+    if header.dtype.kind not in kinds:
+        raise refuse(label, f"{header.dtype}", want)
     letters = _SHAPES[name]
-    fits = len(what.shape) == len(letters) and all(
+    fits = len(header.shape) == len(letters) and all(
         sizes.setdefault(letter, (length, name))[0] == length
-        for letter, length in zip(letters, what.shape, strict=True)
+        for letter, length in zip(letters, header.shape, strict=True)
     )
     if not fits:
         known = ", ".join("{} = {} as in {}".format(letter, *sizes[letter]) for letter in letters if letter in sizes)
-        raise refuse(label, f"shape {what.shape}", f"({', '.join(letters)}){f' with {known}' if known else ''}")
+        raise refuse(label, f"shape {header.shape}", f"({', '.join(letters)}){f' with {known}' if known else ''}")
 
 
 # --- contents ---------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def _texts(array: NDArray[Any], name: str) -> tuple[str, ...]:
         texts = tuple(value.decode() if isinstance(value, bytes) else str(value) for value in values)
         check_text("".join(texts))
     except ValueError as error:
-        raise refuse(name, short(error), "Unicode text, or bytes in UTF-8") from None
+        raise refuse(name, shorten(error), "Unicode text, or bytes in UTF-8") from None
     return texts
 
 

@@ -41,9 +41,9 @@ def run_item(federation: Federation, config: RunConfig, seed: int) -> Outcome:
 
 def _prompt_tuner(federation: Federation, config: RunConfig) -> Any:
     """Return the differentiable text encoder of the classes, on one thread: the pool has a process per core."""
-    from ..encoders.tuning import prompt_tuner
+    from ..encoders.tuning import make_prompt_tuner
 
-    return prompt_tuner(str(config.text_encoder), federation.embeddings.zero_shot.classnames, threads=1)
+    return make_prompt_tuner(str(config.text_encoder), federation.embeddings.zero_shot.classnames, threads=1)
 
 
 def run_together(configs: Sequence[RunConfig], path: Path) -> tuple[Federation, list[Outcome]]:

@@ -15,7 +15,7 @@ from ..data.catalogue import UNKNOWN as UNKNOWN
 from ..data.catalogue import BenchmarkFile, default_clients, find_benchmark, find_problems, read_benchmark
 from ..data.embeddings import checksum
 from ..data.partition import federate
-from ..encoders import split as split_encoder
+from ..encoders import split_spec as split_encoder
 from ..encoders.prompt_tuner import TUNABLE
 from ..methods import METHODS, create, needs_text_encoder
 from .config import MethodConfig, RunConfig, parameters, setting_of

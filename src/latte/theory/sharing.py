@@ -38,7 +38,7 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MergedMemory:
+class MergedSlots:
     """The memory that a client reads: ``vectors`` (2, k, d), ``entropy`` and ``valid`` (2, k)."""
 
     vectors: Vectors
@@ -46,13 +46,13 @@ class MergedMemory:
     valid: Mask
 
 
-def merge(own: SphereClient, others: Sequence[SphereClient], sharing: Sharing) -> MergedMemory:
+def merge(own: SphereClient, others: Sequence[SphereClient], sharing: Sharing) -> MergedSlots:
     """Return, per class, the k most certain items of the client's own memory and the others' contributions."""
     memory = own.memory
     local = (memory.vectors, memory.entropy, memory.valid)
     vectors, uncertain, valid = concatenated(local, _external(own, others, sharing))
     kept = most_certain(uncertain, valid, memory.valid.shape[1])
-    return MergedMemory(
+    return MergedSlots(
         np.take_along_axis(vectors, kept[:, :, None], axis=1),
         np.take_along_axis(uncertain, kept, axis=1),
         np.take_along_axis(valid, kept, axis=1),

@@ -7,6 +7,8 @@ from pathlib import Path
 from ..benchmark import Federation
 from ..embeddings import load_federation
 
+__all__ = ["BUNDLED_FILE", "bundled"]
+
 BUNDLED_FILE = Path(__file__).with_name("cifar10c_mini.safetensors")
 
 
