@@ -1,6 +1,7 @@
 """From pictures to embeddings, labels and tables: the commands a practitioner types, as real processes."""
 
 import json
+import re
 import signal
 import sys
 import tarfile
@@ -149,6 +150,13 @@ def test_classify_prints_a_table_and_json_lines(pictures):
     rows = [json.loads(line) for line in lines.stdout.splitlines()]
     assert {row["label"] for row in rows} <= {"cat", "dog", "sea_lion"}
     assert all(0 <= row["certainty"] <= 1 for row in rows)
+
+
+def test_the_python_example_of_the_docs_runs(pictures, capsys):
+    page = (Path(__file__).parents[2] / "docs" / "pictures.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(compile(code.replace("onnx:clip-b16", ENCODER).replace("photos", str(pictures)), "pictures.md", "exec"), {})
+    assert len(capsys.readouterr().out.splitlines()) == 36
 
 
 def test_classify_goes_on_where_it_was(pictures, tmp_path):
