@@ -195,13 +195,18 @@ def separable_excess(d: int, theta: float) -> float:
 
 def _sharp(setting: Setting, samples: int, k: int, delta: float) -> ErrorBound:
     theta = cap_angle_sharp(samples, k, setting.d, delta)
-    radius = 2 * math.sin(theta / 2)  # of the cap, seen from its apex
-    value = 1.0
-    if radius < setting.apex:
-        width = slab_width(radius, setting.apex, setting.reach, "sharp")
-        value = float(share_beyond(setting.d, setting.asymptotic_alignment - width))
+    value = sharp_error(setting, theta)
     excess = value - setting.error_asymptotic
     return _bound(setting, "sharp", (theta, theta), (excess, excess if setting.separable else None), value)
+
+
+def sharp_error(setting: Setting, theta: float) -> float:
+    """Return the bound on the error of a memory inside caps of angle θ, without rounding; 1 where it says nothing."""
+    radius = 2 * math.sin(theta / 2)  # of the cap, seen from its apex
+    if radius >= setting.apex:
+        return 1.0
+    width = slab_width(radius, setting.apex, setting.reach, "sharp")
+    return float(share_beyond(setting.d, setting.asymptotic_alignment - width))
 
 
 def _bound(

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from .angles import log_under_root, poisson_mean
-from .bounds import BASE, SMALL_ANGLE, Setting, slab_width
-from .sphere import HALF_TURN, log_cap_share, share_beyond
+from .bounds import BASE, SMALL_ANGLE, Setting, sharp_error
+from .sphere import HALF_TURN, bisect, log_cap_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +65,7 @@ def _log10_sharp(setting: Setting, level: float, k: int, delta: float) -> float:
 
     For so many samples the binomial is a Poisson distribution: N p is the mean with P(fewer than k) = δ/2.
     """
-    low, high = 0.0, min(setting.angle_apart, setting.angle_signed)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _sharp_value(setting, middle) < level else (low, middle)
+    widest = min(setting.angle_apart, setting.angle_signed)
+    low, _ = bisect(lambda theta: sharp_error(setting, theta) < level, 0.0, widest)
     log_p = float(log_cap_share(setting.d, low)) - math.log(2)
     return (math.log(poisson_mean(k, delta / 2)) - log_p) / math.log(10)
-
-
-def _sharp_value(setting: Setting, theta: float) -> float:
-    radius = 2 * math.sin(theta / 2)
-    if radius >= setting.apex:
-        return 1.0
-    width = slab_width(radius, setting.apex, setting.reach, "sharp")
-    return float(share_beyond(setting.d, np.asarray(setting.asymptotic_alignment - width)))
