@@ -44,10 +44,10 @@ def test_a_damaged_chunk_is_never_believed(tmp_path, damage):
     content, redone = file.read_bytes(), 0
     for seed in range(250):
         file.write_bytes(damage(np.random.default_rng(seed), content))
-        made = []
-        found = partial(tmp_path).chunk(0, 6, lambda start, stop, made=made: made.append(1) or chunk())
-        redone += bool(made)
-        assert np.array_equal(found.rows, sound.rows) and found.bad == sound.bad
+        calls = []
+        restored = partial(tmp_path).chunk(0, 6, lambda start, stop, calls=calls: calls.append(1) or chunk())
+        redone += bool(calls)
+        assert np.array_equal(restored.rows, sound.rows) and restored.bad == sound.bad
         file.write_bytes(content)
     assert redone > 200
 
@@ -100,9 +100,9 @@ def test_a_damaged_chunk_does_not_reach_the_finished_file(images, tmp_path, monk
     with pytest.raises(KeyboardInterrupt):
         embed_images(images, encoder, tmp_path / "x.safetensors", EmbedPlan(), stop)
     damaged = tmp_path / "x.safetensors.partial" / "000000004.safetensors"
-    found = read_safetensors(damaged)
-    found.arrays["rows"][1, 0, :] = np.nan  # bits that fell over, in a file that is whole otherwise
-    write_safetensors(damaged, found.arrays, found.metadata)
+    tensors = read_safetensors(damaged)
+    tensors.arrays["rows"][1, 0, :] = np.nan  # bits that fell over, in a file that is whole otherwise
+    write_safetensors(damaged, tensors.arrays, tensors.metadata)
     embed_images(images, encoder, tmp_path / "x.safetensors", EmbedPlan())
     assert (tmp_path / "x.safetensors").read_bytes() == (tmp_path / "whole" / "x.safetensors").read_bytes()
     assert np.isfinite(load_embeddings(tmp_path / "x.safetensors").views).all()

@@ -196,9 +196,9 @@ def slow_canny(image, low, high):
 
 def test_edges():
     drops = (liquid(20) * 255).astype(np.uint8)
-    found = edges.canny(drops, 50, 150)
-    assert found.any(axis=(1, 2)).all()
-    for drop, edge in zip(drops, found, strict=True):
+    outlines = edges.canny(drops, 50, 150)
+    assert outlines.any(axis=(1, 2)).all()
+    for drop, edge in zip(drops, outlines, strict=True):
         assert (slow_canny(drop, 50, 150) == edge).all()
 
 

@@ -186,8 +186,8 @@ def test_problems_are_found():
     views = unit(8, 5, 4)
     views[3, 2] *= 2
     views[5, 0, 0] = np.nan
-    (found,) = catalogue.find_problems(small(views=views))
-    assert "image 3, view 2" in found and "2 such rows" in found
+    (problem,) = catalogue.find_problems(small(views=views))
+    assert "image 3, view 2" in problem and "2 such rows" in problem
     assert "no images" in next(catalogue.find_problems(small(domains=("x", "y", "z"))))
 
 

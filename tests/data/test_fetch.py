@@ -22,12 +22,12 @@ CONTENT = bytes(range(256)) * 9_000  # 2.3 MB: more than two blocks
 
 @dataclass
 class Shelf:
-    """What the server gives: files, how many bytes before it hangs up, and what it was asked."""
+    """What the server gives: files, how many bytes before it hangs up, and the requests it got."""
 
     files: dict = field(default_factory=lambda: {"/data.bin": CONTENT})
     cuts: list = field(default_factory=list)  # one per answer, None for a whole one
     ranges: bool = True
-    asked: list = field(default_factory=list)
+    requests: list = field(default_factory=list)
 
 
 @pytest.fixture
@@ -41,13 +41,13 @@ def address(shelf, monkeypatch):
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            wanted = self.headers.get("Range")
-            shelf.asked.append((self.path, wanted))
+            byte_range = self.headers.get("Range")
+            shelf.requests.append((self.path, byte_range))
             if self.path not in shelf.files:
                 self.send_error(404)
                 return
             whole = shelf.files[self.path]
-            start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and shelf.ranges else 0
+            start = int(re.fullmatch(r"bytes=(\d+)-", byte_range)[1]) if byte_range and shelf.ranges else 0
             if start and start >= len(whole):
                 self.send_error(416)
                 return
@@ -87,14 +87,14 @@ def test_a_plain_download(address, shelf, tmp_path):
     assert seen[-1] == (len(CONTENT), len(CONTENT))
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     fetch_dataset("it", tmp_path / "new", known=table)  # it is there: nothing is asked
-    assert len(shelf.asked) == 1
+    assert len(shelf.requests) == 1
     assert [p.name for p in path.parent.iterdir()] == ["data.bin"]
 
 
 def test_a_cut_connection_is_resumed(address, shelf, tmp_path):
     shelf.cuts = [1_500_000, 300_000]
     assert fetch_dataset("it", tmp_path, known=known(f"{address}/data.bin")).read_bytes() == CONTENT
-    assert [wanted for _, wanted in shelf.asked] == [None, "bytes=1500000-", "bytes=1800000-"]
+    assert [wanted for _, wanted in shelf.requests] == [None, "bytes=1500000-", "bytes=1800000-"]
 
 
 def test_the_next_run_goes_on_where_the_last_one_ended(address, shelf, tmp_path):
@@ -105,7 +105,7 @@ def test_the_next_run_goes_on_where_the_last_one_ended(address, shelf, tmp_path)
     assert not (tmp_path / "data.bin").exists()
     assert (tmp_path / "data.bin.part").stat().st_size == 1_000_000
     assert fetch_dataset("it", tmp_path, known=table).read_bytes() == CONTENT
-    assert shelf.asked[-1] == ("/data.bin", "bytes=1000000-")
+    assert shelf.requests[-1] == ("/data.bin", "bytes=1000000-")
 
 
 def test_a_server_without_ranges_starts_again(address, shelf, tmp_path):
@@ -138,7 +138,7 @@ def test_mirrors_are_tried_in_order(address, shelf, tmp_path):
     shelf.files["/wrong"] = bytes(len(CONTENT))
     urls = ("http://127.0.0.1:1/closed", f"{address}/missing", f"{address}/wrong", f"{address}/data.bin")
     assert fetch_dataset("it", tmp_path, known=known(*urls)).read_bytes() == CONTENT
-    assert [path for path, _ in shelf.asked] == ["/missing", "/wrong", "/data.bin"]
+    assert [path for path, _ in shelf.requests] == ["/missing", "/wrong", "/data.bin"]
 
 
 def test_a_part_from_one_mirror_is_continued_by_the_next(address, shelf, tmp_path):
@@ -146,7 +146,7 @@ def test_a_part_from_one_mirror_is_continued_by_the_next(address, shelf, tmp_pat
     shelf.cuts = [2_000_000, 0, 0]
     table = known(f"{address}/data.bin", f"{address}/second")
     assert fetch_dataset("it", tmp_path, known=table).read_bytes() == CONTENT
-    assert shelf.asked[-1] == ("/second", "bytes=2000000-")
+    assert shelf.requests[-1] == ("/second", "bytes=2000000-")
 
 
 def test_all_failures_are_told(address, tmp_path):
@@ -214,7 +214,7 @@ def test_an_archive_with_a_folder_is_unpacked_once(address, shelf, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Set", "set.tar"]
     (tmp_path / "set.tar").unlink()
     assert fetch_dataset("it", tmp_path, known=table) == folder  # the archive may be deleted
-    assert len(shelf.asked) == 1
+    assert len(shelf.requests) == 1
 
 
 @pytest.mark.parametrize(

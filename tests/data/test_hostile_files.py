@@ -166,9 +166,9 @@ def test_clients_in_an_npz_file_survive_the_conversion(tmp_path):
     answer = latte("data", "convert", tmp_path / "x.npz", tmp_path / "y.safetensors")
     assert answer.returncode == 0, answer.stderr
     for path in (tmp_path / "x.npz", tmp_path / "y.safetensors"):
-        found = catalogue.read_benchmark(catalogue.find_benchmark(str(path)))
-        assert found.client is not None and found.client.tolist() == clients.tolist()
-        assert catalogue.default_clients(found, "x") is None
+        benchmark = catalogue.read_benchmark(catalogue.find_benchmark(str(path)))
+        assert benchmark.client is not None and benchmark.client.tolist() == clients.tolist()
+        assert catalogue.default_clients(benchmark, "x") is None
     shown = json.loads(latte("data", "show", tmp_path / "x.npz", "--json").stdout)
     assert shown["clients"] == "fixed by the file"
 

@@ -104,8 +104,8 @@ def test_the_three_generators_differ_and_repeat():
 
 def test_fixed_clients_keep_their_images_and_may_keep_their_order():
     fixed = bundled()
-    kept = federate(fixed.embeddings, None, 0, "file")
-    assert streams(kept) == streams(fixed)
+    in_file_order = federate(fixed.embeddings, None, 0, "file")
+    assert streams(in_file_order) == streams(fixed)
     shuffled = federate(fixed.embeddings, None, 0)
     assert sets(shuffled) == sets(fixed) and streams(shuffled) != streams(fixed)
     assert [c.name for c in shuffled.clients] == [c.name for c in fixed.clients]

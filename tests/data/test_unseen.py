@@ -27,14 +27,14 @@ def embeddings(images, domains, seed=0, which=None):
     return Embeddings("made", zero_shot, views, index % CLASSES, domain, names, {}, index)
 
 
-def pairs(found, rows=slice(None)):
-    names = np.array(found.domains)[found.domain]
-    return set(zip(found.index[rows].tolist(), names[rows].tolist(), strict=True))
+def pairs(data, rows=slice(None)):
+    names = np.array(data.domains)[data.domain]
+    return set(zip(data.index[rows].tolist(), names[rows].tolist(), strict=True))
 
 
-def reported_pairs(found, clients, seeds):
-    shown = [client.samples for seed in seeds for client in federate(found, clients, seed).clients]
-    return pairs(found, np.concatenate(shown))
+def reported_pairs(data, clients, seeds):
+    shown = [client.samples for seed in seeds for client in federate(data, clients, seed).clients]
+    return pairs(data, np.concatenate(shown))
 
 
 @settings(max_examples=25, deadline=None)
@@ -47,13 +47,13 @@ def test_every_image_once_where_no_reported_seed_shows_it(domains, clients, coun
         with pytest.raises(ValueError, match="fewer"):
             select_unseen(whole, clients, seeds, 1000)
         return
-    found = select_unseen(whole, clients, seeds, 1000)
-    assert not pairs(found) & shown
-    assert sorted(found.index) == sorted({i for i, d in pairs(whole) - shown})  # each once
+    selected = select_unseen(whole, clients, seeds, 1000)
+    assert not pairs(selected) & shown
+    assert sorted(selected.index) == sorted({i for i, d in pairs(whole) - shown})  # each once
     rows = {pair: row for row, pair in enumerate(zip(whole.index.tolist(), whole.domain.tolist(), strict=True))}
-    source = [rows[pair] for pair in zip(found.index.tolist(), found.domain.tolist(), strict=True)]
-    np.testing.assert_array_equal(found.views, whole.views[source])
-    np.testing.assert_array_equal(found.labels, whole.labels[source])
+    source = [rows[pair] for pair in zip(selected.index.tolist(), selected.domain.tolist(), strict=True)]
+    np.testing.assert_array_equal(selected.views, whole.views[source])
+    np.testing.assert_array_equal(selected.labels, whole.labels[source])
 
 
 def test_another_seed_alone_would_show_some_pairs_again():
@@ -63,9 +63,9 @@ def test_another_seed_alone_would_show_some_pairs_again():
 
 
 def test_classes_are_dealt_evenly():
-    found = select_unseen(embeddings(19 * 30, 19), 2, range(5), 100)
+    selected = select_unseen(embeddings(19 * 30, 19), 2, range(5), 100)
     counts = np.zeros((CLASSES, 19), int)
-    np.add.at(counts, (found.labels, found.domain), 1)
+    np.add.at(counts, (selected.labels, selected.domain), 1)
     assert counts.sum() == 19 * 30
     assert counts.min() >= 9 and counts.max() <= 11  # ten each, but for what the reported seeds leave free
 
@@ -76,9 +76,9 @@ def test_rows_of_another_file_are_other_rows():
     pool = embeddings(60, 4, seed=1, which=rng.integers(4, size=60))
     turned = replace(pool, domain=3 - pool.domain, domains=pool.domains[::-1])  # names count, not their order
     for one in (pool, turned):
-        found = exclude_reported(one, reported)
-        assert pairs(found) == pairs(pool) - pairs(reported)
-        assert len(found) == len(pairs(found)) < len(pool)
+        remaining = exclude_reported(one, reported)
+        assert pairs(remaining) == pairs(pool) - pairs(reported)
+        assert len(remaining) == len(pairs(remaining)) < len(pool)
     with pytest.raises(ValueError, match="tuning file: got the rows that are reported"):
         exclude_reported(reported, reported)
     with pytest.raises(ValueError, match="index"):

@@ -170,8 +170,8 @@ def write(path, nodes, inputs=("input_ids",), opset=17, domains=()):
     known = [helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "l"]) for name in inputs]
     output = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
     tables = [numpy_helper.from_array(np.ones((30, 4), np.float32), name) for name in ("table", "other")]
-    made = [helper.make_node(op, *names, domain=domain) for op, domain, *names in nodes]
-    graph = helper.make_graph(made, "g", known, output, tables)
+    operators = [helper.make_node(op, *names, domain=domain) for op, domain, *names in nodes]
+    graph = helper.make_graph(operators, "g", known, output, tables)
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
     save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
     return path

@@ -121,8 +121,8 @@ def test_with_the_same_own_samples_strangers_change_not_one_answer() -> None:
     strangers = [SphereClient(WORLD.elsewhere(rng_of(i), 0.5), WORLD.classifier, 4) for i in range(5)]
     for seed, client in enumerate((*own, *strangers)):
         client.observe(100, rng_of(seed))
-    asked = Sharing("nearest", donors=2)
-    without, with_them = (merge(own[0], (*own[1:], *others), asked) for others in ((), strangers))
+    sharing = Sharing("nearest", donors=2)
+    without, with_them = (merge(own[0], (*own[1:], *others), sharing) for others in ((), strangers))
     assert (with_them.valid == without.valid).all()
     assert (with_them.vectors == without.vectors).all()
 
