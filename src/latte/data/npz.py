@@ -158,7 +158,7 @@ def _info(path: Path, note: Mapping[str, Any]) -> NpzInfo:
 
 
 def _metadata(path: Path, note: Mapping[str, Any], info: NpzInfo) -> dict[str, str]:
-    """Return the metadata that the file gives; nothing is invented for what it does not give."""
+    """Return the metadata that the file provides; missing entries are left out."""
     metadata = {
         "sources": json.dumps({path.name: checksum(path)}),
         "made": f"converted from {path.name}, which says: {json.dumps(note, sort_keys=True)}",

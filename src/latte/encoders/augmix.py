@@ -78,12 +78,12 @@ def translate_y(picture: Any, rng: np.random.Generator) -> Any:
 
 
 def affine(picture: Any, matrix: tuple[float, ...]) -> Any:
-    """Apply a 2 x 3 matrix; what comes from outside is black."""
+    """Apply a 2 x 3 matrix; pixels from outside are black."""
     return picture.transform(picture.size, _AFFINE, matrix, BILINEAR)
 
 
 def translate(picture: Any, x: int, y: int) -> Any:
-    """Move by whole pixels, where no interpolation is needed; what comes from outside is black."""
+    """Move by whole pixels, without interpolation; pixels from outside are black."""
     return picture.crop((x, y, x + picture.width, y + picture.height))
 
 

@@ -45,7 +45,7 @@ class HfEncoder(TorchEncoder):
         return pooled(self.model.get_text_features(input_ids=ids))
 
     def tokens(self, texts: Sequence[str]) -> Any:
-        """Return token ids (n, L), refusing what does not fit."""
+        """Return token ids (n, L); a text that is too long is refused."""
         rows = self.tokenizer(list(texts), truncation=False, padding=False, verbose=False)["input_ids"]
         for text, row in zip(texts, rows, strict=True):
             if len(row) > self.context:

@@ -64,7 +64,7 @@ class OnnxEncoder(BaseEncoder):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sha256 of the three files and of what model.json says about using them."""
+        """Sha256 of the three files and of their use according to model.json."""
         files = {name: file_sha256(existing_file(self.folder, name)) for name in self.model.files}
         return hashlib.sha256(json.dumps([files, self.model.dependencies()], sort_keys=True).encode()).hexdigest()
 

@@ -24,7 +24,7 @@ HALVES = (0.5, 0.5, 0.5)
 # Pillow's numbers, which HF files use too
 INTERPOLATIONS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 ROUNDINGS = ("round", "floor")
-MOST_SIDE = 1 << 13  # of what a model sees: the largest have some 1,000
+MOST_SIDE = 1 << 13  # of a model's input: the largest have some 1,000 pixels
 _MOST = 50_000_000  # pixels: where more would come out of the resize, only the crop is computed
 
 

@@ -38,7 +38,7 @@ class TorchEncoder(BaseEncoder):
         raise TypeError(f"{type(self).__name__} has no image encoder")
 
     def tokens(self, texts: Sequence[str]) -> Any:
-        """Return token ids (n, L), refusing what does not fit."""
+        """Return token ids (n, L); a text that is too long is refused."""
         raise TypeError(f"{type(self).__name__} has no text encoder")
 
     def token_features(self, ids: Any) -> Any:

@@ -1,6 +1,6 @@
 """Numpy's own files: the header of a .npy file, and the members of a .npz file.
 
-A .npz file is compressed, so what it says about itself is checked before anything is unpacked: the directory of the zip
+A .npz file is compressed, so its description of itself is checked before anything is unpacked: the directory of the zip
 file, then the header of each requested member. Other members are never unpacked. No pickle is read.
 """
 

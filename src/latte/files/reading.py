@@ -20,7 +20,7 @@ _KINDS = {
 
 
 def open_file(path: Path, kind: str = "file") -> BufferedReader:
-    """Open a regular file for reading bytes; ``kind`` is what a refusal calls it."""
+    """Open a regular file for reading bytes; ``kind`` is its name in a refusal."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (FileNotFoundError, NotADirectoryError):
@@ -75,7 +75,7 @@ def read_text(path: Path, kind: str = "file", most: int = MOST_FILE_BYTES) -> st
 
 
 def decode_text(content: bytes, name: str) -> str:
-    """Return bytes as text; what is not UTF-8 or has a NUL byte is refused."""
+    """Return bytes as text; bytes that are not UTF-8, and NUL, are refused."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

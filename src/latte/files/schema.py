@@ -25,7 +25,7 @@ _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: 
 def structure(raw: Any, kind: type[T], name: str, extra: bool = False, root: str = "") -> T:
     """Return ``raw`` (plain values) as ``kind``; ``extra`` allows keys that the dataclass does not have.
 
-    ``name`` begins every refusal; ``root`` is what paths inside the value begin with.
+    Every refusal begins with ``name``; paths inside the value begin with ``root``.
     """
     import cattrs
 

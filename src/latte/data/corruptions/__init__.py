@@ -1,7 +1,7 @@
 """The nineteen corruptions of CIFAR-10-C and CIFAR-100-C, with the CIFAR severities 1 to 5.
 
-``corrupt`` is vectorised over the batch and deterministic by image: what an image becomes depends on the
-seed, the corruption and the index of the image, not on the batch it came in or the process that did the work.
+``corrupt`` is vectorised over the batch and deterministic by image: the result depends on the seed, the corruption
+and the index of the image, not on the batch or the process.
 
 The constants are those of the published generator for 32 x 32 images (weaker than ImageNet-C's). Other sizes
 work: noise, colour, fog, frost, JPEG, pixelate and elastic_transform scale with the image or do not depend on
@@ -110,7 +110,7 @@ def _in_chunks(
 
 
 def check_batch(images: Any) -> Bytes:
-    """Refuse what is not a batch of colour images."""
+    """Return a batch of colour images; anything else is refused."""
     want = f"uint8 of shape (n, H, W, 3), H and W >= {LEAST_IMAGE_SIDE}"
     batch = np.asarray(images)
     if batch.dtype != np.uint8 or batch.ndim != 4 or batch.shape[3] != 3:

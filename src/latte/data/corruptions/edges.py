@@ -1,4 +1,4 @@
-"""What the water of ``spatter`` needs over a batch (n, H, W): edges, distances to them, histograms."""
+"""Edges, distances to them and histograms over a batch (n, H, W), for the water of ``spatter``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = (
 
 
 def shift(images: NDArray[Any], y: int, x: int, fill: float) -> NDArray[Any]:
-    """Return what lies ``y`` below and ``x`` to the right of every pixel; ``fill`` outside."""
+    """Return, for every pixel, the value ``y`` below and ``x`` to the right of it; ``fill`` outside."""
     result = np.full_like(images, fill)
     height, width = images.shape[1:3]
     into = np.s_[:, max(-y, 0) : height - max(y, 0), max(-x, 0) : width - max(x, 0)]

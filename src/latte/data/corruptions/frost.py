@@ -26,7 +26,7 @@ FROST = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # weigh
 PHOTOGRAPHS = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")  # a sixth was never used
 TEXTURE_SIDE = 192  # of a drawn texture; it tiles
 REDUCTION = 5  # the published code scales its photographs by 0.2
-LEAST_PICTURE_SIDE = 32 * REDUCTION  # of a picture, so that an image of CIFAR fits in what is left of it
+LEAST_PICTURE_SIDE = 32 * REDUCTION  # of a picture, so that an image of CIFAR fits into it after the reduction
 
 
 @dataclass(frozen=True, slots=True)
