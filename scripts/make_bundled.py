@@ -15,7 +15,7 @@ import numpy as np
 
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import Embeddings
-from latte.data.embeddings import save
+from latte.data.embeddings import save_embeddings
 
 CLIENTS, PER_CLASS = 2, 6
 
@@ -54,7 +54,7 @@ def main(source: Path, target: Path) -> None:
             "and dealt to two clients, 6 per class each, in shuffled order. scripts/make_bundled.py",
         },
     )
-    save(target, embeddings, owner)
+    save_embeddings(target, embeddings, owner)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from latte.data.catalogue import data_folder, entries, open_entry
+from latte.data.catalogue import data_folder, list_benchmarks, read_benchmark
 
 TARGET = Path(__file__).parent.parent / "benchmarks" / "results"
 PLAIN = "clip,tda,tda-global,dmn,dmn-global,latte,released=latte+variant=released"
@@ -32,7 +32,7 @@ def latte(*arguments: str) -> None:
 
 
 def make(name: str) -> None:
-    views = open_entry(entries()[name]).views.shape[1]
+    views = read_benchmark(list_benchmarks()[name]).views.shape[1]
     runs = TARGET / "runs" / name
     extra = (
         ["--set", f"text_encoder={os.environ['LATTE_ENCODER']}"] if views > 1 and "LATTE_ENCODER" in os.environ else []
@@ -58,5 +58,5 @@ def make(name: str) -> None:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or entries():
+    for name in sys.argv[1:] or list_benchmarks():
         make(name)

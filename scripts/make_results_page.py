@@ -27,18 +27,18 @@ def text(cell: dict, best: float) -> str:
 
 def grid(names: list[str]) -> str:
     """Return a Markdown table: a row per benchmark, a column per method."""
-    found = {name: totals(name) for name in names}
-    labels = list(dict.fromkeys(label for cells in found.values() for label in cells))
+    rows = {name: totals(name) for name in names}
+    labels = list(dict.fromkeys(label for cells in rows.values() for label in cells))
     lines = ["| | " + " | ".join(labels) + " |", "|:--|" + "--:|" * len(labels)]
-    lines += [f"| {name} | " + " | ".join(found[name].get(label, "") for label in labels) + " |" for name in names]
+    lines += [f"| {name} | " + " | ".join(rows[name].get(label, "") for label in labels) + " |" for name in names]
     return "\n".join(lines)
 
 
 def figures() -> str:
     captions = json.loads((FIGURES / SHOWN / "captions.json").read_text(encoding="utf-8"))
     parts = [
-        f"### {told['title']}\n\n![{told['title']}](figures/{SHOWN}/{name}.svg)\n\n{told['caption']}"
-        for name, told in captions.items()
+        f"### {figure['title']}\n\n![{figure['title']}](figures/{SHOWN}/{name}.svg)\n\n{figure['caption']}"
+        for name, figure in captions.items()
     ]
     return "\n\n".join(parts)
 

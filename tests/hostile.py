@@ -9,7 +9,7 @@ import numpy as np
 
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import Embeddings
-from latte.data.embeddings import save
+from latte.data.embeddings import save_embeddings
 from small_benchmark import unit
 
 CLASSES = (
@@ -31,7 +31,9 @@ def hostile_file(folder: Path) -> Path:
     views /= np.linalg.norm(views, axis=-1, keepdims=True)
     path = folder / f"{STEM}.safetensors"
     task, domain = ZeroShot(text, CLASSES, 10.0), np.repeat([0, 1], 24)
-    save(path, Embeddings("x", task, views[:, None], labels, domain, DOMAINS, {"encoder": ENCODER}, np.arange(48)))
+    save_embeddings(
+        path, Embeddings("x", task, views[:, None], labels, domain, DOMAINS, {"encoder": ENCODER}, np.arange(48))
+    )
     return path
 
 

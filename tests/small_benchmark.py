@@ -8,7 +8,7 @@ import numpy as np
 
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import Embeddings
-from latte.data.embeddings import save
+from latte.data.embeddings import save_embeddings
 
 
 def unit(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -25,5 +25,7 @@ def small_file(folder: Path, name: str = "small", seed: int = 0, encoder: str = 
     path = folder / f"{name}.safetensors"
     zero_shot, domain = ZeroShot(text, ("a", "b", "c"), 10.0), np.repeat([0, 1], 24)
     metadata = {"encoder": encoder}
-    save(path, Embeddings(name, zero_shot, views[:, None], labels, domain, ("x", "y"), metadata, np.arange(48)))
+    save_embeddings(
+        path, Embeddings(name, zero_shot, views[:, None], labels, domain, ("x", "y"), metadata, np.arange(48))
+    )
     return path

@@ -1,7 +1,13 @@
 """What importing costs, and that the layers hold in a running interpreter."""
 
+import importlib
 import sys
+from collections import Counter
+from pathlib import Path
 
+import pytest
+
+import latte
 from waiting import run
 
 HEAVY = (
@@ -49,9 +55,51 @@ from latte import Latte
     run(sys.executable, "-c", code, check=True)
 
 
-def test_public_names_exist():
-    import latte
+ROOT = Path(latte.__file__).parent
+PACKAGES = sorted(".".join(path.parent.relative_to(ROOT.parent).parts) for path in ROOT.rglob("__init__.py"))
+PUBLIC = [
+    "latte",
+    "latte.checks",
+    "latte.core",
+    "latte.data",
+    "latte.data.bundled",
+    "latte.data.classes",
+    "latte.data.corruptions",
+    "latte.edge",
+    "latte.encoders",
+    "latte.encoders.onnx_torch",
+    "latte.files",
+    "latte.theory",
+]
 
-    for name in latte.__all__:
-        assert getattr(latte, name) is not None
-    assert set(latte.__all__) <= set(dir(latte))
+
+def test_no_two_modules_share_a_name():
+    counts = Counter(path.stem for path in ROOT.rglob("*.py") if path.stem not in ("__init__", "__main__"))
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_package_has_a_docstring(name):
+    assert importlib.import_module(name).__doc__
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_exist_and_are_no_modules(name):
+    package = importlib.import_module(name)
+    for public in package.__all__:
+        assert getattr(package, public) is not None
+    assert set(package.__all__) <= set(dir(package))
+    assert not set(package.__all__) & {path.stem for path in Path(package.__file__).parent.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["latte", "latte.data", "latte.edge", "latte.encoders", "latte.files"])
+def test_lazy_names_are_public_and_others_are_refused(name):
+    package = importlib.import_module(name)
+    assert {public for names in package._HOMES.values() for public in names} <= set(package.__all__)
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'nonsense'"):
+        _ = package.nonsense
+
+
+def test_public_packages_are_light():
+    statement = "import latte.data, latte.edge, latte.files; dir(latte.data)"
+    assert not loaded_by(statement) & {*HEAVY, "numpy", "cattrs"}

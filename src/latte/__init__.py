@@ -5,14 +5,11 @@ The names below are loaded when they are first used, so ``import latte`` costs n
 
 from __future__ import annotations
 
-import importlib
-
+from .lazy import lazy_names
 from .version import __version__
 
-TYPE_CHECKING = False  # as good as typing's for a type checker, and typing takes longer to import than all of this
+TYPE_CHECKING = False  # see latte.lazy
 if TYPE_CHECKING:
-    from typing import Any
-
     from .checks import check_exchange, check_method
     from .core import (
         BaseExchange,
@@ -60,7 +57,6 @@ _HOMES = {
     "latte.simulation.schedule": ("Schedule",),
     "latte.simulation.simulate": ("Client", "simulate"),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BaseExchange",
@@ -94,13 +90,5 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'latte' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # a type checker reports names that do not exist
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)

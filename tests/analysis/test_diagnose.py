@@ -121,7 +121,7 @@ def test_json_and_back():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A real run folder on a file with few clients."""
-    from latte.data.embeddings import save
+    from latte.data.embeddings import save_embeddings
 
     where = tmp_path_factory.mktemp("runs")
     federation = small()
@@ -132,7 +132,7 @@ def folder(tmp_path_factory):
         domains=data.domains[:3],
         index=None, client=np.repeat(np.arange(6), 12),
     )  # fmt: skip
-    save(where / "few.safetensors", cut)
+    save_embeddings(where / "few.safetensors", cut)
     methods = (MethodConfig("clip"), MethodConfig("latte", preset="cifar10c"), MethodConfig("latte", label="mine"))
     plan = make_plan(RunConfig(str(where / "few.safetensors"), methods, (0, 1)))
     run(plan, where, Options(jobs=1))

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from latte.data.bundled import FILE, bundled
+from latte.data.bundled import BUNDLED_FILE, bundled
 from latte.data.embeddings import load_federation
 
 
 def test_size_and_shape():
     federation = bundled()
-    assert FILE.stat().st_size < 3_000_000
+    assert BUNDLED_FILE.stat().st_size < 3_000_000
     assert len(federation) == 38 and {len(client) for client in federation.clients} == {60}
     assert federation.embeddings.views.dtype == np.float16 and federation.embeddings.views.shape == (2280, 1, 256)
 
@@ -38,7 +38,7 @@ def test_it_is_the_cut_that_the_script_makes(shared):
 
 def test_a_damaged_file_is_refused(tmp_path):
     broken = tmp_path / "broken.safetensors"
-    broken.write_bytes(FILE.read_bytes()[:100_000])
+    broken.write_bytes(BUNDLED_FILE.read_bytes()[:100_000])
     with pytest.raises(ValueError, match=r"broken\.safetensors"):
         load_federation(broken)
     with pytest.raises(ValueError, match="not there"):

@@ -6,12 +6,12 @@ from PIL import Image
 
 from fuzz.mutate import damage_bytes, damage_header
 from latte.data import embed as module
-from latte.data.chunks import BadImage, Chunk, Partial
-from latte.data.embed import EmbedPlan, embed
-from latte.data.embeddings import load
+from latte.data.chunks import BadImage, Chunk, PartialEmbedding
+from latte.data.embed import EmbedPlan, embed_images
+from latte.data.embeddings import load_embeddings
 from latte.data.image_set import open_images
 from latte.encoders import load_encoder
-from latte.files.lock import lock
+from latte.files.locks import lock
 from latte.files.tensors import read_safetensors, write_safetensors
 
 SHAPE = (2, 4)
@@ -24,7 +24,7 @@ def chunk(start=0, stop=6, bad=BAD):
 
 
 def partial(folder, shape=SHAPE, dtype="float16"):
-    return Partial(folder / "x.partial", {"plan": 1}, shape, dtype)
+    return PartialEmbedding(folder / "x.partial", {"plan": 1}, shape, dtype)
 
 
 def never(start, stop):
@@ -44,10 +44,10 @@ def test_a_damaged_chunk_is_never_believed(tmp_path, damage):
     content, redone = file.read_bytes(), 0
     for seed in range(250):
         file.write_bytes(damage(np.random.default_rng(seed), content))
-        made = []
-        found = partial(tmp_path).chunk(0, 6, lambda start, stop, made=made: made.append(1) or chunk())
-        redone += bool(made)
-        assert np.array_equal(found.rows, sound.rows) and found.bad == sound.bad
+        calls = []
+        restored = partial(tmp_path).chunk(0, 6, lambda start, stop, calls=calls: calls.append(1) or chunk())
+        redone += bool(calls)
+        assert np.array_equal(restored.rows, sound.rows) and restored.bad == sound.bad
         file.write_bytes(content)
     assert redone > 200
 
@@ -83,26 +83,26 @@ def test_one_process_at_a_time_makes_an_embedding(images, tmp_path):
     """Two would remove each other's chunks."""
     encoder, out = load_encoder("onnx:tests/data/tiny-onnx"), tmp_path / "x.safetensors"
     with lock(tmp_path / "x.safetensors.lock", "x"), pytest.raises(ValueError, match="another process at work: pid"):
-        embed(images, encoder, out, EmbedPlan())
-    assert len(embed(images, encoder, out, EmbedPlan())) == len(images)
+        embed_images(images, encoder, out, EmbedPlan())
+    assert len(embed_images(images, encoder, out, EmbedPlan())) == len(images)
 
 
 def test_a_damaged_chunk_does_not_reach_the_finished_file(images, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 4)
+    monkeypatch.setattr(module, "CHUNK_IMAGES", 4)
     encoder = load_encoder("onnx:tests/data/tiny-onnx")
     (tmp_path / "whole").mkdir()
-    embed(images, encoder, tmp_path / "whole" / "x.safetensors", EmbedPlan())
+    embed_images(images, encoder, tmp_path / "whole" / "x.safetensors", EmbedPlan())
 
     def stop(done):
         if len(list((tmp_path / "x.safetensors.partial").glob("*.safetensors"))) == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embed(images, encoder, tmp_path / "x.safetensors", EmbedPlan(), stop)
+        embed_images(images, encoder, tmp_path / "x.safetensors", EmbedPlan(), stop)
     damaged = tmp_path / "x.safetensors.partial" / "000000004.safetensors"
-    found = read_safetensors(damaged)
-    found.arrays["rows"][1, 0, :] = np.nan  # bits that fell over, in a file that is whole otherwise
-    write_safetensors(damaged, found.arrays, found.metadata)
-    embed(images, encoder, tmp_path / "x.safetensors", EmbedPlan())
+    tensors = read_safetensors(damaged)
+    tensors.arrays["rows"][1, 0, :] = np.nan  # bits that fell over, in a file that is whole otherwise
+    write_safetensors(damaged, tensors.arrays, tensors.metadata)
+    embed_images(images, encoder, tmp_path / "x.safetensors", EmbedPlan())
     assert (tmp_path / "x.safetensors").read_bytes() == (tmp_path / "whole" / "x.safetensors").read_bytes()
-    assert np.isfinite(load(tmp_path / "x.safetensors").views).all()
+    assert np.isfinite(load_embeddings(tmp_path / "x.safetensors").views).all()

@@ -196,9 +196,9 @@ def slow_canny(image, low, high):
 
 def test_edges():
     drops = (liquid(20) * 255).astype(np.uint8)
-    found = edges.canny(drops, 50, 150)
-    assert found.any(axis=(1, 2)).all()
-    for drop, edge in zip(drops, found, strict=True):
+    outlines = edges.canny(drops, 50, 150)
+    assert outlines.any(axis=(1, 2)).all()
+    for drop, edge in zip(drops, outlines, strict=True):
         assert (slow_canny(drop, 50, 150) == edge).all()
 
 
@@ -220,7 +220,7 @@ def test_distances_are_shortest_walks():
 def test_equalised_histogram():
     images = np.random.default_rng(0).integers(0, 21, (4, 8, 8), dtype=np.uint8)
     images[3] = 7
-    for image, got in zip(images, edges.equalised(images), strict=True):
+    for image, got in zip(images, edges.equalise(images), strict=True):
         values, counts = np.unique(image, return_counts=True)
         if len(values) == 1:
             assert (got == image).all()

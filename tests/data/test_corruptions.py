@@ -6,7 +6,7 @@ import pytest
 
 import latte.data.corruptions as package
 from latte.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt, load_textures
-from latte.data.corruptions.frost import ICE, SIDE, drawn_textures
+from latte.data.corruptions.frost import ICE, TEXTURE_SIDE, draw_textures
 from latte.data.corruptions.many import corrupt_each
 
 # the others draw random numbers
@@ -160,8 +160,8 @@ def test_a_wrong_choice_is_refused(which):
 
 
 def test_drawn_textures_look_as_described():
-    for ice, texture in zip(ICE, drawn_textures(), strict=True):
-        assert texture.shape == (SIDE, SIDE, 3)
+    for ice, texture in zip(ICE, draw_textures(), strict=True):
+        assert texture.shape == (TEXTURE_SIDE, TEXTURE_SIDE, 3)
         assert np.allclose(texture.mean(axis=(0, 1)), ice.mean, atol=1.5)
         spread = np.hypot(ice.coarse, ice.fine)
         assert np.allclose(texture.std(axis=(0, 1)), spread, rtol=0.15)

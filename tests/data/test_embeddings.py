@@ -12,9 +12,9 @@ from safetensors.numpy import save_file
 from latte.core.zero_shot import ZeroShot
 from latte.data import catalogue
 from latte.data.benchmark import Embeddings
-from latte.data.bundled import FILE, bundled
-from latte.data.catalogue import problems
-from latte.data.embeddings import checksum, load, load_federation, save
+from latte.data.bundled import BUNDLED_FILE, bundled
+from latte.data.catalogue import find_problems
+from latte.data.embeddings import checksum, load_embeddings, load_federation, save_embeddings
 from latte.data.npz import convert_npz
 
 
@@ -55,8 +55,8 @@ def small(**changes) -> Embeddings:
 
 def test_what_is_saved_is_read_and_mapped(tmp_path):
     path, before = tmp_path / "small.safetensors", small()
-    save(path, before)
-    after = load(path)
+    save_embeddings(path, before)
+    after = load_embeddings(path)
     assert isinstance(after.views, np.memmap) and not after.views.flags.writeable
     for name in ("views", "labels", "domain", "index"):
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
@@ -68,19 +68,19 @@ def test_what_is_saved_is_read_and_mapped(tmp_path):
 def test_the_mapped_views_are_what_the_library_reads():
     from safetensors import safe_open
 
-    with safe_open(FILE, framework="np") as file:
-        np.testing.assert_array_equal(load(FILE).views, file.get_tensor("views"))
+    with safe_open(BUNDLED_FILE, framework="np") as file:
+        np.testing.assert_array_equal(load_embeddings(BUNDLED_FILE).views, file.get_tensor("views"))
 
 
 def test_fixed_clients_survive_the_file(tmp_path):
     path = tmp_path / "fixed.safetensors"
-    save(path, small(client=np.repeat([1, 0], 4)))
+    save_embeddings(path, small(client=np.repeat([1, 0], 4)))
     federation = load_federation(path)
     assert [c.samples.tolist() for c in federation.clients] == [[4, 5, 6, 7], [0, 1, 2, 3]]
-    save(path, small(), client=np.array([0, 0, 0, 0, 0, 1, 1, 1]))
+    save_embeddings(path, small(), client=np.array([0, 0, 0, 0, 0, 1, 1, 1]))
     with pytest.raises(ValueError, match="client 0"):
         load_federation(path)
-    save(path, small())
+    save_embeddings(path, small())
     with pytest.raises(ValueError, match="no fixed clients"):
         load_federation(path)
 
@@ -92,11 +92,11 @@ def test_a_truncated_file_is_refused_in_one_line(tmp_path, share, suffix):
     if suffix == ".npz":
         npz(whole)
     else:
-        save(whole, small())
+        save_embeddings(whole, small())
     content = whole.read_bytes()
     cut.write_bytes(content[: int(share * len(content))])
     with pytest.raises(ValueError, match=r"cut\.(npz|safetensors): got") as caught:
-        catalogue.open_entry(catalogue.find(str(cut)))
+        catalogue.read_benchmark(catalogue.find_benchmark(str(cut)))
     assert "\n" not in str(caught.value)
 
 
@@ -104,13 +104,13 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     path = tmp_path / "other.safetensors"
     save_file({"views": unit(1, 1, 4)}, path)
     with pytest.raises(ValueError, match="format None"):
-        load(path)
+        load_embeddings(path)
     save_file({"views": unit(1, 1, 4)}, path, metadata={"format": "latte-embeddings/1"})
     with pytest.raises(ValueError, match="no tensor labels, domain, text"):
-        load(path)
-    save(path, small(views=unit(8, 5, 4).astype(np.float64)))
+        load_embeddings(path)
+    save_embeddings(path, small(views=unit(8, 5, 4).astype(np.float64)))
     with pytest.raises(ValueError, match="views: got dtype float64"):
-        load(path)
+        load_embeddings(path)
 
 
 def test_converted_single_view_and_views(tmp_path):
@@ -121,8 +121,8 @@ def test_converted_single_view_and_views(tmp_path):
     many = convert_npz(npz(tmp_path / "many.npz", emb=None, views=unit(8, 6, 4), meta=None))
     assert many.views.shape == (8, 6, 4) and "encoder" not in many.metadata
     target = tmp_path / "many.safetensors"
-    save(target, many)
-    np.testing.assert_array_equal(load(target).views, many.views)
+    save_embeddings(target, many)
+    np.testing.assert_array_equal(load_embeddings(target).views, many.views)
 
 
 @pytest.mark.parametrize(
@@ -160,16 +160,16 @@ def test_what_does_not_fit_is_refused_with_the_file(tmp_path, changes, message):
 
 def test_the_catalogue(tmp_path, monkeypatch):
     npz(tmp_path / "mine.npz")
-    save(tmp_path / "yours.safetensors", small())
-    assert list(catalogue.entries(tmp_path)) == ["cifar10c-mini", "mine", "yours"]
+    save_embeddings(tmp_path / "yours.safetensors", small())
+    assert list(catalogue.list_benchmarks(tmp_path)) == ["cifar10c-mini", "mine", "yours"]
     monkeypatch.setenv("LATTE_DATA", str(tmp_path))
-    assert catalogue.find("mine").path == tmp_path / "mine.npz"
-    save(tmp_path / "mine.safetensors", small())
-    assert catalogue.find("mine").path == tmp_path / "mine.safetensors"
+    assert catalogue.find_benchmark("mine").path == tmp_path / "mine.npz"
+    save_embeddings(tmp_path / "mine.safetensors", small())
+    assert catalogue.find_benchmark("mine").path == tmp_path / "mine.safetensors"
     with pytest.raises(ValueError, match="such as mine"):
-        catalogue.find("minne")
+        catalogue.find_benchmark("minne")
     with pytest.raises(ValueError, match="not there"):
-        catalogue.entries(tmp_path / "nowhere")
+        catalogue.list_benchmarks(tmp_path / "nowhere")
     monkeypatch.delenv("LATTE_DATA")
     assert catalogue.data_folder().name == "embeddings"
 
@@ -182,20 +182,20 @@ def test_default_clients():
 
 
 def test_problems_are_found():
-    assert not list(catalogue.problems(bundled().embeddings))
+    assert not list(catalogue.find_problems(bundled().embeddings))
     views = unit(8, 5, 4)
     views[3, 2] *= 2
     views[5, 0, 0] = np.nan
-    (found,) = catalogue.problems(small(views=views))
-    assert "image 3, view 2" in found and "2 such rows" in found
-    assert "no images" in next(catalogue.problems(small(domains=("x", "y", "z"))))
+    (problem,) = catalogue.find_problems(small(views=views))
+    assert "image 3, view 2" in problem and "2 such rows" in problem
+    assert "no images" in next(catalogue.find_problems(small(domains=("x", "y", "z"))))
 
 
 def test_the_shared_files_open_and_have_the_stated_zero_shot_accuracy(shared):
     folder = shared / "data" / "embeddings"
     for name, want in (("pacs", 43.59), ("clip_dtd", 44.68)):
-        embeddings = catalogue.open_entry(catalogue.find(name, folder))
-        assert not list(catalogue.problems(embeddings))
+        embeddings = catalogue.read_benchmark(catalogue.find_benchmark(name, folder))
+        assert not list(catalogue.find_problems(embeddings))
         logits = embeddings.zero_shot.logits(np.asarray(embeddings.views[:, 0], np.float32))
         assert abs(100 * (logits.argmax(1) == embeddings.labels).mean() - want) < 0.2
 
@@ -209,7 +209,9 @@ def test_domains_have_names_of_their_own():
 def test_clients_without_a_gap():
     task, labels = ZeroShot(np.eye(2), ("a", "b")), np.zeros(2, np.int64)
     odd = Embeddings("e", task, np.eye(2)[:, None], labels, labels, ("x",), client=np.array([0, 1]))
-    assert list(problems(odd)) == []
+    assert list(find_problems(odd)) == []
     zeros = np.zeros(3, np.int64)
     gap = replace(odd, views=np.eye(2)[[0, 1, 0], None], labels=zeros, domain=zeros, client=np.array([0, 2, 2]))
-    assert list(problems(gap)) == ["client: got no sample of client 1, want clients numbered from 0 on without gaps"]
+    assert list(find_problems(gap)) == [
+        "client: got no sample of client 1, want clients numbered from 0 on without gaps"
+    ]

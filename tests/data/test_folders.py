@@ -3,7 +3,7 @@ import tarfile
 import numpy as np
 import pytest
 
-from latte.data.folders import layouts, plain, read_classes, read_folders, read_layout
+from latte.data.folders import layouts, plain_name, read_classes, read_folders, read_layout
 
 
 def plant(root, tree):
@@ -114,7 +114,7 @@ def test_one_folder_of_classes(tmp_path):
 
 @pytest.mark.parametrize("name", ["sea lion", "Sea_Lion", "SEA  LION", " sea_lion_"])
 def test_names_that_read_alike_are_one(name):
-    assert plain(name) == "sea lion"
+    assert plain_name(name) == "sea lion"
 
 
 def test_real_pacs(shared, tmp_path):

@@ -11,8 +11,8 @@ from latte.cli import main
 from latte.data import image_set
 from latte.data.cifar import CIFAR10_CLASSES, CifarImages
 from latte.data.corruptions import CORRUPTIONS, corrupt, load_textures
-from latte.data.embeddings import load
-from latte.data.image_set import CorruptionPlan, corrupted, open_images
+from latte.data.embeddings import load_embeddings
+from latte.data.image_set import CorruptionPlan, from_corrupted_cifar, open_images
 
 Image = pytest.importorskip("PIL.Image")
 FROST = CORRUPTIONS.index("frost")
@@ -105,7 +105,7 @@ def test_only_corruptions_made_here_take_textures(tmp_path):
 
 def test_the_textures_reach_the_pictures_and_nothing_else(cifar, tmp_path):
     textures = load_textures(save_pictures(tmp_path / "mine", (250,)))
-    drawn, own = (corrupted(cifar, "cifar10c", CorruptionPlan(textures=t)) for t in (None, textures))
+    drawn, own = (from_corrupted_cifar(cifar, "cifar10c", CorruptionPlan(textures=t)) for t in (None, textures))
     changed = [(a != b).any() for a, b in zip(*(np.array(i.load(np.arange(20))) for i in (drawn, own)), strict=True)]
     assert any(changed) and changed == (drawn.domain == FROST).tolist()
 
@@ -128,6 +128,10 @@ def test_whatever_decides_the_pixels_changes_the_facts(tmp_path):
 # --- the command --------------------------------------------------------------------------------------------
 
 
+def stop_saving(*_):
+    raise ValueError("stopped")
+
+
 @pytest.fixture
 def embed(cifar, monkeypatch, tmp_path):
     """Return ``latte embed`` on a small stand-in for CIFAR-10, stopped before it is done where ``stop`` says so."""
@@ -138,7 +142,7 @@ def embed(cifar, monkeypatch, tmp_path):
     def run(*options, stop=False):
         with monkeypatch.context() as patch:
             if stop:
-                patch.setattr("latte.data.embed.save", lambda *_: (_ for _ in ()).throw(ValueError("stopped")))
+                patch.setattr("latte.data.embed.save_embeddings", stop_saving)
             with pytest.raises(SystemExit) as exit_:
                 main(["embed", "cifar10c:x", "--encoder", f"onnx:{tiny_onnx.FOLDER}", "--out", str(out), *options])
         return exit_.value.code, out
@@ -151,7 +155,7 @@ def test_embed_says_how_its_pictures_were_corrupted(embed, tmp_path):
     code, out = embed("--frost", str(tmp_path / "mine"), "--severity", "4")
     textures = load_textures(tmp_path / "mine")
     assert code == 0
-    assert json.loads(load(out).metadata["corruption"]) == CorruptionPlan(4, 0, textures).facts()
+    assert json.loads(load_embeddings(out).metadata["corruption"]) == CorruptionPlan(4, 0, textures).facts()
 
 
 @pytest.mark.parametrize("other", [("--frost", "b"), ("--severity", "4"), ("--seed", "1"), ()])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from latte.data import catalogue
-from latte.data.embeddings import load, save
+from latte.data.embeddings import load_embeddings, save_embeddings
 from latte.data.npz import convert_npz
 from latte.files import arrays as arrays_module
 from waiting import latte
@@ -91,9 +91,9 @@ def test_a_member_that_is_no_embedding(tmp_path, name):
 
 
 def refused(path, message):
-    for read in (catalogue.open_entry, catalogue.summarise):
+    for read in (catalogue.read_benchmark, catalogue.summarise_benchmark):
         with pytest.raises(ValueError, match=message) as caught:
-            read(catalogue.Entry("x", path))
+            read(catalogue.BenchmarkFile("x", path))
         assert type(caught.value) is ValueError and str(path) in str(caught.value)
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
@@ -141,7 +141,7 @@ def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
     assert len(convert_npz(tmp_path / "spare.npz")) == N
     with pytest.raises(ValueError, match=r"bomb\.npz: got .* bytes that unpack to .*, want at most 20 times"):
         convert_npz(tmp_path / "bomb.npz")
-    assert catalogue.summarise(catalogue.Entry("bomb", tmp_path / "bomb.npz")).images == rows
+    assert catalogue.summarise_benchmark(catalogue.BenchmarkFile("bomb", tmp_path / "bomb.npz")).images == rows
     assert peak() - before < 48 << 20
 
 
@@ -156,8 +156,8 @@ def test_every_way_that_numpy_writes(tmp_path):
         np.testing.assert_array_equal(same.views.astype(np.float16), plain.views)
         assert same.zero_shot.fingerprint == plain.zero_shot.fingerprint and same.domains == plain.domains
         assert same.views.dtype.isnative and same.labels.tolist() == plain.labels.tolist()
-        save(tmp_path / "x.safetensors", same)
-        np.testing.assert_array_equal(load(tmp_path / "x.safetensors").views, same.views)
+        save_embeddings(tmp_path / "x.safetensors", same)
+        np.testing.assert_array_equal(load_embeddings(tmp_path / "x.safetensors").views, same.views)
 
 
 def test_clients_in_an_npz_file_survive_the_conversion(tmp_path):
@@ -166,9 +166,9 @@ def test_clients_in_an_npz_file_survive_the_conversion(tmp_path):
     answer = latte("data", "convert", tmp_path / "x.npz", tmp_path / "y.safetensors")
     assert answer.returncode == 0, answer.stderr
     for path in (tmp_path / "x.npz", tmp_path / "y.safetensors"):
-        found = catalogue.open_entry(catalogue.find(str(path)))
-        assert found.client is not None and found.client.tolist() == clients.tolist()
-        assert catalogue.default_clients(found, "x") is None
+        benchmark = catalogue.read_benchmark(catalogue.find_benchmark(str(path)))
+        assert benchmark.client is not None and benchmark.client.tolist() == clients.tolist()
+        assert catalogue.default_clients(benchmark, "x") is None
     shown = json.loads(latte("data", "show", tmp_path / "x.npz", "--json").stdout)
     assert shown["clients"] == "fixed by the file"
 

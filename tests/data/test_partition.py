@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import Embeddings
 from latte.data.bundled import bundled
-from latte.data.partition import crossed, federate, generators, stratified_folds
+from latte.data.partition import federate, generators, is_crossed, stratified_folds
 
 SEEDS = st.integers(0, 2**32)
 
@@ -104,8 +104,8 @@ def test_the_three_generators_differ_and_repeat():
 
 def test_fixed_clients_keep_their_images_and_may_keep_their_order():
     fixed = bundled()
-    kept = federate(fixed.embeddings, None, 0, "file")
-    assert streams(kept) == streams(fixed)
+    in_file_order = federate(fixed.embeddings, None, 0, "file")
+    assert streams(in_file_order) == streams(fixed)
     shuffled = federate(fixed.embeddings, None, 0)
     assert sets(shuffled) == sets(fixed) and streams(shuffled) != streams(fixed)
     assert [c.name for c in shuffled.clients] == [c.name for c in fixed.clients]
@@ -126,7 +126,7 @@ def test_the_corruption_partition_shows_every_image_under_one_corruption(m, seed
     index, domain = np.tile(np.arange(images) + 7, 2), np.repeat([0, 1], images)
     shuffle = rng.permutation(2 * images)
     embeddings = make(np.tile(label, 2)[shuffle], domain[shuffle], index=index[shuffle])
-    assert crossed(embeddings)
+    assert is_crossed(embeddings)
     federation = federate(embeddings, m, seed)
     rows = np.concatenate([c.samples for c in federation.clients])
     assert sorted(embeddings.index[rows]) == list(range(7, images + 7))
@@ -155,7 +155,7 @@ def test_only_a_full_cross_is_a_corruption_benchmark(break_it):
         index[0] = 1
     if break_it == "one image short":
         index, domain, label = index[:-1], domain[:-1], label[:-1]
-    assert not crossed(make(label, domain, index=None if break_it == "none" else index))
+    assert not is_crossed(make(label, domain, index=None if break_it == "none" else index))
 
 
 def test_more_clients_than_images_are_refused_by_domain():

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import Embeddings
-from latte.data.partition import crossed, federate
-from latte.data.unseen import others, unseen
+from latte.data.partition import federate, is_crossed
+from latte.data.unseen import exclude_reported, select_unseen
 
 CLASSES = 3
 
@@ -27,14 +27,14 @@ def embeddings(images, domains, seed=0, which=None):
     return Embeddings("made", zero_shot, views, index % CLASSES, domain, names, {}, index)
 
 
-def pairs(found, rows=slice(None)):
-    names = np.array(found.domains)[found.domain]
-    return set(zip(found.index[rows].tolist(), names[rows].tolist(), strict=True))
+def pairs(data, rows=slice(None)):
+    names = np.array(data.domains)[data.domain]
+    return set(zip(data.index[rows].tolist(), names[rows].tolist(), strict=True))
 
 
-def reported_pairs(found, clients, seeds):
-    shown = [client.samples for seed in seeds for client in federate(found, clients, seed).clients]
-    return pairs(found, np.concatenate(shown))
+def reported_pairs(data, clients, seeds):
+    shown = [client.samples for seed in seeds for client in federate(data, clients, seed).clients]
+    return pairs(data, np.concatenate(shown))
 
 
 @settings(max_examples=25, deadline=None)
@@ -45,27 +45,27 @@ def test_every_image_once_where_no_reported_seed_shows_it(domains, clients, coun
     shown = reported_pairs(whole, clients, seeds)
     if len(shown) == len(whole):
         with pytest.raises(ValueError, match="fewer"):
-            unseen(whole, clients, seeds, 1000)
+            select_unseen(whole, clients, seeds, 1000)
         return
-    found = unseen(whole, clients, seeds, 1000)
-    assert not pairs(found) & shown
-    assert sorted(found.index) == sorted({i for i, d in pairs(whole) - shown})  # each once
+    selected = select_unseen(whole, clients, seeds, 1000)
+    assert not pairs(selected) & shown
+    assert sorted(selected.index) == sorted({i for i, d in pairs(whole) - shown})  # each once
     rows = {pair: row for row, pair in enumerate(zip(whole.index.tolist(), whole.domain.tolist(), strict=True))}
-    source = [rows[pair] for pair in zip(found.index.tolist(), found.domain.tolist(), strict=True)]
-    np.testing.assert_array_equal(found.views, whole.views[source])
-    np.testing.assert_array_equal(found.labels, whole.labels[source])
+    source = [rows[pair] for pair in zip(selected.index.tolist(), selected.domain.tolist(), strict=True)]
+    np.testing.assert_array_equal(selected.views, whole.views[source])
+    np.testing.assert_array_equal(selected.labels, whole.labels[source])
 
 
 def test_another_seed_alone_would_show_some_pairs_again():
     whole = embeddings(190, 19)
-    assert crossed(whole)
+    assert is_crossed(whole)
     assert reported_pairs(whole, 1, [0]) & reported_pairs(whole, 1, [100])
 
 
 def test_classes_are_dealt_evenly():
-    found = unseen(embeddings(19 * 30, 19), 2, range(5), 100)
+    selected = select_unseen(embeddings(19 * 30, 19), 2, range(5), 100)
     counts = np.zeros((CLASSES, 19), int)
-    np.add.at(counts, (found.labels, found.domain), 1)
+    np.add.at(counts, (selected.labels, selected.domain), 1)
     assert counts.sum() == 19 * 30
     assert counts.min() >= 9 and counts.max() <= 11  # ten each, but for what the reported seeds leave free
 
@@ -76,15 +76,15 @@ def test_rows_of_another_file_are_other_rows():
     pool = embeddings(60, 4, seed=1, which=rng.integers(4, size=60))
     turned = replace(pool, domain=3 - pool.domain, domains=pool.domains[::-1])  # names count, not their order
     for one in (pool, turned):
-        found = others(one, reported)
-        assert pairs(found) == pairs(pool) - pairs(reported)
-        assert len(found) == len(pairs(found)) < len(pool)
+        remaining = exclude_reported(one, reported)
+        assert pairs(remaining) == pairs(pool) - pairs(reported)
+        assert len(remaining) == len(pairs(remaining)) < len(pool)
     with pytest.raises(ValueError, match="tuning file: got the rows that are reported"):
-        others(reported, reported)
+        exclude_reported(reported, reported)
     with pytest.raises(ValueError, match="index"):
-        others(replace(pool, index=None), reported)
+        exclude_reported(replace(pool, index=None), reported)
 
 
 def test_fixed_clients_are_not_fixed_in_a_part():
     reported, pool = embeddings(8, 2, which=[0] * 8), embeddings(8, 2, which=[0, 1] * 4)
-    assert others(replace(pool, client=pool.domain), reported).client is None
+    assert exclude_reported(replace(pool, client=pool.domain), reported).client is None

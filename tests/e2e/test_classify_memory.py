@@ -16,7 +16,7 @@ import pytest
 
 import tiny_onnx
 from latte import Clip, ZeroShot
-from latte.data import learning
+from latte.edge import learning
 
 pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")

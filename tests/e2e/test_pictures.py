@@ -1,6 +1,7 @@
 """From pictures to embeddings, labels and tables: the commands a practitioner types, as real processes."""
 
 import json
+import re
 import signal
 import sys
 import tarfile
@@ -151,6 +152,13 @@ def test_classify_prints_a_table_and_json_lines(pictures):
     assert all(0 <= row["certainty"] <= 1 for row in rows)
 
 
+def test_the_python_example_of_the_docs_runs(pictures, capsys):
+    page = (Path(__file__).parents[2] / "docs" / "pictures.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(compile(code.replace("onnx:clip-b16", ENCODER).replace("photos", str(pictures)), "pictures.md", "exec"), {})
+    assert len(capsys.readouterr().out.splitlines()) == 36
+
+
 def test_classify_goes_on_where_it_was(pictures, tmp_path):
     common = ("--classes", "cat,dog,sea_lion", "--encoder", ENCODER, "--json")
     whole = run("classify", pictures / "day", pictures / "night", *common).stdout
@@ -208,9 +216,9 @@ def test_real_pictures_give_the_recorded_table(shared, tmp_path):
 
 def same_pictures(shared: Path, made: Path, target: Path) -> Path:
     """Write the recorded embeddings of the pictures in ``made``, in its order, and return the file."""
-    from latte.data.embeddings import load
+    from latte.data.embeddings import load_embeddings
 
-    ours = load(made)
+    ours = load_embeddings(made)
     with np.load(shared / "data" / "embeddings" / "pacs.npz", allow_pickle=False) as file:
         recorded = {name: file[name] for name in file.files}
     place = {"/".join(str(path).replace("\\", "/").split("/")[-3:]): i for i, path in enumerate(recorded["paths"])}

@@ -40,23 +40,23 @@ def test_a_text_that_does_not_fit_is_refused_there_too(hf, exported):
 
 
 def test_the_agreement_is_measured_returned_and_written(hf, exported):
-    out, found = exported
-    assert found[0].variant == "fp32" and found[0].largest < 1e-4 and found[0].image_min > 0.99999
+    out, agreements = exported
+    assert agreements[0].variant == "fp32" and agreements[0].largest < 1e-4 and agreements[0].image_min > 0.99999
     written = json.loads((out / "model.json").read_text())["agreement"]
-    assert written["with"] == hf.name and len(written["variants"]) == len(found)
-    for row, one in zip(written["variants"], found, strict=True):
+    assert written["with"] == hf.name and len(written["variants"]) == len(agreements)
+    for row, one in zip(written["variants"], agreements, strict=True):
         assert row["image_min"] == one.image_min and row["bytes"] == one.bytes
 
 
 def test_the_smaller_variants(hf, exported):
-    out, found = exported
-    if len(found) == 1:
+    out, agreements = exported
+    if len(agreements) == 1:
         pytest.skip("only float32 was asked for")
-    sizes = [one.bytes for one in found]
+    sizes = [one.bytes for one in agreements]
     assert sizes == sorted(sizes, reverse=True)
     least = {"fp16": 0.9999, "int8": 0.97}
     pictures = [make_photo(64, 48 + number) for number in range(4)]
-    for one in found[1:]:
+    for one in agreements[1:]:
         copy = load_encoder(f"onnx:{out / one.variant}")
         for mine, original in (
             (copy.images(pictures), hf.images(pictures)),
@@ -64,7 +64,7 @@ def test_the_smaller_variants(hf, exported):
         ):
             assert (mine * original).sum(axis=1).min() > least[one.variant]
         assert min(one.image_min, one.text_min) > least[one.variant]
-        assert one.largest > found[0].largest  # it is another model, not a copy of the first
+        assert one.largest > agreements[0].largest  # it is another model, not a copy of the first
 
 
 def test_the_files_know_nothing_of_this_machine(exported):

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 import tiny_onnx
-from latte.encoders import load_encoder, split
+from latte.encoders import load_encoder, split_spec
 from latte.encoders.extras import need
 from waiting import run
 
@@ -42,11 +42,11 @@ def test_a_missing_folder_names_the_near_ones():
 
 
 def test_local_recognises_the_kind(tmp_path):
-    assert split(f"local:{tiny_onnx.FOLDER}") == ("onnx", str(tiny_onnx.FOLDER))
+    assert split_spec(f"local:{tiny_onnx.FOLDER}") == ("onnx", str(tiny_onnx.FOLDER))
     (tmp_path / "config.json").write_text("{}")
-    assert split(f"local:{tmp_path}") == ("hf", str(tmp_path))
+    assert split_spec(f"local:{tmp_path}") == ("hf", str(tmp_path))
     (tmp_path / "open_clip_config.json").write_text("{}")
-    assert split(f"local:{tmp_path}") == ("openclip", f"local-dir:{tmp_path}")
+    assert split_spec(f"local:{tmp_path}") == ("openclip", f"local-dir:{tmp_path}")
 
 
 def test_local_refuses_a_folder_that_is_no_model(tmp_path):

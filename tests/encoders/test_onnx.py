@@ -163,9 +163,9 @@ def recorded(shared, name):
 @pytest.mark.parametrize("name", ["pacs", "cifar10c"])
 def test_recorded_text_embeddings_are_reproduced(mini, shared, name):
     data = recorded(shared, name)
-    made = zero_shot(mini, [str(value) for value in data["classes"]])
-    assert cosines(made.text, data["text"]).min() > 0.9999
-    assert made.scale == 100
+    classifier = zero_shot(mini, [str(value) for value in data["classes"]])
+    assert cosines(classifier.text, data["text"]).min() > 0.9999
+    assert classifier.scale == 100
 
 
 def test_real_jpegs_give_the_recorded_embeddings_and_accuracy(mini, shared, pictures):

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 from latte.encoders.onnx_torch import read_graph  # noqa: E402
-from latte.encoders.onnx_torch.ops import OPS  # noqa: E402
+from latte.encoders.onnx_torch.ops import OPERATORS  # noqa: E402
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(2, 3, 4)).astype(np.float32)
@@ -134,7 +134,7 @@ def test_axes_as_an_input_where_opset_18_has_them(tmp_path, kind):
 
 
 def test_every_operator_is_tested():
-    assert {op for op, _, _ in CASES} == set(OPS)
+    assert {op for op, _, _ in CASES} == set(OPERATORS)
 
 
 def test_coordinates_per_batch_are_refused(tmp_path):

@@ -11,7 +11,7 @@ import tiny_onnx
 from latte import ZeroShot
 from latte.encoders import load_encoder, zero_shot
 from latte.encoders.onnx_torch import OnnxPromptTuner, onnx_prompt_tuner, read_graph
-from latte.encoders.tuning import prompt_tuner
+from latte.encoders.tuning import make_prompt_tuner
 from latte.methods.tpt import Tpt, TptParams
 from waiting import run
 
@@ -80,7 +80,7 @@ def test_the_first_context_gives_the_real_encoders_own_texts(torch, mini):
 
 
 def test_the_context_is_four_real_tokens(torch, mini):
-    tuner = prompt_tuner(mini, ["dog", "polar_bear"])
+    tuner = make_prompt_tuner(mini, ["dog", "polar_bear"])
     onnx = pytest.importorskip("onnx")
     tensors = {t.name: t for t in onnx.load(str(mini.folder / "text.onnx")).graph.initializer}
     table = onnx.numpy_helper.to_array(tensors["embeddings.word_embeddings.weight_h"]).astype(np.float32)
@@ -90,7 +90,7 @@ def test_the_context_is_four_real_tokens(torch, mini):
 
 
 def test_exported_model_equals_its_original_in_values_and_gradients(torch, hf, exported):
-    original, copy = hf.prompt_tuner(NAMES), prompt_tuner(f"onnx:{exported}", NAMES)
+    original, copy = hf.prompt_tuner(NAMES), make_prompt_tuner(f"onnx:{exported}", NAMES)
     check_first_context(torch, load_encoder(f"onnx:{exported}"))
     np.testing.assert_array_equal(copy.context_init.numpy(), original.context_init.numpy())
     generator = torch.Generator().manual_seed(2)
@@ -150,7 +150,7 @@ def test_tpt_on_real_views(torch, mini, shared):
         views, names = file["views"][:20].astype(np.float32), tuple(map(str, file["classes"]))
     classifier = ZeroShot(mini.texts([f"a photo of a {name}." for name in names]), names, mini.scale)
     method, still = (
-        Tpt(classifier, TptParams(steps=steps), text_encoder=prompt_tuner(mini, names)) for steps in (1, 0)
+        Tpt(classifier, TptParams(steps=steps), text_encoder=make_prompt_tuner(mini, names)) for steps in (1, 0)
     )
     first = [method.predict(view) for view in views]
     again = Tpt(classifier, text_encoder=onnx_prompt_tuner(mini.folder, names))
@@ -170,8 +170,8 @@ def write(path, nodes, inputs=("input_ids",), opset=17, domains=()):
     known = [helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "l"]) for name in inputs]
     output = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
     tables = [numpy_helper.from_array(np.ones((30, 4), np.float32), name) for name in ("table", "other")]
-    made = [helper.make_node(op, *names, domain=domain) for op, domain, *names in nodes]
-    graph = helper.make_graph(made, "g", known, output, tables)
+    operators = [helper.make_node(op, *names, domain=domain) for op, domain, *names in nodes]
+    graph = helper.make_graph(operators, "g", known, output, tables)
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
     save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
     return path
@@ -244,7 +244,7 @@ def test_contexts_that_do_not_fit(torch, tiny):
 
 
 def test_another_context(torch, tiny):
-    tuner = prompt_tuner(f"onnx:{tiny_onnx.FOLDER}", NAMES, context="art of the")
+    tuner = make_prompt_tuner(f"onnx:{tiny_onnx.FOLDER}", NAMES, context="art of the")
     want = tiny.texts([f"art of the {name}." for name in NAMES])
     np.testing.assert_allclose(tuner.class_texts(tuner.context_init).numpy(), want, atol=1e-5)
 
@@ -254,7 +254,7 @@ def test_encoders_without_a_prompt_tuner_are_refused(tiny):
         name = "plain"
 
     with pytest.raises(ValueError, match="the encoder plain, want an encoder onnx:DIR, hf:ID or openclip:MODEL"):
-        prompt_tuner(Plain(), NAMES)
+        make_prompt_tuner(Plain(), NAMES)
 
 
 def test_nothing_heavy_at_import():

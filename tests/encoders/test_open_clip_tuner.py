@@ -18,9 +18,9 @@ torch = pytest.importorskip("torch")
 import open_clip_stand_in as stand_in  # noqa: E402
 from latte import ZeroShot  # noqa: E402
 from latte.data.benchmark import Embeddings  # noqa: E402
-from latte.data.embeddings import save  # noqa: E402
+from latte.data.embeddings import save_embeddings  # noqa: E402
 from latte.encoders import load_encoder, zero_shot  # noqa: E402
-from latte.encoders.tuning import prompt_tuner  # noqa: E402
+from latte.encoders.tuning import make_prompt_tuner  # noqa: E402
 from latte.methods.tpt import Tpt, TptParams  # noqa: E402
 
 NAMES = ["dog", "polar_bear", "giraffe"]
@@ -60,7 +60,7 @@ def by_hand(model, vectors, ids):
 
 
 def test_the_tuner_starts_at_the_plain_prompt(encoder):
-    tuner = prompt_tuner(encoder, NAMES)
+    tuner = make_prompt_tuner(encoder, NAMES)
     assert tuner.classnames == tuple(NAMES) and tuner.scale == encoder.scale
     assert tuner.context_init.shape == (4, stand_in.WIDTH) and not tuner.context_init.requires_grad
     with torch.no_grad():
@@ -72,7 +72,7 @@ def test_the_tuner_starts_at_the_plain_prompt(encoder):
 
 def test_another_context_takes_the_place_of_its_tokens_and_of_nothing_else(encoder):
     """Against the text encoder written out: positions, causal mask, layers, norm, end token, projection."""
-    tuner = prompt_tuner(encoder, NAMES)
+    tuner = make_prompt_tuner(encoder, NAMES)
     context = tuner.context_init + torch.linspace(-1, 1, 4 * stand_in.WIDTH).reshape(4, -1)
     ids = encoder.tokens(PROMPTS)
     vectors = encoder.token_embedding.weight[ids].clone()
@@ -87,7 +87,7 @@ def test_another_context_takes_the_place_of_its_tokens_and_of_nothing_else(encod
 def test_the_gradient_is_the_slope(encoder):
     """Against finite differences, in float64 so that they mean something; nothing but the context gets any."""
     encoder.model.double()
-    tuner = prompt_tuner(encoder, NAMES)
+    tuner = make_prompt_tuner(encoder, NAMES)
     context = tuner.context_init.clone().requires_grad_(True)
     weights = torch.linspace(-1, 1, 3 * encoder.dim, dtype=torch.float64).reshape(3, -1)
 
@@ -106,7 +106,7 @@ def test_tpt_learns_through_it(encoder):
     classifier = zero_shot(encoder, NAMES, ["a photo of a {}."])
     views = encoder.images(list(np.random.default_rng(0).integers(0, 256, (8, 32, 32, 3), np.uint8)))
     still, moved = (
-        Tpt(classifier, TptParams(lr=0.1, share=0.5, steps=steps), text_encoder=prompt_tuner(encoder, NAMES))
+        Tpt(classifier, TptParams(lr=0.1, share=0.5, steps=steps), text_encoder=make_prompt_tuner(encoder, NAMES))
         for steps in (0, 1)
     )
     assert np.allclose(still.predict(views).scores, classifier.logits(views[0]), atol=1e-4)
@@ -115,7 +115,7 @@ def test_tpt_learns_through_it(encoder):
 
 def test_a_prompt_that_does_not_fit_is_refused(encoder):
     with pytest.raises(ValueError, match="tokens, want at most 14"):
-        prompt_tuner(encoder, ["dog", "giraffe " * 20])
+        make_prompt_tuner(encoder, ["dog", "giraffe " * 20])
 
 
 def test_a_text_model_without_token_embeddings_is_refused(open_clip, monkeypatch):
@@ -123,7 +123,7 @@ def test_a_text_model_without_token_embeddings_is_refused(open_clip, monkeypatch
     table = encoder.model.token_embedding
     del encoder.model.token_embedding
     with pytest.raises(ValueError, match="prompt tuning: got the encoder openclip:RN50/openai"):
-        prompt_tuner(encoder, NAMES)
+        make_prompt_tuner(encoder, NAMES)
     encoder.model.text = torch.nn.Module()  # a tower of transformers, as open_clip wraps it
     encoder.model.text.transformer = torch.nn.Module()
     encoder.model.text.transformer.get_input_embeddings = lambda: table
@@ -150,7 +150,7 @@ def benchmark(open_clip, tmp_path):
     views = rng.normal(size=(12, 8, encoder.dim)) + 2 * classifier.text[labels][:, None]
     views = (views / np.linalg.norm(views, axis=-1, keepdims=True)).astype(np.float32)
     classifier = ZeroShot(classifier.text, tuple(NAMES), encoder.scale)
-    save(
+    save_embeddings(
         tmp_path / "seen.safetensors",
         Embeddings("seen", classifier, views, labels, labels * 0, ("here",), {"encoder": SPEC}, np.arange(12)),
     )
@@ -202,7 +202,7 @@ def test_the_package_itself():
 
     model, _, _ = package.create_model_and_transforms("RN50", pretrained=None, force_quick_gelu=True)
     encoder = OpenClipEncoder("openclip:RN50/random", model, package.get_tokenizer("RN50"), _preprocess(package, model))
-    tuner = prompt_tuner(encoder, NAMES)
+    tuner = make_prompt_tuner(encoder, NAMES)
     with torch.no_grad():
         rows = tuner.class_texts(tuner.context_init).numpy()
     assert tuner.context_init.shape == (4, 512) and np.allclose(rows, encoder.texts(PROMPTS), atol=1e-5)

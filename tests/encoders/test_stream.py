@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from latte.encoders import BadImageError
-from latte.encoders.parallel import in_order
+from latte.encoders.parallel import map_in_order
 from latte.encoders.stream import encode_files
 from tiny_models import make_photo
 
@@ -58,21 +58,21 @@ def test_a_batch_of_bad_files_only_and_no_files_at_all(tiny, tmp_path):
 
 def test_the_map_keeps_the_order_and_does_not_run_far_ahead():
     started = []
-    results = in_order(lambda job: (started.append(job), job)[1], iter(range(100)), workers=3, ahead=5)
+    results = map_in_order(lambda job: (started.append(job), job)[1], iter(range(100)), workers=3, ahead=5)
     assert next(results) == 0
     assert max(started) <= 6
     assert list(results) == list(range(1, 100))
 
 
 def test_the_map_stops_its_threads_when_left_early():
-    results = in_order(abs, iter(range(1000)), workers=2)
+    results = map_in_order(abs, iter(range(1000)), workers=2)
     next(results)
     results.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("latte")]
 
 
 def test_an_error_comes_at_its_place():
-    results = in_order(lambda job: 1 // job, [1, 1, 0, 1], workers=2)
+    results = map_in_order(lambda job: 1 // job, [1, 1, 0, 1], workers=2)
     assert [next(results), next(results)] == [1, 1]
     with pytest.raises(ZeroDivisionError):
         next(results)

@@ -118,7 +118,7 @@ def test_mixing_before_normalising_is_mixing_after(photo):
         for weight in w:
             chain = picture.copy()
             for _ in range(rng.integers(1, 4)):
-                chain = augmix.OPS[rng.integers(9)](chain, rng)
+                chain = augmix.AUGMENTATIONS[rng.integers(9)](chain, rng)
             mixed += weight * RULE.normalise(np.asarray(chain)).astype(np.float64)
         want = m * RULE.normalise(np.asarray(picture)) + (1 - m) * mixed
         assert np.allclose(got, want, atol=3e-6)
@@ -126,7 +126,7 @@ def test_mixing_before_normalising_is_mixing_after(photo):
 
 def test_the_nine_operations_are_those_of_the_spec():
     names = "autocontrast equalize posterize rotate solarize shear_x shear_y translate_x translate_y"
-    assert [op.__name__ for op in augmix.OPS] == names.split()
+    assert [op.__name__ for op in augmix.AUGMENTATIONS] == names.split()
 
 
 @pytest.mark.parametrize("level", [0.0, 0.3, 0.7, 0.999])
@@ -155,7 +155,7 @@ def test_strengths_are_those_of_severity_one(level, sign):
         "translate_x": moved((1, 0, shift, 0, 1, 0)),
         "translate_y": moved((1, 0, 0, 0, 1, shift)),
     }
-    for op in augmix.OPS:
+    for op in augmix.AUGMENTATIONS:
         assert np.array_equal(np.asarray(op(picture, rng)), np.asarray(want[op.__name__])), op.__name__
 
 

@@ -38,10 +38,10 @@ def test_the_seven_templates_with_their_full_stops():
 
 def test_the_mean_of_unit_rows_is_normalised():
     encoder = Words()
-    made = zero_shot(encoder, ["polar_bear", "dog", "cat"])
-    assert made.classnames == ("polar_bear", "dog", "cat") and made.scale == 50
+    classifier = zero_shot(encoder, ["polar_bear", "dog", "cat"])
+    assert classifier.classnames == ("polar_bear", "dog", "cat") and classifier.scale == 50
     assert encoder.prompts[:2] == ["itap of a polar bear.", "a bad photo of the polar bear."]
-    for row, name in zip(made.text, ("polar bear", "dog", "cat"), strict=True):
+    for row, name in zip(classifier.text, ("polar bear", "dog", "cat"), strict=True):
         mean = np.mean([Words().texts([template.format(name)])[0] for template in SEVEN], axis=0)
         assert np.allclose(row, mean / np.linalg.norm(mean), atol=1e-6)
 

@@ -119,7 +119,7 @@ def test_lines_are_added(tmp_path):
 
 
 # a lock is no content; a download is resumed under its own name; an archive is unpacked into a folder of its own
-OTHERS = {"experiment/folder.py", "files/lock.py", "data/download.py", "data/fetch.py"}
+OTHERS = {"experiment/folder.py", "files/locks.py", "data/download.py", "data/fetch.py"}
 WRITERS = {"write_text", "write_bytes", "savetxt", "savez", "savez_compressed", "save_file", "to_csv"}
 
 

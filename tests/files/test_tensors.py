@@ -20,8 +20,8 @@ def test_the_library_reads_it(tmp_path):
     with safe_open(tmp_path / "x.safetensors", framework="np") as file:
         assert file.metadata() == {"a": "ü", "b": "2"}
         for name, array in ARRAYS.items():
-            found = file.get_tensor(name)
-            assert found.dtype == array.dtype and np.array_equal(found, array)
+            tensor = file.get_tensor(name)
+            assert tensor.dtype == array.dtype and np.array_equal(tensor, array)
 
 
 def test_the_same_content_is_the_same_bytes(tmp_path):

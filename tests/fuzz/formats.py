@@ -20,10 +20,10 @@ from latte.analysis.diagnose import LEVELS, ClassReport, Diagnosis
 from latte.analysis.diagnose_run import kept
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import Embeddings
-from latte.data.catalogue import Entry, open_entry, problems, summarise
+from latte.data.catalogue import BenchmarkFile, find_problems, read_benchmark, summarise_benchmark
 from latte.data.cifar_c import open_cifar_c
-from latte.data.embeddings import save
-from latte.data.fetch import unpack
+from latte.data.embeddings import save_embeddings
+from latte.data.fetch import unpack_archive
 from latte.edge.memory_file import load_memory, save_memory
 from latte.encoders import read_templates
 from latte.encoders.model_json import read_model_json
@@ -90,14 +90,14 @@ def make_npz(folder: Path, packed: bool = True) -> Path:
 def make_embeddings(folder: Path) -> Path:
     labels, domain = np.arange(8) % 3, np.repeat([0, 1], 4)
     data = Embeddings("x", TASK, unit(8, 2, 4), labels, domain, ("x", "y"), {"encoder": "e"}, np.arange(8), domain)
-    save(folder / "x.safetensors", data)
+    save_embeddings(folder / "x.safetensors", data)
     return folder / "x.safetensors"
 
 
 def read_embeddings(path: Path) -> None:
-    entry = Entry("x", path)
-    summarise(entry)
-    list(problems(open_entry(entry)))
+    entry = BenchmarkFile("x", path)
+    summarise_benchmark(entry)
+    list(find_problems(read_benchmark(entry)))
 
 
 def make_npy(folder: Path) -> Path:
@@ -125,7 +125,7 @@ def inside_gzip(rng: np.random.Generator, content: bytes) -> bytes:
 
 
 def read_archive(path: Path) -> None:
-    shutil.rmtree(unpack(path, "d"))
+    shutil.rmtree(unpack_archive(path, "d"))
 
 
 # --- memories ---------------------------------------------------------------------------------------------

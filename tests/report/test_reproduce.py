@@ -13,7 +13,7 @@ from latte.cli.reproduce_command import reproduce
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import Embeddings
 from latte.data.corruptions import CORRUPTIONS
-from latte.data.embeddings import load, save
+from latte.data.embeddings import load_embeddings, save_embeddings
 from latte.data.partition import federate
 from latte.experiment.config import parameters
 from latte.experiment.runner import Options
@@ -93,8 +93,8 @@ def test_a_missing_file_is_named_with_the_command_that_makes_it(tmp_path):
 
 
 def test_the_whole_table(tmp_path):
-    save(tmp_path / "vlcs-vit-b-16.safetensors", embeddings())
-    save(tmp_path / "vlcs-vit-b-16-views64.safetensors", embeddings(64))
+    save_embeddings(tmp_path / "vlcs-vit-b-16.safetensors", embeddings())
+    save_embeddings(tmp_path / "vlcs-vit-b-16-views64.safetensors", embeddings(64))
     shown = invoke(tmp_path, "--format", "json")
     assert shown.exit_code == 0, shown.output
     (table,) = json.loads(shown.stdout)
@@ -170,7 +170,7 @@ def _check_the_choice(tmp_path):
 def test_an_interrupted_search_goes_on(tmp_path, small_search):
     for name in ("whole", "stopped"):
         (tmp_path / name).mkdir()
-        save(tmp_path / name / "vlcs-vit-b-16.safetensors", embeddings())
+        save_embeddings(tmp_path / name / "vlcs-vit-b-16.safetensors", embeddings())
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     (bench,) = benches(sources("vlcs", "ViT-B/16", stopped)[:1], (0, 1))
     search = make_search(bench, "tuned", stopped / "runs")
@@ -188,7 +188,7 @@ def test_an_interrupted_search_goes_on(tmp_path, small_search):
 
 
 def test_without_tuning_the_rows_are_the_defaults_and_say_so(tmp_path):
-    save(tmp_path / "vlcs-vit-b-16.safetensors", embeddings())
+    save_embeddings(tmp_path / "vlcs-vit-b-16.safetensors", embeddings())
     shown = invoke(tmp_path, "--baselines", "default", "--format", "json")
     assert shown.exit_code == 0, shown.output
     (table,) = json.loads(shown.stdout)
@@ -200,7 +200,7 @@ def test_without_tuning_the_rows_are_the_defaults_and_say_so(tmp_path):
 
 
 def test_the_search_on_the_reported_seeds_is_an_oracle(tmp_path, small_search):
-    save(tmp_path / "vlcs-vit-b-16.safetensors", embeddings())
+    save_embeddings(tmp_path / "vlcs-vit-b-16.safetensors", embeddings())
     shown = invoke(tmp_path, "--baselines", "oracle", "--format", "json")
     assert shown.exit_code == 0, shown.output
     (table,) = json.loads(shown.stdout)
@@ -217,7 +217,7 @@ def test_the_search_on_the_reported_seeds_is_an_oracle(tmp_path, small_search):
 def test_corruptions_in_the_papers_order_and_tuned_under_others(tmp_path, small_search):
     """A file with every image under every corruption: the search sees none of the reported rows."""
     whole = corrupted()
-    save(tmp_path / "cifar100c-vit-b-16.safetensors", whole)
+    save_embeddings(tmp_path / "cifar100c-vit-b-16.safetensors", whole)
     shown = invoke(tmp_path, "--format", "json", benchmark="cifar100c")
     assert shown.exit_code == 0, shown.output
     assert "tuning under the reported corruptions" not in shown.stderr
@@ -231,7 +231,7 @@ def test_corruptions_in_the_papers_order_and_tuned_under_others(tmp_path, small_
         table["notes"]
     )
     (path,) = (tmp_path / "runs" / "tuning").glob("*.safetensors")
-    searched = load(path)
+    searched = load_embeddings(path)
     rows = [client.samples for seed in (0, 1) for client in federate(whole, 3, seed).clients]
     reported = _pairs(whole, np.concatenate(rows))
     assert len(searched) == 114
@@ -245,7 +245,7 @@ def _pairs(found, rows):
 
 def test_a_second_file_under_other_corruptions(tmp_path, small_search):
     reported, pool = corrupted(which=one_each(1)), corrupted(which=one_each(2), seed=1)
-    save(tmp_path / "cifar100c-vit-b-16.safetensors", reported)
+    save_embeddings(tmp_path / "cifar100c-vit-b-16.safetensors", reported)
     seeds = ("--seeds", "0")
     without = invoke(tmp_path, *seeds, benchmark="cifar100c")
     assert without.exit_code == 0, without.output
@@ -253,21 +253,21 @@ def test_a_second_file_under_other_corruptions(tmp_path, small_search):
     command = "latte embed cifar100c:IMAGES --encoder openclip:ViT-B-16/openai --seed 1 --out "
     assert command in without.stderr
     assert "the paper tunes under other corruptions" in " ".join(without.stdout.split())
-    save(tmp_path / "cifar100c-vit-b-16-tuning.safetensors", pool)
+    save_embeddings(tmp_path / "cifar100c-vit-b-16-tuning.safetensors", pool)
     shown = invoke(tmp_path, *seeds, benchmark="cifar100c")
     assert shown.exit_code == 0, shown.output
     assert "tuning under" not in shown.stderr
     assert "No image is in the tuning under a corruption" in shown.stdout
     (path,) = (tmp_path / "runs" / "tuning").glob("*.safetensors")
-    assert _pairs(load(path), slice(None)) == _pairs(pool, slice(None)) - _pairs(reported, slice(None))
-    assert len(load(path)) < len(pool)
+    assert _pairs(load_embeddings(path), slice(None)) == _pairs(pool, slice(None)) - _pairs(reported, slice(None))
+    assert len(load_embeddings(path)) < len(pool)
 
 
 def test_a_tuning_file_of_another_classifier_is_refused_before_anything_runs(tmp_path):
     reported, other = corrupted(which=one_each(1)), corrupted(which=one_each(2))
-    save(tmp_path / "cifar100c-vit-b-16.safetensors", reported)
+    save_embeddings(tmp_path / "cifar100c-vit-b-16.safetensors", reported)
     zero_shot = ZeroShot(np.roll(other.zero_shot.text, 1, axis=0), CLASSES, 100.0)
-    save(tmp_path / "cifar100c-vit-b-16-tuning.safetensors", replace(other, zero_shot=zero_shot))
+    save_embeddings(tmp_path / "cifar100c-vit-b-16-tuning.safetensors", replace(other, zero_shot=zero_shot))
     shown = invoke(tmp_path, benchmark="cifar100c")
     assert "one encoder per comparison" in str(shown.exception)
     assert not (tmp_path / "runs").exists()
@@ -275,7 +275,7 @@ def test_a_tuning_file_of_another_classifier_is_refused_before_anything_runs(tmp
 
 def test_table_3_in_its_own_setting_and_the_share_with_rn50(tmp_path):
     """The paper's bytes with its sizes; with RN50's wider embeddings and smaller encoder the share is above 0.4 %."""
-    save(tmp_path / "cifar100c-vit-b-16.safetensors", corrupted())
+    save_embeddings(tmp_path / "cifar100c-vit-b-16.safetensors", corrupted())
     (bench,) = benches(sources("cifar100c", "ViT-B/16", tmp_path)[:1], (0,))
     methods = tuple(replace(m, preset="paper") if m.name == "dmn-global" else m for m in bench.config.methods)
     plan = replace(bench, config=replace(bench.config, methods=methods)).plan()
@@ -307,7 +307,7 @@ def test_only_corruptions_have_a_tuning_file():
 
 
 def test_without_the_views_the_other_rows_are_shown(tmp_path):
-    save(tmp_path / "vlcs-vit-b-16.safetensors", embeddings())
+    save_embeddings(tmp_path / "vlcs-vit-b-16.safetensors", embeddings())
     shown = invoke(tmp_path, "--baselines", "default")
     assert shown.exit_code == 0, shown.output
     assert "vlcs-vit-b-16-views64.safetensors is not there (for VTE, TPT, Zero)" in shown.stderr
@@ -317,7 +317,7 @@ def test_without_the_views_the_other_rows_are_shown(tmp_path):
 
 @pytest.mark.parametrize("encoder", ["mini-VLM", "openclip:RN50/openai"])
 def test_another_encoder_is_refused_before_anything_runs(tmp_path, encoder):
-    save(tmp_path / "vlcs-vit-b-16.safetensors", embeddings(encoder=encoder))
+    save_embeddings(tmp_path / "vlcs-vit-b-16.safetensors", embeddings(encoder=encoder))
     shown = invoke(tmp_path)
     assert isinstance(shown.exception, ValueError)
     assert encoder in str(shown.exception)
@@ -325,8 +325,8 @@ def test_another_encoder_is_refused_before_anything_runs(tmp_path, encoder):
 
 
 def test_files_of_two_classifiers_are_refused(tmp_path):
-    save(tmp_path / "vlcs-vit-b-16.safetensors", embeddings())
-    save(tmp_path / "vlcs-vit-b-16-views64.safetensors", embeddings(64, text_seed=5))
+    save_embeddings(tmp_path / "vlcs-vit-b-16.safetensors", embeddings())
+    save_embeddings(tmp_path / "vlcs-vit-b-16-views64.safetensors", embeddings(64, text_seed=5))
     with pytest.raises(ValueError, match="one encoder per comparison"):
         benches(sources("vlcs", "ViT-B/16", tmp_path), [0])
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from latte.theory import Setting, World, cap_angle, cap_angle_sharp, multi_client, single_client, slab_width
 from latte.theory.angles import poisson_mean
-from latte.theory.bounds import FORMS, SMALL_ANGLE, ood_out_of_sight, separable_excess
+from latte.theory.bounds import BOUND_FORMS, SMALL_ANGLE, ood_out_of_sight, separable_excess
 from latte.theory.sphere import cap_share
 from latte.theory.vacuous import samples_needed
 
@@ -125,7 +125,7 @@ def test_constants_are_the_papers() -> None:
     assert bound.value == pytest.approx(min(second, bound.general))
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", BOUND_FORMS)
 def test_many_clients_count_as_one_with_all_their_samples(form: str) -> None:
     several = multi_client(OVERLAP, 50_000, 20, 4, 0.1, form)
     assert several.value == single_client(OVERLAP, 10**6, 4, 0.1, form).value
@@ -152,7 +152,7 @@ def test_side_conditions() -> None:
 @hypothesis.settings(max_examples=30)
 @given(settings, st.integers(1, 12), st.floats(0.01, 0.5))
 def test_bounds_fall_with_samples_and_sharp_is_sharper(setting: Setting, k: int, delta: float) -> None:
-    for form in FORMS:
+    for form in BOUND_FORMS:
         values = [single_client(setting, n, k, delta, form).value for n in (10**4, 10**6, 10**8)]
         assert values[0] >= values[1] >= values[2]
     rounded, sharp = (single_client(setting, 10**8, k, delta, form) for form in ("corrected", "sharp"))

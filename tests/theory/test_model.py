@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from latte.core import LocalMemory
-from latte.theory import Classifier, Client, Domain, Sharing, World, merge, nearest_label
+from latte.theory import Classifier, Domain, Sharing, SphereClient, World, merge, nearest_label
 from latte.theory.errors import Crowd, merged_memory, share_lost
 from latte.theory.sharing import class_means
 
 WORLD = World.make(3, 0.8, 1.0, 0.3)
 
 
-def seen_by(world: World, n: int, k: int, seed: int) -> Client:
-    client = Client(world.domain, world.classifier, k)
+def seen_by(world: World, n: int, k: int, seed: int) -> SphereClient:
+    client = SphereClient(world.domain, world.classifier, k)
     client.observe(n, np.random.default_rng(seed))
     return client
 
@@ -49,7 +49,7 @@ def test_the_memory_is_as_if_every_sample_had_been_offered(k: int, n: int) -> No
     plain = LocalMemory(2, k, 3)
     for point, margin, entropy in zip(points, margins, WORLD.classifier.entropies(margins), strict=True):
         plain.put(int(margin > 0), point.astype(np.float32), float(entropy))
-    client = Client(WORLD.domain, WORLD.classifier, k)
+    client = SphereClient(WORLD.domain, WORLD.classifier, k)
     for part in np.array_split(points, 3):
         client.remember(part)
     for label in (0, 1):
@@ -78,7 +78,7 @@ def test_an_empty_class_is_never_nearest() -> None:
 def test_clients_that_share_samples_hold_the_most_certain_of_all() -> None:
     """The appendix: k samples out of n_ID · N."""
     clients = [seen_by(WORLD, 200, 4, seed) for seed in range(5)]
-    together = Client(WORLD.domain, WORLD.classifier, 4)
+    together = SphereClient(WORLD.domain, WORLD.classifier, 4)
     for seed in range(5):
         together.observe(200, np.random.default_rng(seed))
     merged = merge(clients[0], clients[1:], Sharing())
@@ -88,7 +88,7 @@ def test_clients_that_share_samples_hold_the_most_certain_of_all() -> None:
 
 def test_a_prototype_is_the_mean_with_its_own_entropy() -> None:
     own, other = seen_by(WORLD, 3, 2, 0), seen_by(WORLD, 500, 2, 1)
-    merged = merge(own, [other], Sharing(gives="prototype"))
+    merged = merge(own, [other], Sharing(content="prototype"))
     means, seen = class_means(other)
     assert seen.all()
     for label in (0, 1):
@@ -127,5 +127,5 @@ def test_what_the_theory_excludes_is_refused() -> None:
         World.make(3, 0.8, 1.0, 1.9)
     with pytest.raises(ValueError, match="d: got 2, want d >= 3"):
         World.make(2, 0.8, 1.0).elsewhere(np.random.default_rng(0))
-    with pytest.raises(ValueError, match="asks: got"):
-        Sharing(asks="nobody")
+    with pytest.raises(ValueError, match="selection: got"):
+        Sharing(selection="nobody")

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from latte.report.theory_files import as_json, table
 from latte.theory import Setting, World
 from latte.theory.errors import Trial
-from latte.theory.planes import compare_grid, compare_planes, grid_settings, in_order
-from latte.theory.study import LEMMA_DIMENSIONS, OVERLAPPING, SEPARABLE, Plan, Study, run_study
+from latte.theory.planes import compare_grid, compare_planes, errors_in_order, grid_settings
+from latte.theory.study import LEMMA_DIMENSIONS, OVERLAPPING, SEPARABLE, Study, StudyPlan, run_study
 
 
 @pytest.fixture(scope="module")
 def study() -> Study:
-    tiny = Plan(rate_repetitions=2, rate_samples=(512, 2048), repetitions=2, trial=Trial(2, 200), images=20)
+    tiny = StudyPlan(rate_repetitions=2, rate_samples=(512, 2048), repetitions=2, trial=Trial(2, 200), images=20)
     return run_study(seed=1, plan=tiny)
 
 
@@ -28,7 +28,7 @@ def study() -> Study:
 def test_the_errors_are_in_the_order_of_the_proof(d: int, norm: float, angle: float, bias: float) -> None:
     alignment = norm * math.cos(angle)
     setting = Setting(d, norm, alignment, bias * (alignment + 1))
-    assert in_order(setting.error_asymptotic, setting.error_unbiased, setting.error_initial)
+    assert errors_in_order(setting.error_asymptotic, setting.error_unbiased, setting.error_initial)
 
 
 @pytest.mark.parametrize("world", [OVERLAPPING, SEPARABLE, (0.6, 0.7, -0.8)])

@@ -12,7 +12,7 @@ import pytest
 from latte.report.theory_figures import draw_convergence
 from latte.report.theory_files import table, write_theory
 from latte.theory.errors import Trial
-from latte.theory.study import Plan, Study, run_study
+from latte.theory.study import Study, StudyPlan, run_study
 from waiting import run
 
 FIGURES = ("volumes", "convergence", "error", "clients", "strangers", "limit", "vacuous")
@@ -20,7 +20,7 @@ FIGURES = ("volumes", "convergence", "error", "clients", "strangers", "limit", "
 
 @pytest.fixture(scope="module")
 def study() -> Study:
-    tiny = Plan(rate_repetitions=3, rate_samples=(512, 2048, 8192), repetitions=2, trial=Trial(2, 200), images=30)
+    tiny = StudyPlan(rate_repetitions=3, rate_samples=(512, 2048, 8192), repetitions=2, trial=Trial(2, 200), images=30)
     return run_study(seed=1, plan=tiny)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from latte.methods.latte import LatteParams
-from latte.theory import Client, World, merge, single_client
+from latte.theory import SphereClient, World, merge, single_client
 from latte.theory.errors import (
     Crowd,
     Trial,
@@ -19,7 +19,7 @@ from latte.theory.errors import (
     excess,
     share_without_own,
 )
-from latte.theory.limit import Task, agreement, make_streams, measure_limit
+from latte.theory.limit import LimitSetup, agreement, make_streams, measure_limit
 from latte.theory.rate import measure_containment, measure_rate
 from latte.theory.sharing import Sharing
 from latte.theory.study import CASES, OVERLAPPING, SEPARABLE
@@ -43,18 +43,18 @@ def test_the_memory_converges_at_the_rate_of_the_theory(d: int) -> None:
 @pytest.mark.parametrize("case", CASES[:3], ids=str)
 def test_the_memory_is_in_its_cap_as_often_as_promised(case: tuple[int, int, int, float]) -> None:
     d, n, k, delta = case
-    found = measure_containment(World.make(d, *OVERLAPPING), n, k, delta, 200, rng_of(n))
-    assert found.conditions
-    assert found.small_angle
-    assert found.inside >= 1 - delta
+    containment = measure_containment(World.make(d, *OVERLAPPING), n, k, delta, 200, rng_of(n))
+    assert containment.conditions
+    assert containment.small_angle
+    assert containment.inside >= 1 - delta
     # The sharp angle leaves room for nothing: 1 - δ, and no more than both classes' risks being one event.
     slack = 3 * math.sqrt(delta * (1 - delta) / 200)
-    assert 1 - delta - slack <= found.inside_sharp <= 1 - delta / 2 + slack
+    assert 1 - delta - slack <= containment.inside_sharp <= 1 - delta / 2 + slack
 
 
 def test_a_cap_that_is_too_narrow_does_not_hold_the_memory() -> None:
-    found = measure_containment(WORLD, 2000, 4, 0.999, 60, rng_of(1))
-    assert found.inside_sharp < 0.6
+    containment = measure_containment(WORLD, 2000, 4, 0.999, 60, rng_of(1))
+    assert containment.inside_sharp < 0.6
 
 
 @pytest.mark.parametrize("shape", [OVERLAPPING, SEPARABLE])
@@ -96,33 +96,33 @@ def test_many_clients_equal_one_with_all_their_samples() -> None:
     assert abs(rates.mean(axis=0)[1:] - rates.mean(axis=0)[0]).max() <= 2 * half.max()
 
 
-@pytest.mark.parametrize("gives", ["samples", "prototype"])
-def test_the_error_falls_with_the_clients_of_ones_own_domain(gives: str) -> None:
-    errors = error_by_clients(WORLD, Crowd(200, 8), (1, 32), gives, Trial(60, 2000), rng_of(7))
+@pytest.mark.parametrize("content", ["samples", "prototype"])
+def test_the_error_falls_with_the_clients_of_ones_own_domain(content: str) -> None:
+    errors = error_by_clients(WORLD, Crowd(200, 8), (1, 32), content, Trial(60, 2000), rng_of(7))
     assert errors.mean[1] + errors.half_width[1] < errors.mean[0] - errors.half_width[0]
 
 
 FLAT_ARMS = [("nearest", -0.5), ("nearest", 0.0), ("nearest", 0.5), ("everyone", -0.5)]
 
 
-@pytest.mark.parametrize("arm", range(4), ids=[f"{asks} {certain}" for asks, certain in FLAT_ARMS])
+@pytest.mark.parametrize("arm", range(4), ids=[f"{selection} {certain}" for selection, certain in FLAT_ARMS])
 def test_strangers_do_not_move_the_error(arm: int) -> None:
-    asks, certain = FLAT_ARMS[arm]
+    selection, certain = FLAT_ARMS[arm]
     crowd = Crowd(200, 8, n_id=4, more_certain=certain)
-    found = error_by_strangers(WORLD, crowd, (0, 4, 16), asks, Trial(80, 1500), rng_of(80 + arm))
-    slope, half = found.errors.slope()
+    strangers = error_by_strangers(WORLD, crowd, (0, 4, 16), selection, Trial(80, 1500), rng_of(80 + arm))
+    slope, half = strangers.errors.slope()
     assert abs(slope) <= half * 2.50 / 1.96  # 95 % for the four arms together
     assert abs(slope) * 16 < 0.01  # and small: sixteen strangers, less than one point
-    assert found.lost.max() == 0
+    assert strangers.lost.max() == 0
 
 
 def test_with_the_same_own_samples_strangers_change_not_one_answer() -> None:
-    own = [Client(WORLD.domain, WORLD.classifier, 4) for _ in range(3)]
-    strangers = [Client(WORLD.elsewhere(rng_of(i), 0.5), WORLD.classifier, 4) for i in range(5)]
+    own = [SphereClient(WORLD.domain, WORLD.classifier, 4) for _ in range(3)]
+    strangers = [SphereClient(WORLD.elsewhere(rng_of(i), 0.5), WORLD.classifier, 4) for i in range(5)]
     for seed, client in enumerate((*own, *strangers)):
         client.observe(100, rng_of(seed))
-    asked = Sharing("nearest", donors=2)
-    without, with_them = (merge(own[0], (*own[1:], *others), asked) for others in ((), strangers))
+    sharing = Sharing("nearest", donors=2)
+    without, with_them = (merge(own[0], (*own[1:], *others), sharing) for others in ((), strangers))
     assert (with_them.valid == without.valid).all()
     assert (with_them.vectors == without.vectors).all()
 
@@ -141,7 +141,7 @@ def test_strangers_take_the_slots_where_everyone_is_asked() -> None:
 
 
 def test_latte_is_1nn_in_the_limit_and_not_before() -> None:
-    limit = measure_limit([1.0, 1e4, 1e6], [0.01, 1e3, 1e6], Task(images=150), rng_of(11))
+    limit = measure_limit([1.0, 1e4, 1e6], [0.01, 1e3, 1e6], LimitSetup(images=150), rng_of(11))
     assert limit.by_beta[0] < 0.97
     assert limit.by_alpha[0] < 0.97
     assert limit.by_beta[-1] == limit.by_alpha[-1] == 1
@@ -150,7 +150,7 @@ def test_latte_is_1nn_in_the_limit_and_not_before() -> None:
 
 
 def test_the_limit_does_not_depend_on_gamma() -> None:
-    task = Task(images=80)
+    task = LimitSetup(images=80)
     zero_shot, streams = make_streams(task, rng_of(12))
     for gamma in (0.0, 50.0):
         assert agreement(zero_shot, streams, task, LatteParams(alpha=1e6, beta=1e8, gamma=gamma)) == 1

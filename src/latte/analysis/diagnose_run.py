@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..core.validate import refuse
 from ..data.benchmark import Federation
-from ..data.catalogue import Entry, find, open_entry
+from ..data.catalogue import BenchmarkFile, find_benchmark, read_benchmark
 from ..data.embeddings import checksum
 from ..data.partition import federate, generators
 from ..experiment.compare import Finished, load_runs
@@ -41,7 +41,7 @@ def open_replay(path: Path, data: Path | None = None, label: str | None = None, 
     chosen = config.seeds[0] if seed is None else seed
     if chosen not in config.seeds:
         raise refuse("seed", chosen, f"one of the run's: {', '.join(map(str, config.seeds))}")
-    embeddings = open_entry(_entry(run, config.benchmark, data))
+    embeddings = read_benchmark(_entry(run, config.benchmark, data))
     federation = federate(embeddings, config.clients_per_domain, chosen, config.order)
     return Replay(run, config, _method(config, label), chosen, federation)
 
@@ -77,12 +77,12 @@ def _one(path: Path) -> list[Finished]:
     return runs
 
 
-def _entry(run: Finished, benchmark: str, data: Path | None) -> Entry:
+def _entry(run: Finished, benchmark: str, data: Path | None) -> BenchmarkFile:
     """Return the data file: the one of the manifest, or the benchmark by name; its checksum must be the run's."""
     told = RunFolder(run.path).manifest().get("data")
     path = told.get("path") if isinstance(told, dict) else None
     known = data is None and isinstance(path, str) and Path(path).is_file()
-    entry = Entry(benchmark, Path(str(path))) if known else find(benchmark, data)
+    entry = BenchmarkFile(benchmark, Path(str(path))) if known else find_benchmark(benchmark, data)
     if checksum(entry.path) != run.file.data.sha256:
         got = f"{entry.path}, which is not the run's"
         raise refuse("embedding file", got, "the file that the run saw (--data DIR)")

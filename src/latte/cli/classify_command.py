@@ -123,13 +123,13 @@ def _answer_all(
     model: Encoder, task: ZeroShot, method: Method, files: list[Path], learning: Learning | None, as_json: bool
 ) -> int:
     """Show an answer per file and return how many are bad; what was printed and what is saved are the same pictures."""
-    from ..edge.classify import answer, embed_files
+    from ..edge.classify import answer_picture, embed_files
 
     bad = 0
     try:
         for picture in embed_files(model, files, learning.start if learning else 0):
             with postponed():  # a signal waits until the picture is learnt, printed and counted
-                reply = answer(picture, task, method)
+                reply = answer_picture(picture, task, method)
                 bad += reply.problem is not None
                 try:
                     _show(reply, as_json)

@@ -15,7 +15,7 @@ from .run_options import Folder, InputFile, print_rows
 
 if TYPE_CHECKING:
     from ..data.benchmark import Embeddings
-    from ..data.catalogue import Entry
+    from ..data.catalogue import BenchmarkFile
 
 _DATA = click.option("--data", type=Folder(), help="Folder of embedding files.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -31,9 +31,9 @@ def data() -> None:
 @_JSON
 def ls(data: Path | None, as_json: bool) -> None:
     """List the benchmarks: the bundled one, and the embedding files in the data folder."""
-    from ..data.catalogue import entries
+    from ..data.catalogue import list_benchmarks
 
-    print_rows([_line(entry) for entry in entries(data).values()], as_json)
+    print_rows([_line(entry) for entry in list_benchmarks(data).values()], as_json)
 
 
 @data.command("show")
@@ -42,10 +42,10 @@ def ls(data: Path | None, as_json: bool) -> None:
 @_JSON
 def show(name: str, data: Path | None, as_json: bool) -> None:
     """Show what is in the benchmark NAME (or file)."""
-    from ..data.catalogue import find, open_entry
+    from ..data.catalogue import find_benchmark, read_benchmark
 
-    entry = find(name, data)
-    facts = _facts(entry, open_entry(entry))
+    entry = find_benchmark(name, data)
+    facts = _facts(entry, read_benchmark(entry))
     if as_json:
         line(json.dumps(facts))
         return
@@ -59,9 +59,9 @@ def show(name: str, data: Path | None, as_json: bool) -> None:
 @_DATA
 def check(names: tuple[str, ...], data: Path | None) -> None:
     """Check benchmarks (default: all): whole files, shapes that fit, unit rows, no empty domain."""
-    from ..data.catalogue import entries, find
+    from ..data.catalogue import find_benchmark, list_benchmarks
 
-    chosen = [find(name, data) for name in names] if names else list(entries(data).values())
+    chosen = [find_benchmark(name, data) for name in names] if names else list(list_benchmarks(data).values())
     bad = 0
     for entry in chosen:
         found = _problems(entry)
@@ -78,13 +78,13 @@ def check(names: tuple[str, ...], data: Path | None) -> None:
 def convert(source: Path, target: Path) -> None:
     """Convert the .npz file SOURCE to the embedding file TARGET (.safetensors)."""
     from ..core.validate import refuse
-    from ..data.embeddings import save
+    from ..data.embeddings import save_embeddings
     from ..data.npz import convert_npz
 
     if target.suffix != ".safetensors":
         raise refuse("target", f"{target}", "a name that ends in .safetensors")
     embeddings = convert_npz(source)
-    save(target, embeddings)
+    save_embeddings(target, embeddings)
     line(f"{target}: {len(embeddings)} images", err=True)
 
 
@@ -98,11 +98,11 @@ def fetch(name: str, dest: Path, source: Path | None) -> None:
     A download that was cut goes on where it was. Datasets whose terms ask for it are to be downloaded by hand: then it
     says from where, and where to put them.
     """
-    from ..data.fetch import fetch as get
-    from ..data.fetch import sources
+    from ..data.fetch import dataset_sources
+    from ..data.fetch import fetch_dataset as get
     from .progress import absolute, bar
 
-    known = sources()
+    known = dataset_sources()
     if name not in known:
         import difflib
 
@@ -116,18 +116,18 @@ def fetch(name: str, dest: Path, source: Path | None) -> None:
     line(str(place))
 
 
-def _line(entry: Entry) -> dict[str, Any]:
-    from ..data.catalogue import summarise
+def _line(entry: BenchmarkFile) -> dict[str, Any]:
+    from ..data.catalogue import summarise_benchmark
 
     try:
-        facts: dict[str, Any] = asdict(summarise(entry))
+        facts: dict[str, Any] = asdict(summarise_benchmark(entry))
     except ValueError as error:
         empty = dict.fromkeys(("images", "views", "classes", "domains"))
         facts = {**empty, "encoder": f"cannot be read: {error}"}
     return {"name": entry.name, **facts, "file": str(entry.path)}
 
 
-def _facts(entry: Entry, found: Embeddings) -> dict[str, Any]:
+def _facts(entry: BenchmarkFile, found: Embeddings) -> dict[str, Any]:
     from ..data.catalogue import default_clients
     from ..data.embeddings import checksum
 
@@ -159,10 +159,10 @@ def _zero_shot(found: Embeddings) -> float:
     return float(100 * (logits.argmax(axis=1) == found.labels).mean()) if len(found) else float("nan")
 
 
-def _problems(entry: Entry) -> list[str]:
-    from ..data.catalogue import open_entry, problems
+def _problems(entry: BenchmarkFile) -> list[str]:
+    from ..data.catalogue import find_problems, read_benchmark
 
     try:
-        return list(problems(open_entry(entry)))
+        return list(find_problems(read_benchmark(entry)))
     except ValueError as error:
         return [str(error)]

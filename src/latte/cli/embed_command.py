@@ -90,12 +90,12 @@ def _view_plan(text: str, seed: int) -> ViewPlan | None:
 
 
 def _run(images: ImageSet, encoder: Encoder, out: Path, plan: EmbedPlan) -> None:
-    from ..data.embed import BadImagesError, embed
+    from ..data.embed import BadImagesError, embed_images
     from .progress import bar
 
     try:
         with bar("embed", len(images), "images") as advance:
-            made = embed(images, encoder, out, plan, advance)
+            made = embed_images(images, encoder, out, plan, advance)
     except BadImagesError as error:
         for image in error.bad:
             line(image.message, err=True)

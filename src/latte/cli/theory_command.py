@@ -24,9 +24,9 @@ from .run_options import Folder
 def theory(out: Path, seed: int, quick: bool, as_json_: bool) -> None:
     """Simulate the sphere model and compare it with the theorems."""
     from ..report.theory_files import write_theory
-    from ..theory.study import Plan, run_study
+    from ..theory.study import StudyPlan, run_study
 
     line("simulating: about two minutes (half a minute with --quick) ...", err=True)
-    paths = write_theory(run_study(seed, Plan.quick() if quick else Plan()), out)
+    paths = write_theory(run_study(seed, StudyPlan.quick() if quick else StudyPlan()), out)
     line(f"wrote {len(paths)} files to {out}", err=True)
     block((out / ("theory.json" if as_json_ else "theory.txt")).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What a benchmark is: embeddings of labelled images, and which client sees which of them in what order."""
+"""A benchmark in memory: embeddings of labelled images, and the stream of every client."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Embeddings:
     """Cached view embeddings of labelled images.
 
     ``views`` (n, V, D) in any float type (it may be memory-mapped), ``labels`` (n,), ``domain`` (n,) indices into
-    ``domains``. ``metadata`` says how the file was made. ``index`` (n,), where known, is the source image of each
-    row: the same number twice is the same image (under two corruptions, say). ``client`` (n,), where given, fixes
-    who sees which row; a client sees its rows in the order of the file.
+    ``domains``. ``metadata`` says how the file was made. ``index`` (n,), where known, is the source image of each row:
+    rows with the same number show the same image (under two corruptions, say). ``client`` (n,), where present,
+    assigns every row to a client, which sees its rows in the order of the file.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Embeddings:
 
 @dataclass(frozen=True, eq=False)
 class ClientStream:
-    """What one client sees: ``samples`` (n,) are positions in the embeddings, in the order of the stream."""
+    """The stream of one client: ``samples`` (n,) are positions in the embeddings, in the order of the stream."""
 
     name: str
     domain: int
@@ -71,7 +71,7 @@ class ClientStream:
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Embeddings, and the clients that share them out."""
+    """Embeddings, and the clients whose streams they make up."""
 
     embeddings: Embeddings
     clients: tuple[ClientStream, ...]
@@ -81,13 +81,13 @@ class Federation:
 
     @property
     def samples(self) -> int:
-        """How many samples all clients handle together."""
+        """The number of samples of all clients together."""
         return sum(len(client) for client in self.clients)
 
     def stream(self, client: ClientStream) -> NDArray[np.float32]:
-        """Return what ``client`` sees, (n, V, D) float32."""
+        """Return the views in the stream of ``client``, (n, V, D) float32."""
         return np.asarray(self.embeddings.views[client.samples], np.float32)
 
     def labels(self, client: ClientStream) -> Integers:
-        """Return the true labels of what ``client`` sees (n,)."""
+        """Return the true labels of the stream of ``client`` (n,)."""
         return self.embeddings.labels[client.samples]

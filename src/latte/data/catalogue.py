@@ -12,27 +12,27 @@ import numpy as np
 
 from ..core.validate import NORM_TOLERANCE, refuse
 from .benchmark import Embeddings
-from .bundled import FILE
-from .embeddings import fixed_federation, load
+from .bundled import BUNDLED_FILE
+from .embeddings import fixed_federation, load_embeddings
 from .npz import convert_npz, describe_npz
 
 BUNDLED = "cifar10c-mini"
-UNKNOWN = "unknown"  # the encoder, where a file does not say
+UNKNOWN = "unknown"  # the encoder, where the file does not name it
 FILE_SUFFIXES = (".npz", ".safetensors")  # the later one wins where a name has both
 _ROWS = 4096  # checked at a time, so that a mapped file never has to fit in memory
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A benchmark by name: where its embeddings are."""
+class BenchmarkFile:
+    """A benchmark's name and the file of its embeddings."""
 
     name: str
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """How large a benchmark is, and what made it."""
+class BenchmarkSummary:
+    """The size of a benchmark, and the encoder of its embeddings."""
 
     images: int
     views: int
@@ -41,10 +41,10 @@ class Summary:
     encoder: str
 
 
-def data_folder(given: Path | None = None) -> Path:
-    """Return where embedding files are looked for: ``given``, else $LATTE_DATA, else the user's data folder."""
-    if given is not None:
-        return Path(given)
+def data_folder(folder: Path | None = None) -> Path:
+    """Return the folder of embedding files: ``folder``, else $LATTE_DATA, else the user's data folder."""
+    if folder is not None:
+        return Path(folder)
     if os.environ.get("LATTE_DATA"):
         return Path(os.environ["LATTE_DATA"])
     from platformdirs import user_data_path
@@ -52,24 +52,24 @@ def data_folder(given: Path | None = None) -> Path:
     return user_data_path("latte") / "embeddings"
 
 
-def entries(folder: Path | None = None) -> dict[str, Entry]:
-    """Return every benchmark there is, by name; the bundled one comes first."""
+def list_benchmarks(folder: Path | None = None) -> dict[str, BenchmarkFile]:
+    """Return all benchmarks by name; the bundled one comes first."""
     where = data_folder(folder)
     if folder is not None and not where.is_dir():
         raise refuse("data folder", f"{where}, which is not there", "a folder of embedding files")
-    found = {BUNDLED: Entry(BUNDLED, FILE)}
+    benchmarks = {BUNDLED: BenchmarkFile(BUNDLED, BUNDLED_FILE)}
     for suffix in FILE_SUFFIXES:
         for path in sorted(where.glob(f"*{suffix}")):
-            if path.stem not in found or path.is_file():  # what is no file never hides one
-                found[path.stem] = Entry(path.stem, path)
-    return found
+            if path.stem not in benchmarks or path.is_file():  # a folder never hides a file
+                benchmarks[path.stem] = BenchmarkFile(path.stem, path)
+    return benchmarks
 
 
-def find(name: str, folder: Path | None = None) -> Entry:
+def find_benchmark(name: str, folder: Path | None = None) -> BenchmarkFile:
     """Return a benchmark by name or by the path of its file; an unknown name is refused with the near ones."""
     if name.endswith(FILE_SUFFIXES):
-        return Entry(Path(name).stem, Path(name))
-    known = entries(folder)
+        return BenchmarkFile(Path(name).stem, Path(name))
+    known = list_benchmarks(folder)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or sorted(known)
         where = f"a file, or a name in {data_folder(folder)} (--data DIR or LATTE_DATA changes the folder)"
@@ -77,23 +77,23 @@ def find(name: str, folder: Path | None = None) -> Entry:
     return known[name]
 
 
-def open_entry(entry: Entry) -> Embeddings:
+def read_benchmark(entry: BenchmarkFile) -> Embeddings:
     """Read the embeddings of a benchmark."""
-    return convert_npz(entry.path) if entry.path.suffix == ".npz" else load(entry.path)
+    return convert_npz(entry.path) if entry.path.suffix == ".npz" else load_embeddings(entry.path)
 
 
-def summarise(entry: Entry) -> Summary:
-    """Return what is in a benchmark without reading its embeddings, however large they are."""
+def summarise_benchmark(entry: BenchmarkFile) -> BenchmarkSummary:
+    """Return the summary of a benchmark without reading its embeddings, however large they are."""
     if entry.path.suffix == ".npz":
         sizes, encoder = describe_npz(entry.path)
-        return Summary(sizes["n"], sizes["V"], sizes["C"], sizes["K"], encoder or UNKNOWN)
-    data = load(entry.path)
+        return BenchmarkSummary(sizes["n"], sizes["V"], sizes["C"], sizes["K"], encoder or UNKNOWN)
+    data = load_embeddings(entry.path)
     encoder = data.metadata.get("encoder", UNKNOWN)
-    return Summary(len(data), data.views.shape[1], data.zero_shot.classes, len(data.domains), encoder)
+    return BenchmarkSummary(len(data), data.views.shape[1], data.zero_shot.classes, len(data.domains), encoder)
 
 
 def default_clients(embeddings: Embeddings, name: str) -> int | None:
-    """Return the clients per domain that a benchmark has unless told: None for those that the file fixes.
+    """Return the default number of clients per domain; None where the file fixes its clients.
 
     The paper has 10 per domain, and 3 for CIFAR-100-C.
     """
@@ -102,8 +102,8 @@ def default_clients(embeddings: Embeddings, name: str) -> int | None:
     return 3 if name.lower().replace("-", "").startswith("cifar100c") else 10
 
 
-def problems(embeddings: Embeddings) -> Iterator[str]:
-    """Yield what is wrong with embeddings beyond what opening them already refuses: rows that no method accepts."""
+def find_problems(embeddings: Embeddings) -> Iterator[str]:
+    """Yield the problems that opening a file does not refuse: rows that no method accepts, clients with gaps."""
     for start in range(0, len(embeddings), _ROWS):
         rows = np.asarray(embeddings.views[start : start + _ROWS], np.float32)
         lengths = np.sqrt(np.einsum("nvd,nvd->nv", rows, rows))

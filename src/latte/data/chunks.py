@@ -1,4 +1,4 @@
-"""The finished chunks of an embedding that is not: each a file with a checksum, so that damage is seen and redone."""
+"""The finished chunks of an unfinished embedding: a file with a checksum each; a damaged one is computed again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..files.tensors import read_safetensors, write_safetensors
 
 @dataclass(frozen=True, slots=True)
 class BadImage:
-    """A picture that could not be read: its position and why."""
+    """A picture that could not be read: its position and the reason."""
 
     position: int
     message: str
@@ -45,13 +45,13 @@ class Chunk:
 
     @property
     def sha256(self) -> str:
-        """The checksum of everything in it."""
+        """The checksum of the whole chunk."""
         about = json.dumps([self.start, self.stop, list(self.rows.shape), self.rows.dtype.name, self.note])
         return hashlib.sha256(about.encode() + np.ascontiguousarray(self.rows).tobytes()).hexdigest()
 
 
-class Partial:
-    """The folder of finished chunks of one embedding, rows of ``shape`` (V, D); another plan's folder is refused."""
+class PartialEmbedding:
+    """The folder of finished chunks of one embedding, rows of ``shape`` (V, D); a folder of another plan is refused."""
 
     def __init__(self, folder: Path, identity: dict[str, Any], shape: tuple[int, int], dtype: str) -> None:
         self.folder, self.shape, self.dtype = folder, shape, dtype
@@ -64,7 +64,7 @@ class Partial:
             raise refuse(str(folder), "the beginning of another embedding", "the same one, or delete the folder")
 
     def chunk(self, start: int, stop: int, make: Callable[[int, int], Chunk]) -> Chunk:
-        """Return a chunk: the finished one if it is there and whole, else a new one, which is kept."""
+        """Return the finished chunk if there is an undamaged one, else make a new one and store it."""
         file = self.folder / f"{start:09d}.safetensors"
         return self._finished(file, start, stop) or _write_chunk(file, make(start, stop))
 
@@ -73,7 +73,7 @@ class Partial:
         shutil.rmtree(self.folder)
 
     def _finished(self, file: Path, start: int, stop: int) -> Chunk | None:
-        """Return a finished chunk; a damaged one counts as missing."""
+        """Return a finished chunk, None where it is missing or damaged."""
         if not file.exists():
             return None
         try:
@@ -94,7 +94,7 @@ def _write_chunk(file: Path, chunk: Chunk) -> Chunk:
 
 
 def _read_chunk(file: Path, start: int, stop: int) -> tuple[Chunk, str]:
-    """Return what a file says it is, and the checksum that it should have."""
+    """Return the chunk in a file, and the checksum that it should have."""
     tensors = read_safetensors(file)
     if set(tensors.arrays) != {"rows"} or not {"bad", "sha256"} <= set(tensors.metadata):
         raise refuse(str(file), "another kind of file", "a chunk")

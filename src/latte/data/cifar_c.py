@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..core.types import Integers
 from ..core.validate import choice, refuse
 from ..files.arrays import map_npy
-from .corruptions import CORRUPTIONS, SEVERITIES, choice_of_severity
+from .corruptions import CORRUPTIONS, SEVERITIES, check_severity
 
 PER_SEVERITY = 10_000
 SHAPE = (len(SEVERITIES) * PER_SEVERITY, 32, 32, 3)
@@ -23,14 +23,14 @@ def open_cifar_c(folder: str | Path, name: str, severity: int) -> tuple[NDArray[
     Image i is test image i, whatever the corruption.
     """
     choice("name", name, CORRUPTIONS)
-    choice_of_severity(severity)
-    images = _mapped(Path(folder) / f"{name}.npy", SHAPE)
-    labels = _mapped(Path(folder) / "labels.npy", SHAPE[:1])
+    check_severity(severity)
+    images = _map_array(Path(folder) / f"{name}.npy", SHAPE)
+    labels = _map_array(Path(folder) / "labels.npy", SHAPE[:1])
     part = slice((severity - 1) * PER_SEVERITY, severity * PER_SEVERITY)
     return images[part], labels[part].astype(np.int64)
 
 
-def _mapped(file: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def _map_array(file: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     want = f"the published uint8 array of shape {shape} (latte data fetch cifar10c or cifar100c)"
     if not file.is_file():
         raise refuse(str(file), "no such file", want)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..core.types import Integers
 from ..core.validate import refuse
 
-PIXELS = 3072
+PIXELS = 3 * 32 * 32  # bytes of an image
 
 
 def _byte_type(code: bytes | str, align: int = 0, copy: int = 1) -> np.dtype[Any]:
@@ -27,10 +27,10 @@ def _byte_type(code: bytes | str, align: int = 0, copy: int = 1) -> np.dtype[Any
 
 
 class _Strict(pickle.Unpickler):
-    """Know the three names that an array of bytes needs."""
+    """An unpickler that accepts the three names which an array of bytes needs."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what may be called, refuse the rest."""
+        """Return one of the accepted names; any other is refused."""
         reconstruct = np.empty(0, np.uint8).__reduce__()[0]  # its module moved between versions of numpy
         known = {"_reconstruct": reconstruct, "ndarray": np.ndarray, "dtype": _byte_type}
         if module.split(".")[0] != "numpy" or name not in known:

@@ -12,26 +12,26 @@ from pathlib import Path
 
 from ..core.validate import refuse
 from ..files.atomic import publish
-from ..files.lock import lock
+from ..files.locks import lock
 from ..files.reading import open_file
 
-BLOCK = 1 << 20
+READ_BYTES = 1 << 20
 TIMEOUT = 30.0
-TRIES = 3  # of one address that keeps cutting the connection
+ATTEMPTS_PER_URL = 3  # of one address that keeps cutting the connection
 
-Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
+ByteProgress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What a file must be: its size and its checksums, as far as they are known."""
+    """The expected size and checksums of a file, as far as they are known."""
 
     size: int | None = None
     md5: str | None = None
     sha256: str | None = None
 
     def fault(self, file: Path) -> str | None:
-        """Return what is wrong with ``file``, None if nothing is."""
+        """Return the first difference between ``file`` and what is expected, None if there is none."""
         if self.size is not None and file.stat().st_size != self.size:
             return f"{file.stat().st_size} bytes instead of {self.size}"
         for kind in ("md5", "sha256"):
@@ -45,7 +45,7 @@ def checksum(file: Path, kind: str) -> str:
     """Return the hexadecimal checksum of a file."""
     digest = hashlib.new(kind, usedforsecurity=False)
     with open_file(file) as opened:
-        while block := opened.read(BLOCK):
+        while block := opened.read(READ_BYTES):
             digest.update(block)
     return digest.hexdigest()
 
@@ -54,10 +54,10 @@ class CutError(ConnectionError):
     """The connection ended before the file did."""
 
 
-def download(urls: Sequence[str], target: Path, sums: Sums, progress: Progress | None = None) -> Path:
-    """Download ``target`` from the first of ``urls`` that gives the right file.
+def download(urls: Sequence[str], target: Path, sums: Sums, progress: ByteProgress | None = None) -> Path:
+    """Download ``target`` from the first of ``urls`` whose file passes ``sums``.
 
-    What has arrived stays in ``target``.part, so that the next try (or the next run) goes on from there.
+    The bytes received so far stay in ``target``.part; the next attempt, or the next run, continues from there.
     """
     part = target.with_name(target.name + ".part")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -72,10 +72,10 @@ def download(urls: Sequence[str], target: Path, sums: Sums, progress: Progress |
     raise ConnectionError(f"could not download {target.name}: {'; '.join(failures)}")
 
 
-def _from(url: str, part: Path, sums: Sums, progress: Progress | None) -> str | None:
-    """Try one address; return what went wrong, None if nothing did."""
+def _from(url: str, part: Path, sums: Sums, progress: ByteProgress | None) -> str | None:
+    """Try one address; return the fault, None on success."""
     fault: str | None = "no answer"
-    for _ in range(TRIES):
+    for _ in range(ATTEMPTS_PER_URL):
         begun = part.exists()
         try:
             _receive(url, part, sums.size, progress)
@@ -86,14 +86,14 @@ def _from(url: str, part: Path, sums: Sums, progress: Progress | None) -> str | 
             return str(getattr(error, "reason", error)) or type(error).__name__
         if (fault := sums.fault(part)) is None:
             return None
-        part.unlink()  # nothing to go on from
-        if not begun:  # else what was there before may be to blame: once more, from the start
+        part.unlink()  # the bytes are wrong: start from zero
+        if not begun:  # otherwise the old part may be the cause: try again from zero
             return fault
     return fault
 
 
-def _receive(url: str, part: Path, size: int | None, progress: Progress | None) -> None:
-    """Append to ``part`` what is missing; raise CutError if the connection ends too early."""
+def _receive(url: str, part: Path, size: int | None, progress: ByteProgress | None) -> None:
+    """Append the missing bytes to ``part``; raise CutError if the connection ends too early."""
     have = part.stat().st_size if part.exists() else 0
     if size is not None and have == size:
         return
@@ -128,9 +128,9 @@ def _open(url: str, have: int) -> http.client.HTTPResponse:
 
 
 def _check_range(answer: http.client.HTTPResponse, start: int, resumed: bool) -> None:
-    given = answer.headers.get("Content-Range", "")
-    if resumed and not given.startswith(f"bytes {start}-"):
-        raise urllib.error.URLError(f"asked for bytes from {start}, got {given!r}")
+    sent = answer.headers.get("Content-Range", "")
+    if resumed and not sent.startswith(f"bytes {start}-"):
+        raise urllib.error.URLError(f"a request for the bytes from {start} on, answered with {sent!r}")
 
 
 def _total(answer: http.client.HTTPResponse, start: int) -> int | None:
@@ -143,12 +143,12 @@ def _copy(
     write: Callable[[bytes], int],
     done: int,
     most: int | None,
-    progress: Progress | None,
+    progress: ByteProgress | None,
 ) -> int:
-    """Write what comes and return how far the file is; stop a sender that gives more than ``most`` bytes."""
+    """Write the answer and return the length of the file so far; refuse more than ``most`` bytes."""
     while True:
         try:
-            block = answer.read(BLOCK)
+            block = answer.read(READ_BYTES)
         except http.client.IncompleteRead as error:
             block = error.partial
         except (ConnectionError, TimeoutError):

@@ -1,4 +1,4 @@
-"""Pictures to an embedding file: chunk by chunk, so that an interruption costs one chunk and changes no byte."""
+"""Pictures to an embedding file, in chunks: an interruption costs at most one chunk and changes no byte of the file."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from ..core.validate import choice, refuse
 from ..core.zero_shot import ZeroShot
 from ..encoders import BadImageError, Encoder, zero_shot
 from ..encoders.encoder import BATCH
-from ..encoders.parallel import in_order
+from ..encoders.parallel import map_in_order
 from ..encoders.prompts import check_templates, read_templates
 from ..encoders.stream import encode_files
 from ..encoders.views import ViewPlan, make_views
-from ..files.lock import lock
+from ..files.locks import lock
 from .benchmark import Embeddings
-from .chunks import BadImage, Chunk, Partial
-from .embeddings import save
+from .chunks import BadImage, Chunk, PartialEmbedding
+from .embeddings import save_embeddings
 from .image_set import ImageSet
 
-CHUNK = 512  # pictures that an interruption may cost
-DTYPES = ("float16", "float32")
+CHUNK_IMAGES = 512  # pictures that an interruption may cost
+EMBEDDING_DTYPES = ("float16", "float32")
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedPlan:
-    """How to embed: which ``views`` besides the plain one (None: no other), templates, precision, threads."""
+    """How to embed: ``views`` besides the plain one (None: no others), templates, precision, number of threads."""
 
     views: ViewPlan | None = None
     templates: tuple[str, ...] | None = None
@@ -42,11 +42,11 @@ class EmbedPlan:
     skip_bad: bool = False
 
     def __post_init__(self) -> None:
-        choice("dtype", self.dtype, DTYPES)
+        choice("dtype", self.dtype, EMBEDDING_DTYPES)
 
     @property
     def count(self) -> int:
-        """V: how many rows an image gets."""
+        """V: the number of rows per image."""
         return 1 if self.views is None else 1 + self.views.count
 
 
@@ -58,7 +58,7 @@ class BadImagesError(ValueError):
         self.bad = tuple(bad)
 
 
-def embed(
+def embed_images(
     images: ImageSet,
     encoder: Encoder,
     out: Path,
@@ -67,11 +67,11 @@ def embed(
 ) -> Embeddings:
     """Embed every picture and write the embedding file ``out``; ``progress(n)`` is called after n more pictures.
 
-    Finished chunks stay in ``out`` + ".partial" until the file is complete: calling again does only what is missing.
-    Unreadable pictures are collected; unless ``plan.skip_bad``, they are refused together at the end.
+    Finished chunks stay in ``out`` + ".partial" until the file is complete, so a second call computes only the missing
+    ones. Unreadable pictures are collected and, unless ``plan.skip_bad``, refused together at the end.
     """
     plan = plan or EmbedPlan()
-    classifier = zero_shot(encoder, images.classes, plan.templates)  # first: it refuses bad names and templates
+    classifier = zero_shot(encoder, images.classes, plan.templates)  # first, because it refuses bad names and templates
     Path(out).parent.mkdir(parents=True, exist_ok=True)
     with lock(Path(f"{out}.lock"), f"embedding {out}"):
         return _embed(images, encoder, Path(out), plan, classifier, progress)
@@ -85,10 +85,12 @@ def _embed(
     classifier: ZeroShot,
     progress: Callable[[int], object],
 ) -> Embeddings:
-    partial = Partial(Path(f"{out}.partial"), _identity(images, encoder, plan), (plan.count, encoder.dim), plan.dtype)
+    partial = PartialEmbedding(
+        Path(f"{out}.partial"), _identity(images, encoder, plan), (plan.count, encoder.dim), plan.dtype
+    )
     chunks = []
-    for start in range(0, len(images), CHUNK):
-        stop = min(start + CHUNK, len(images))
+    for start in range(0, len(images), CHUNK_IMAGES):
+        stop = min(start + CHUNK_IMAGES, len(images))
         chunks.append(partial.chunk(start, stop, lambda a, b: _encode(images, encoder, plan, a, b)))
         progress(stop - start)
     bad = [item for chunk in chunks for item in chunk.bad]
@@ -96,18 +98,18 @@ def _embed(
         raise BadImagesError(bad)
     if len(bad) == len(images):
         raise refuse(images.name, "no readable image", "at least one")
-    kept = np.setdiff1d(np.arange(len(images)), [image.position for image in bad])
+    readable = np.setdiff1d(np.arange(len(images)), [image.position for image in bad])
     embeddings = Embeddings(
         out.stem,
         classifier,
         np.concatenate([chunk.rows for chunk in chunks]),
-        images.labels[kept],
-        images.domain[kept],
+        images.labels[readable],
+        images.domain[readable],
         images.domains,
-        _metadata(images, encoder, plan, kept),
-        images.index[kept],
+        _metadata(images, encoder, plan, readable),
+        images.index[readable],
     )
-    save(out, embeddings)
+    save_embeddings(out, embeddings)
     partial.remove()
     return embeddings
 
@@ -142,25 +144,25 @@ def _plain(encoder: Encoder, pictures: Sequence[Any], plan: EmbedPlan, start: in
 def _views(
     images: ImageSet, encoder: Encoder, plan: EmbedPlan, positions: NDArray[Any], pictures: Sequence[Any]
 ) -> Generator[Vectors | BadImageError, None, None]:
-    """Yield the views of each picture, or why it has none; made in threads while the encoder works."""
+    """Yield the views of each picture, or the error that prevents them; threads make them while the encoder works."""
 
-    def made(job: tuple[str, Any]) -> Vectors | BadImageError:
+    def make(job: tuple[str, Any]) -> Vectors | BadImageError:
         try:
             return make_views(job[1], job[0], encoder.preprocess, plan.views)
         except BadImageError as error:
             return error
 
     jobs = [(images.keys[i], picture) for i, picture in zip(positions, pictures, strict=True)]
-    return in_order(made, jobs, plan.workers, ahead=2 * plan.workers)
+    return map_in_order(make, jobs, plan.workers, ahead=2 * plan.workers)
 
 
-# --- what it says about itself ----------------------------------------------------------------------------
+# --- metadata -------------------------------------------------------------------------------------------
 
 
 def _identity(images: ImageSet, encoder: Encoder, plan: EmbedPlan) -> dict[str, Any]:
-    """Return what decides every byte of the chunks."""
+    """Return everything that the bytes of the chunks depend on."""
     return {
-        "chunk": CHUNK,
+        "chunk": CHUNK_IMAGES,
         "batch": BATCH,
         "encoder": encoder.fingerprint,
         "images": images.sources,
@@ -171,7 +173,7 @@ def _identity(images: ImageSet, encoder: Encoder, plan: EmbedPlan) -> dict[str, 
     }
 
 
-def _metadata(images: ImageSet, encoder: Encoder, plan: EmbedPlan, kept: NDArray[Any]) -> dict[str, str]:
+def _metadata(images: ImageSet, encoder: Encoder, plan: EmbedPlan, readable: NDArray[Any]) -> dict[str, str]:
     templates = check_templates(plan.templates or read_templates("seven"))
     views = (
         "the plain image" if plan.views is None else f"the plain image and {plan.views.count} {plan.views.kind} views"
@@ -183,6 +185,6 @@ def _metadata(images: ImageSet, encoder: Encoder, plan: EmbedPlan, kept: NDArray
         "sources": json.dumps(images.sources),
         "corruption": json.dumps(images.corruption),
         "views": json.dumps(None if plan.views is None else asdict(plan.views)),
-        "paths": json.dumps([images.keys[i] for i in kept]),
-        "made": f"latte embed: {len(kept)} of {len(images)} images of {images.name}, {views}",
+        "paths": json.dumps([images.keys[i] for i in readable]),
+        "made": f"latte embed: {len(readable)} of {len(images)} images of {images.name}, {views}",
     }

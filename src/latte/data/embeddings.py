@@ -5,7 +5,7 @@ Tensors: ``views`` (n, V, D) float16 or float32, ``labels`` (n,) and ``domain`` 
 Metadata (strings): ``format``, ``name``, ``classes``, ``domains`` and ``templates`` as JSON lists, ``scale``,
 ``encoder``, ``sources`` (JSON object: file -> sha256), ``made`` (a sentence). docs/embedding-files.md has the details.
 
-``views`` is memory-mapped on read: opening a file of many gigabytes costs what its labels cost.
+``views`` is memory-mapped: opening a file of many gigabytes reads little more than its labels.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..files.documents import parse_json
 from ..files.reading import open_file
-from ..files.schema import short, structure, within
+from ..files.schema import refuse_inside, shorten, structure
 from ..files.tensors import read_safetensors, write_safetensors
 from .benchmark import ClientStream, Embeddings, Federation
 
-FORMAT = "latte-embeddings/1"
+EMBEDDINGS_FORMAT = "latte-embeddings/1"
 REQUIRED = ("views", "labels", "domain", "text")
 OPTIONAL = ("index", "client")
 _WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
@@ -39,7 +39,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class EmbeddingsInfo:
     """The metadata that every embedding file has."""
 
     name: str
@@ -48,24 +48,24 @@ class About:
     scale: float
 
 
-def save(path: Path, embeddings: Embeddings, client: NDArray[Any] | None = None) -> None:
-    """Write ``embeddings`` to ``path``; ``client`` (n,) fixes who sees which sample."""
+def save_embeddings(path: Path, embeddings: Embeddings, client: NDArray[Any] | None = None) -> None:
+    """Write ``embeddings`` to ``path``; ``client`` (n,) assigns the samples to clients."""
     write_safetensors(Path(path), _tensors(embeddings, client), _strings(embeddings))
 
 
-def load(path: Path) -> Embeddings:
+def load_embeddings(path: Path) -> Embeddings:
     """Read an embedding file; its views stay on disk until they are used."""
     arrays, metadata = _read(Path(path))
-    about = _about(Path(path), metadata)
+    about = _read_info(Path(path), metadata)
     try:
         return _embeddings(arrays, metadata, about)
     except ValueError as error:
-        raise within(path, error) from None
+        raise refuse_inside(path, error) from None
 
 
 def load_federation(path: Path) -> Federation:
-    """Read an embedding file that says which client sees which sample."""
-    embeddings = load(path)
+    """Read an embedding file that assigns its samples to clients."""
+    embeddings = load_embeddings(path)
     if embeddings.client is None:
         raise refuse(str(path), "no fixed clients", "a file with a 'client' tensor (or a partition)")
     return fixed_federation(embeddings)
@@ -107,7 +107,7 @@ def _tensors(embeddings: Embeddings, client: NDArray[Any] | None) -> dict[str, N
 def _strings(embeddings: Embeddings) -> dict[str, str]:
     return {
         **embeddings.metadata,
-        "format": FORMAT,
+        "format": EMBEDDINGS_FORMAT,
         "name": embeddings.name,
         "classes": json.dumps(embeddings.zero_shot.classnames),
         "domains": json.dumps(embeddings.domains),
@@ -121,8 +121,8 @@ def _strings(embeddings: Embeddings) -> dict[str, str]:
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     tensors = read_safetensors(path, "embedding file", mapped=("views",), only=(*REQUIRED, *OPTIONAL))
     arrays, metadata = tensors.arrays, tensors.metadata
-    if metadata.get("format") != FORMAT:
-        raise refuse(str(path), f"format {short(repr(metadata.get('format')))}", repr(FORMAT))
+    if metadata.get("format") != EMBEDDINGS_FORMAT:
+        raise refuse(str(path), f"format {shorten(repr(metadata.get('format')))}", repr(EMBEDDINGS_FORMAT))
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
         raise refuse(str(path), f"no tensor {', '.join(missing)}", "the tensors " + ", ".join(REQUIRED))
@@ -132,14 +132,14 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     return arrays, metadata
 
 
-def _about(path: Path, metadata: dict[str, str]) -> About:
-    """Return the metadata that are needed; three of them are JSON."""
+def _read_info(path: Path, metadata: dict[str, str]) -> EmbeddingsInfo:
+    """Return the required metadata; three of them are JSON."""
     lists = [key for key in ("classes", "domains", "scale") if key in metadata]
     values = {key: parse_json(metadata[key], f"{path}: {key}") for key in lists}
-    return structure({**metadata, **values}, About, f"{path}: metadata", extra=True)
+    return structure({**metadata, **values}, EmbeddingsInfo, f"{path}: metadata", extra=True)
 
 
-def _embeddings(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], about: About) -> Embeddings:
+def _embeddings(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], about: EmbeddingsInfo) -> Embeddings:
     return Embeddings(
         about.name,
         ZeroShot(arrays["text"], about.classes, about.scale),
@@ -154,7 +154,7 @@ def _embeddings(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], about
 
 
 def integers(array: NDArray[Any] | None) -> Integers | None:
-    """Return a column of a file as numpy computes with it, where it is there."""
+    """Return an optional column of a file as int64, None where it is absent."""
     return None if array is None else array.astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Get a dataset: download it, or take it from a folder, and make sure it is the right one."""
+"""Fetch a dataset: download it or take it from a folder, verify its checksums, and unpack it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import shutil
 import tarfile
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -15,17 +14,18 @@ from pathlib import Path, PurePosixPath
 from ..core.validate import choice, refuse
 from ..files.archives import open_tar
 from ..files.atomic import replacing
-from ..files.schema import short
-from .download import Progress, Sums, download
+from ..files.documents import parse_toml
+from ..files.schema import shorten, structure
+from .download import ByteProgress, Sums, download
 from .folders import layouts, read_layout
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DatasetSource:
     """Where a dataset comes from.
 
-    ``file`` is an archive with its ``sums`` and ``urls``; ``folder`` is what it unpacks to, empty if it is
-    read packed. ``manual`` says what a person has to do where a program must not or cannot.
+    ``file`` is an archive with its ``sums`` and ``urls``; ``folder`` is the folder that it unpacks to, empty if it is
+    read packed. ``manual`` gives the steps for a dataset that has to be downloaded by hand.
     """
 
     name: str
@@ -38,46 +38,35 @@ class Source:
     manual: str = ""
 
 
-def sources() -> dict[str, Source]:
-    """Return what can be fetched, by name.
+def dataset_sources() -> dict[str, DatasetSource]:
+    """Return the known datasets by name.
 
-    >>> sources()["cifar10"].file
+    >>> dataset_sources()["cifar10"].file
     'cifar-10-binary.tar.gz'
     """
-    table = tomllib.loads((files(__package__) / "datasets.toml").read_text("utf-8"))
-    return {name: _source(name, entry) for name, entry in table.items()}
+    table = parse_toml((files(__package__) / "datasets.toml").read_bytes(), "datasets.toml")
+    named = {name: {"name": name, **entry} for name, entry in table.items()}
+    return structure(named, dict[str, DatasetSource], "datasets.toml")
 
 
-def _source(name: str, entry: Mapping[str, object]) -> Source:
-    texts = {key: str(entry.get(key, "")) for key in ("title", "page", "file", "folder", "manual")}
-    urls, size = entry.get("urls", []), entry.get("bytes")
-    sums = {key: str(entry[key]) for key in ("md5", "sha256") if key in entry}
-    return Source(
-        name,
-        sums=Sums(size if isinstance(size, int) else None, **sums),
-        urls=tuple(map(str, urls if isinstance(urls, list) else [])),
-        **texts,
-    )
-
-
-def fetch(
+def fetch_dataset(
     name: str,
     dest: str | Path,
     from_dir: str | Path | None = None,
-    progress: Progress | None = None,
-    known: Mapping[str, Source] | None = None,
+    progress: ByteProgress | None = None,
+    known: Mapping[str, DatasetSource] | None = None,
 ) -> Path:
     """Put the dataset ``name`` into the folder ``dest`` and return the archive or the unpacked folder.
 
-    What is there and right stays. ``from_dir`` is a folder that already holds the archive (or the folder of a
-    dataset that cannot be downloaded): it is checked, then linked or copied, and nothing is downloaded.
-    ``known`` replaces the list of datasets that comes with the package.
+    A dataset that is already there is verified and left. ``from_dir`` is a folder that holds the archive (or the folder
+    of a dataset that has to be downloaded by hand): it is verified, then linked or copied, without a download.
+    ``known`` replaces the package's own list of datasets.
     """
-    table = sources() if known is None else known
+    table = dataset_sources() if known is None else known
     choice("name", name, tuple(table))
     source, into = table[name], Path(dest)
     if source.manual:
-        return _by_hand(source, into, None if from_dir is None else Path(from_dir))
+        return _check_manual(source, into, None if from_dir is None else Path(from_dir))
     if source.folder and (into / source.folder).is_dir():  # appears only when it is complete
         return into / source.folder
     archive = into / source.file
@@ -85,10 +74,10 @@ def fetch(
         _obtain(source, archive, from_dir, progress)
     elif (fault := source.sums.fault(archive)) is not None:
         raise refuse(str(archive), fault, "the official file: delete it and fetch again")
-    return unpack(archive, source.folder) if source.folder else archive
+    return unpack_archive(archive, source.folder) if source.folder else archive
 
 
-def _obtain(source: Source, archive: Path, from_dir: str | Path | None, progress: Progress | None) -> None:
+def _obtain(source: DatasetSource, archive: Path, from_dir: str | Path | None, progress: ByteProgress | None) -> None:
     if from_dir is None:
         try:
             download(source.urls, archive, source.sums, progress)
@@ -114,8 +103,8 @@ def _link_or_copy(present: Path, target: Path) -> None:
             shutil.copyfile(present, part)
 
 
-def _by_hand(source: Source, into: Path, from_dir: Path | None) -> Path:
-    """Check what a person has put there, or say what to do."""
+def _check_manual(source: DatasetSource, into: Path, from_dir: Path | None) -> Path:
+    """Check a dataset that was downloaded by hand, or refuse with the steps to get it."""
     target = into / source.folder
     if not target.exists() and from_dir is not None:
         present = next((p for p in (from_dir / source.folder, from_dir) if _fits(p, source.name)), None)
@@ -134,12 +123,12 @@ def _fits(folder: Path, name: str) -> bool:
     return all((folder / domain).is_dir() for domain in layouts()[name].domains)
 
 
-def _example(source: Source, where: Path) -> str:
+def _example(source: DatasetSource, where: Path) -> str:
     layout = layouts()[source.name]
     return f"{where / source.folder / layout.domains[0] / layout.classes[0]}/"
 
 
-def unpack(archive: Path, folder: str) -> Path:
+def unpack_archive(archive: Path, folder: str) -> Path:
     """Unpack ``folder`` from a tar archive beside it; it appears only when it is complete.
 
     Links, devices and paths that lead out of the folder are refused.
@@ -159,13 +148,13 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, scratch: Path, folde
     path = PurePosixPath(member.name)
     inside = not path.is_absolute() and ".." not in path.parts and path.parts[:1] == (folder,)
     if not inside or not (member.isfile() or member.isdir()):
-        raise refuse(str(tar.name), f"the entry {short(repr(member.name))}", f"files and folders in {folder}/ only")
+        raise refuse(str(tar.name), f"the entry {shorten(repr(member.name))}", f"files and folders in {folder}/ only")
     place = scratch.joinpath(*path.parts)
     if member.isdir():
         place.mkdir(parents=True, exist_ok=True)
         return
     place.parent.mkdir(parents=True, exist_ok=True)
-    opened = tar.extractfile(member)
-    assert opened is not None  # a regular file has contents
-    with opened, place.open("wb") as file:
-        shutil.copyfileobj(opened, file)
+    content = tar.extractfile(member)
+    assert content is not None  # a regular file has contents
+    with content, place.open("wb") as file:
+        shutil.copyfileobj(content, file)

@@ -1,13 +1,11 @@
 """Images in folders: root / domain / class / image, as DomainBed lays them out, or root / class / image.
 
-The map from class to index is explicit and the same for every domain. A loader that numbers the folders of
-each domain by itself mislabels every image behind a missing one; here an unknown or a missing folder is
-refused.
+The map from class to index is explicit and the same for every domain: an unknown or a missing class folder is refused.
+(A loader that numbers the folders of each domain separately mislabels every image after a missing class.)
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -18,13 +16,15 @@ import numpy as np
 from ..core.types import Integers
 from ..core.validate import choice, refuse
 from ..encoders.pictures import PICTURE_SUFFIXES
+from ..files.documents import parse_toml
+from ..files.schema import structure
 
 IGNORED = frozenset({"__MACOSX"})
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the folders of a dataset are called, in the benchmark's order."""
+    """The domain and class folders of a known dataset, in the benchmark's order."""
 
     title: str
     domains: tuple[str, ...]
@@ -56,10 +56,8 @@ def layouts() -> dict[str, Layout]:
     >>> layouts()["vlcs"].classes
     ('bird', 'car', 'chair', 'dog', 'person')
     """
-    table = tomllib.loads((files(__package__) / "layouts.toml").read_text("utf-8"))
-    return {
-        name: Layout(entry["title"], tuple(entry["domains"]), tuple(entry["classes"])) for name, entry in table.items()
-    }
+    table = parse_toml((files(__package__) / "layouts.toml").read_bytes(), "layouts.toml")
+    return structure(table, dict[str, Layout], "layouts.toml")
 
 
 def read_layout(root: str | Path, name: str, allow_missing: bool = False) -> ImageFolders:
@@ -78,41 +76,41 @@ def read_folders(
 ) -> ImageFolders:
     """List the images in root / domain / class, sorted by domain, class and path.
 
-    Without ``domains`` every folder is one; without ``classes`` the class folders of all domains together are
-    the classes. Every domain must have every class, unless ``allow_missing``, and no other.
+    Without ``domains`` every folder is a domain; without ``classes`` the classes are the class folders of all domains
+    together. Every domain must have exactly these classes; with ``allow_missing`` some may be absent.
     """
-    top = _existing(Path(root))
-    chosen = _distinct("domains", _folders(top) if domains is None else domains)
-    if not chosen:
+    top = _check_folder(Path(root))
+    names = _check_distinct("domains", _folders(top) if domains is None else domains)
+    if not names:
         raise refuse("root", f"{top} without folders", "root / domain / class / image")
-    found = {name: _folders(_existing(top / name)) for name in chosen}
-    named = sorted({c for of in found.values() for c in of}) if classes is None else classes
-    labels = _distinct("classes", named)
-    for domain, present in found.items():
-        _same_classes(top / domain, present, labels, allow_missing)
-    return _listed(top, {name: top / name for name in chosen}, labels, allow_missing)
+    class_folders = {name: _folders(_check_folder(top / name)) for name in names}
+    every = sorted({name for folders in class_folders.values() for name in folders})
+    labels = _check_distinct("classes", every if classes is None else classes)
+    for domain, present in class_folders.items():
+        _check_classes(top / domain, present, labels, allow_missing)
+    return _list_images(top, {name: top / name for name in names}, labels, allow_missing)
 
 
 def read_classes(root: str | Path, classes: Sequence[str] | None = None) -> ImageFolders:
-    """List the images in root / class as one domain, called like the folder."""
-    top = _existing(Path(root))
+    """List the images in root / class as one domain with the name of the folder."""
+    top = _check_folder(Path(root))
     present = _folders(top)
-    labels = _distinct("classes", present if classes is None else classes)
+    labels = _check_distinct("classes", present if classes is None else classes)
     if not labels:
         raise refuse("root", f"{top} without folders", "root / class / image")
-    _same_classes(top, present, labels, allow_missing=False)
-    return _listed(top, {top.resolve().name: top}, labels, allow_missing=False)
+    _check_classes(top, present, labels, allow_missing=False)
+    return _list_images(top, {top.resolve().name: top}, labels, allow_missing=False)
 
 
 # --- checks -------------------------------------------------------------------------------------------------
 
 
-def plain(name: str) -> str:
-    """Return a class name as a prompt reads it, so that Sea_Lion and "sea lion" are the same class."""
+def plain_name(name: str) -> str:
+    """Return a class name in the form used for comparison: Sea_Lion and "sea lion" are the same class."""
     return " ".join(name.replace("_", " ").split()).casefold()
 
 
-def _existing(folder: Path) -> Path:
+def _check_folder(folder: Path) -> Path:
     if not folder.is_dir():
         raise refuse("folder", f"{folder}, which is not there", "root / domain / class / image")
     return folder
@@ -127,36 +125,36 @@ def _folders(parent: Path) -> list[str]:
     )
 
 
-def _distinct(what: str, names: Iterable[str]) -> tuple[str, ...]:
+def _check_distinct(what: str, names: Iterable[str]) -> tuple[str, ...]:
     seen: dict[str, str] = {}
     for name in names:
-        if plain(name) in seen:
-            raise refuse(what, f"{seen[plain(name)]!r} and {name!r}", "different names")
-        seen[plain(name)] = name
+        if plain_name(name) in seen:
+            raise refuse(what, f"{seen[plain_name(name)]!r} and {name!r}", "different names")
+        seen[plain_name(name)] = name
     return tuple(seen.values())
 
 
-def _same_classes(domain: Path, present: list[str], classes: tuple[str, ...], allow_missing: bool) -> None:
-    known, here = {plain(name) for name in classes}, {plain(name) for name in present}
-    unknown = [name for name in present if plain(name) not in known]
-    missing = [name for name in classes if plain(name) not in here]
+def _check_classes(domain: Path, present: list[str], classes: tuple[str, ...], allow_missing: bool) -> None:
+    known, here = {plain_name(name) for name in classes}, {plain_name(name) for name in present}
+    unknown = [name for name in present if plain_name(name) not in known]
+    missing = [name for name in classes if plain_name(name) not in here]
     if unknown:
         raise refuse("classes", f"unknown {', '.join(unknown)} in {domain}", f"only {', '.join(classes)}")
     if missing and not allow_missing:
         raise refuse("classes", f"no {', '.join(missing)} in {domain}", "every class (or allow_missing=True)")
-    _distinct(f"classes in {domain}", present)
+    _check_distinct(f"classes in {domain}", present)
 
 
 # --- listing ------------------------------------------------------------------------------------------------
 
 
-def _listed(root: Path, domains: dict[str, Path], classes: tuple[str, ...], allow_missing: bool) -> ImageFolders:
+def _list_images(root: Path, domains: dict[str, Path], classes: tuple[str, ...], allow_missing: bool) -> ImageFolders:
     rows: list[tuple[Path, int, int]] = []
     for number, folder in enumerate(domains.values()):
         before = len(rows)
-        named = {plain(name): folder / name for name in _folders(folder)}
+        named = {plain_name(name): folder / name for name in _folders(folder)}
         for label, name in enumerate(classes):
-            images = _images(named[plain(name)]) if plain(name) in named else []
+            images = _images(named[plain_name(name)]) if plain_name(name) in named else []
             if not images and not allow_missing:
                 raise refuse("folder", f"{folder / name} without images", "at least one image per class")
             rows += [(path, label, number) for path in images]
@@ -169,6 +167,6 @@ def _listed(root: Path, domains: dict[str, Path], classes: tuple[str, ...], allo
 def _images(folder: Path) -> list[Path]:
     """Return the image files below ``folder``, sorted by their path in it."""
     below = (path for path in folder.rglob("*") if path.suffix.lower() in PICTURE_SUFFIXES)
-    shown = ((path.relative_to(folder), path) for path in below)
-    kept = ((rel.as_posix(), path) for rel, path in shown if not any(part[0] == "." for part in rel.parts))
-    return [path for _, path in sorted(kept) if path.is_file()]
+    named = ((path.relative_to(folder), path) for path in below)
+    visible = ((name.as_posix(), path) for name, path in named if not any(part[0] == "." for part in name.parts))
+    return [path for _, path in sorted(visible) if path.is_file()]

@@ -1,4 +1,4 @@
-"""Labelled pictures from anywhere, under one roof: folders, CIFAR archives, corruptions made here or published.
+"""Labelled pictures from folders, CIFAR archives and CIFAR-C, all as an :class:`ImageSet`; named by a short text.
 
 ========================= ============================================================================
 name                      what it is
@@ -39,12 +39,12 @@ CORRUPTED_HERE = ("cifar10c", "cifar100c")
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Labelled pictures that are loaded when they are asked for.
+    """Labelled pictures that are loaded on demand.
 
-    ``labels``, ``domain`` and ``index`` (n,): the class, the domain, and which image of the source it is. ``keys`` name
-    the pictures for good: their random views depend on them. ``load(positions)`` returns the pictures as paths or
-    uint8 arrays. ``sources`` maps what it was made of to sha256; ``corruption`` says how the pictures were changed
-    on the way, None where they were not.
+    ``labels``, ``domain`` and ``index`` (n,): the class, the domain, and the position of the source image. ``keys`` are
+    permanent names of the pictures: their random views depend on them. ``load(positions)`` returns the pictures as
+    paths or uint8 arrays. ``sources`` maps the inputs to their sha256; ``corruption`` says how the pictures were
+    corrupted while loading, None where they were not.
     """
 
     name: str
@@ -64,7 +64,7 @@ class ImageSet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorruptionPlan:
-    """How CIFAR-C is made: its severity, and the seed of both the assignment and the corruptions.
+    """How CIFAR-C is computed: its severity, and the seed of both the assignment and the corruptions.
 
     ``textures`` replace the drawn frost (:func:`.corruptions.load_textures`).
     """
@@ -74,7 +74,7 @@ class CorruptionPlan:
     textures: tuple[Bytes, ...] | None = None
 
     def facts(self) -> dict[str, int | str]:
-        """Return what decides every corrupted pixel of an image: the textures by their sha256.
+        """Return everything that a corrupted pixel depends on; the textures by their sha256.
 
         >>> CorruptionPlan().facts()
         {'severity': 5, 'seed': 0, 'frost': 'drawn'}
@@ -86,7 +86,7 @@ class CorruptionPlan:
 def open_images(spec: str, plan: CorruptionPlan | None = None) -> ImageSet:
     """Open the pictures that ``spec`` names; see the table of this module."""
     kind, colon, place = str(spec).partition(":")
-    openers = _openers(plan or CorruptionPlan())
+    openers = _make_openers(plan or CorruptionPlan())
     if not colon or kind not in openers:
         near = difflib.get_close_matches(kind, openers, n=3, cutoff=0.4) or sorted(openers)
         raise refuse("dataset", repr(spec), "one of " + ", ".join(f"{name}:PATH" for name in near))
@@ -98,7 +98,7 @@ def open_images(spec: str, plan: CorruptionPlan | None = None) -> ImageSet:
     return openers[kind](Path(place).expanduser())
 
 
-def _openers(plan: CorruptionPlan) -> dict[str, Callable[[Path], ImageSet]]:
+def _make_openers(plan: CorruptionPlan) -> dict[str, Callable[[Path], ImageSet]]:
     openers: dict[str, Callable[[Path], ImageSet]] = {
         "folder": lambda root: from_folders(read_folders(root)),
         "classes": lambda root: from_folders(read_classes(root)),
@@ -106,59 +106,58 @@ def _openers(plan: CorruptionPlan) -> dict[str, Callable[[Path], ImageSet]]:
     for name in layouts():
         openers[name] = lambda root, name=name: from_folders(read_layout(root, name), name)  # type: ignore[misc]
     for name in ("cifar10", "cifar100"):
-        openers[name] = lambda root, name=name: clean(read_cifar(root, name), name)  # type: ignore[misc]
-        openers[f"{name}c"] = lambda root, name=name: corrupted(read_cifar(root, name), f"{name}c", plan)  # type: ignore[misc]
-        openers[f"{name}c-npy"] = lambda root, name=name: published(root, f"{name}c", plan)  # type: ignore[misc]
+        openers[name] = lambda root, name=name: from_cifar(read_cifar(root, name), name)  # type: ignore[misc]
+        openers[f"{name}c"] = lambda root, name=name: from_corrupted_cifar(read_cifar(root, name), f"{name}c", plan)  # type: ignore[misc]
+        openers[f"{name}c-npy"] = lambda root, name=name: from_published_cifar(root, f"{name}c", plan)  # type: ignore[misc]
     return openers
 
 
-def from_folders(listed: ImageFolders, name: str | None = None) -> ImageSet:
+def from_folders(folders: ImageFolders, name: str | None = None) -> ImageSet:
     """Return the images of a folder."""
     return ImageSet(
-        name or listed.root.resolve().name,
-        listed.classes,
-        listed.domains,
-        listed.labels,
-        listed.domain,
-        np.arange(len(listed)),
-        listed.relative(),
-        lambda positions: [listed.paths[i] for i in positions],
-        {"images": _files_digest(listed)},
+        name or folders.root.resolve().name,
+        folders.classes,
+        folders.domains,
+        folders.labels,
+        folders.domain,
+        np.arange(len(folders)),
+        folders.relative(),
+        lambda positions: [folders.paths[i] for i in positions],
+        {"images": _files_digest(folders)},
     )
 
 
-def clean(cifar: CifarImages, name: str) -> ImageSet:
-    """Return CIFAR as it is, one domain."""
-    none = np.zeros(len(cifar.labels), np.int64)
-    return _arrays(name, cifar, ("clean",), none, lambda positions: list(cifar.images[positions]))
+def from_cifar(cifar: CifarImages, name: str) -> ImageSet:
+    """Return CIFAR without corruption, as one domain."""
+    domain = np.zeros(len(cifar.labels), np.int64)
+    return _from_arrays(name, cifar, ("clean",), domain, lambda positions: list(cifar.images[positions]))
 
 
-def corrupted(cifar: CifarImages, name: str, plan: CorruptionPlan) -> ImageSet:
-    """Return CIFAR-C made here: every image under one corruption, the classes dealt evenly to the corruptions."""
-    which = _assigned(cifar.labels, plan.seed)
+def from_corrupted_cifar(cifar: CifarImages, name: str, plan: CorruptionPlan) -> ImageSet:
+    """Return CIFAR-C as this package computes it: one corruption per image, every class spread evenly over them."""
+    which = _assign_corruptions(cifar.labels, plan.seed)
 
     def load(positions: Integers) -> Sequence[Any]:
         workers = min(os.cpu_count() or 1, 1 + len(positions) // 512)
-        batch, chosen = cifar.images[positions], which[positions]
-        index = cifar.index[positions]
-        return list(corrupt_each(batch, chosen, plan.severity, index, plan.seed, workers, plan.textures))
+        batch, index = cifar.images[positions], cifar.index[positions]
+        return list(corrupt_each(batch, which[positions], plan.severity, index, plan.seed, workers, plan.textures))
 
-    return replace(_arrays(name, cifar, CORRUPTIONS, which, load), corruption=plan.facts())
+    return replace(_from_arrays(name, cifar, CORRUPTIONS, which, load), corruption=plan.facts())
 
 
-def published(folder: Path, name: str, plan: CorruptionPlan) -> ImageSet:
+def from_published_cifar(folder: Path, name: str, plan: CorruptionPlan) -> ImageSet:
     """Return the published CIFAR-C test images, each under one corruption."""
     from .classes import class_names
 
     parts = [open_cifar_c(folder, corruption, plan.severity) for corruption in CORRUPTIONS]
     labels = parts[0][1]
-    which = _assigned(labels, plan.seed)
+    which = _assign_corruptions(labels, plan.seed)
     images = np.stack([parts[corruption][0][i] for i, corruption in enumerate(which)])
     cifar = CifarImages(images, labels, 50_000 + np.arange(len(labels)), class_names(name.removesuffix("c")))
-    return _arrays(name, cifar, CORRUPTIONS, which, lambda positions: list(images[positions]))
+    return _from_arrays(name, cifar, CORRUPTIONS, which, lambda positions: list(images[positions]))
 
 
-def _assigned(labels: Integers, seed: int) -> Integers:
+def _assign_corruptions(labels: Integers, seed: int) -> Integers:
     """Return the corruption of each image: one stratified split into as many folds as there are corruptions."""
     which = np.empty(len(labels), np.int64)
     folds = stratified_folds(labels, len(CORRUPTIONS), np.random.default_rng(seed))
@@ -167,7 +166,7 @@ def _assigned(labels: Integers, seed: int) -> Integers:
     return which
 
 
-def _arrays(
+def _from_arrays(
     name: str,
     cifar: CifarImages,
     domains: tuple[str, ...],
@@ -191,10 +190,10 @@ def _texture_digest(textures: Sequence[Bytes]) -> str:
     return total.hexdigest()
 
 
-def _files_digest(listed: ImageFolders) -> str:
+def _files_digest(folders: ImageFolders) -> str:
     """Return one sha256 over names and contents; an unreadable file counts by its name."""
     total = hashlib.sha256()
-    for name, path in zip(listed.relative(), listed.paths, strict=True):
+    for name, path in zip(folders.relative(), folders.paths, strict=True):
         total.update(name.encode(errors="surrogatepass") + b"\0")  # a name need not be text
         try:
             total.update(hashlib.sha256(path.read_bytes()).digest())

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from ..core.validate import float32, refuse
 from ..core.zero_shot import ZeroShot
-from ..files.arrays import Declared, Npz, open_npz
+from ..files.arrays import ArrayHeader, Npz, open_npz
 from ..files.documents import parse_json
 from ..files.reading import check_text
-from ..files.schema import short, structure, within
+from ..files.schema import refuse_inside, shorten, structure
 from .benchmark import Embeddings
 from .embeddings import checksum, integers
 
@@ -41,8 +41,8 @@ _TYPES: dict[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Info:
-    """What ``meta`` may say; everything else in it is kept as a note."""
+class NpzInfo:
+    """The keys of ``meta`` that are used; the others are stored as a note."""
 
     logit_scale: float = 100.0
     model: str | None = None
@@ -53,32 +53,32 @@ def convert_npz(path: Path) -> Embeddings:
     """Return the embeddings in an ``.npz`` file, named after the file."""
     path = Path(path)
     with open_npz(path, KIND) as npz:
-        arrays = npz.read(_declared(npz))
+        arrays = npz.read(_read_headers(npz))
     texts = {name: _texts(array, f"{path}: {name}") for name, array in arrays.items() if _TYPES[name] == _TEXT}
     note = _note(path, texts.get("meta"))
     info = _info(path, note)
     try:
         return _embeddings(path.stem, arrays, texts, info.logit_scale, _metadata(path, note, info))
     except ValueError as error:
-        raise within(path, error) from None
+        raise refuse_inside(path, error) from None
 
 
 def describe_npz(path: Path) -> tuple[dict[str, int], str | None]:
     """Return the lengths n, V, C and K (domains) and the encoder of an ``.npz`` file; only ``meta`` is unpacked."""
     with open_npz(Path(path), KIND) as npz:
-        declared = _declared(npz)
-        meta = npz.read({"meta": declared["meta"]}) if "meta" in declared else {}
+        headers = _read_headers(npz)
+        meta = npz.read({"meta": headers["meta"]}) if "meta" in headers else {}
     texts = _texts(meta["meta"], f"{path}: meta") if meta else None
     sizes = {"V": 1}
-    for name, what in declared.items():
-        sizes |= dict(zip(_SHAPES[name], what.shape, strict=True))
+    for name, header in headers.items():
+        sizes |= dict(zip(_SHAPES[name], header.shape, strict=True))
     return sizes, _info(path, _note(path, texts)).model
 
 
-# --- what the headers say ---------------------------------------------------------------------------------
+# --- headers ---------------------------------------------------------------------------------------------
 
 
-def _declared(npz: Npz) -> dict[str, Declared]:
+def _read_headers(npz: Npz) -> dict[str, ArrayHeader]:
     """Return the arrays that are needed, with types and shapes that fit each other."""
     present = set(npz.names())
     missing = [name for name in _NEEDED if name not in present]
@@ -86,29 +86,29 @@ def _declared(npz: Npz) -> dict[str, Declared]:
     if missing:
         raise refuse(str(npz.path), f"no array {', '.join(missing)}", "emb or views, " + ", ".join(_NEEDED))
     rows = "views" if "views" in present else "emb"
-    declared = npz.declared([rows, *_NEEDED, *(name for name in _OPTIONAL if name in present)])
+    headers = npz.headers([rows, *_NEEDED, *(name for name in _OPTIONAL if name in present)])
     sizes: dict[str, tuple[int, str]] = {}
-    for name, what in declared.items():
-        _check(f"{npz.path}: {name}", what, name, sizes)
-    return declared
+    for name, header in headers.items():
+        _check(f"{npz.path}: {name}", header, name, sizes)
+    return headers
 
 
-def _check(label: str, what: Declared, name: str, sizes: dict[str, tuple[int, str]]) -> None:
+def _check(label: str, header: ArrayHeader, name: str, sizes: dict[str, tuple[int, str]]) -> None:
     """Refuse an array of a wrong type or shape; ``sizes`` are the lengths known by letter, and which array has them."""
     kinds, want = _TYPES[name]
-    if what.dtype.kind not in kinds:
-        raise refuse(label, f"{what.dtype}", want)
+    if header.dtype.kind not in kinds:
+        raise refuse(label, f"{header.dtype}", want)
     letters = _SHAPES[name]
-    fits = len(what.shape) == len(letters) and all(
+    fits = len(header.shape) == len(letters) and all(
         sizes.setdefault(letter, (length, name))[0] == length
-        for letter, length in zip(letters, what.shape, strict=True)
+        for letter, length in zip(letters, header.shape, strict=True)
     )
     if not fits:
         known = ", ".join("{} = {} as in {}".format(letter, *sizes[letter]) for letter in letters if letter in sizes)
-        raise refuse(label, f"shape {what.shape}", f"({', '.join(letters)}){f' with {known}' if known else ''}")
+        raise refuse(label, f"shape {header.shape}", f"({', '.join(letters)}){f' with {known}' if known else ''}")
 
 
-# --- what is inside ---------------------------------------------------------------------------------------
+# --- contents ---------------------------------------------------------------------------------------------
 
 
 def _embeddings(
@@ -142,7 +142,7 @@ def _texts(array: NDArray[Any], name: str) -> tuple[str, ...]:
         texts = tuple(value.decode() if isinstance(value, bytes) else str(value) for value in values)
         check_text("".join(texts))
     except ValueError as error:
-        raise refuse(name, short(error), "Unicode text, or bytes in UTF-8") from None
+        raise refuse(name, shorten(error), "Unicode text, or bytes in UTF-8") from None
     return texts
 
 
@@ -153,12 +153,12 @@ def _note(path: Path, meta: tuple[str, ...] | None) -> dict[str, Any]:
     return note
 
 
-def _info(path: Path, note: Mapping[str, Any]) -> Info:
-    return structure(note, Info, f"{path}: meta", extra=True)
+def _info(path: Path, note: Mapping[str, Any]) -> NpzInfo:
+    return structure(note, NpzInfo, f"{path}: meta", extra=True)
 
 
-def _metadata(path: Path, note: Mapping[str, Any], info: Info) -> dict[str, str]:
-    """Keep what the file says about itself; what it does not say is left out, never made up."""
+def _metadata(path: Path, note: Mapping[str, Any], info: NpzInfo) -> dict[str, str]:
+    """Return the metadata that the file provides; missing entries are left out."""
     metadata = {
         "sources": json.dumps({path.name: checksum(path)}),
         "made": f"converted from {path.name}, which says: {json.dumps(note, sort_keys=True)}",

@@ -1,7 +1,7 @@
-"""Who sees what: the images of every domain dealt to clients, and the order in which each client sees its own.
+"""Partitions: the images of every domain dealt to clients, and the order of each client's stream.
 
 One seed gives three independent generators (B16): one deals the images, one orders the streams, one draws the cohorts
-of partial participation. Another order, or another share of participants, therefore never changes the partition.
+of partial participation. So neither the order nor the share of participants changes the partition.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ORDERS = ("shuffled", "correlated", "file")
 
 @dataclass(frozen=True)
 class Generators:
-    """The three sources of chance in an experiment."""
+    """The three random generators of an experiment."""
 
     partition: np.random.Generator
     order: np.random.Generator
@@ -46,23 +46,23 @@ def federate(embeddings: Embeddings, clients_per_domain: int | None, seed: int, 
     (57, 2280)
     """
     choice("order", order, ORDERS)
-    chance = generators(seed)
+    rngs = generators(seed)
     if clients_per_domain is None:
-        dealt = fixed_federation(embeddings)
+        federation = fixed_federation(embeddings)
     elif order == "file":
         raise refuse("order", "'file' with a partition", "'file' only with the file's own clients, or 'shuffled'")
     else:
-        dealt = _deal(embeddings, at_least("clients_per_domain", clients_per_domain, 1), chance.partition)
+        federation = _deal(embeddings, at_least("clients_per_domain", clients_per_domain, 1), rngs.partition)
     if order == "file":
-        return dealt
-    return Federation(embeddings, tuple(_ordered(embeddings, c, order, chance.order) for c in dealt.clients))
+        return federation
+    return Federation(embeddings, tuple(_order_stream(embeddings, c, order, rngs.order) for c in federation.clients))
 
 
 def stratified_folds(labels: Integers, folds: int, rng: np.random.Generator) -> list[Integers]:
-    """Deal the positions of ``labels`` (n,) to ``folds``, every class as evenly as it goes; ascending in each fold.
+    """Deal the positions of ``labels`` (n,) to ``folds``, every class as evenly as possible; ascending in each fold.
 
-    It is the rule of scikit-learn's StratifiedKFold (the same number of each class in each fold), except that classes
-    with fewer members than folds are normal here: they are dealt to some of the folds, without a warning.
+    This is the rule of scikit-learn's StratifiedKFold (the same number of each class in each fold), but a class with
+    fewer members than folds is dealt to some of the folds without a warning.
 
     >>> labels = np.array([0, 0, 0, 0, 1, 1])
     >>> [labels[fold].tolist() for fold in stratified_folds(labels, 2, np.random.default_rng(0))]
@@ -80,7 +80,7 @@ def stratified_folds(labels: Integers, folds: int, rng: np.random.Generator) -> 
     return [np.flatnonzero(owner == fold) for fold in range(folds)]
 
 
-def crossed(embeddings: Embeddings) -> bool:
+def is_crossed(embeddings: Embeddings) -> bool:
     """Return whether the file holds every source image once in each of several domains, with one label."""
     index, domains = embeddings.index, len(embeddings.domains)
     if index is None or domains < 2 or len(index) % domains:
@@ -97,7 +97,7 @@ def crossed(embeddings: Embeddings) -> bool:
 
 
 def _deal(embeddings: Embeddings, m: int, rng: np.random.Generator) -> Federation:
-    groups = _corruption_folds(embeddings, m, rng) if crossed(embeddings) else _domain_folds(embeddings, m, rng)
+    groups = _corruption_folds(embeddings, m, rng) if is_crossed(embeddings) else _domain_folds(embeddings, m, rng)
     streams = [
         ClientStream(f"{embeddings.domains[domain]}-{number}", domain, samples)
         for domain, folds in enumerate(groups)
@@ -127,7 +127,7 @@ def _corruption_folds(embeddings: Embeddings, m: int, rng: np.random.Generator) 
     return [[rows[folds[f], domain] for f in block[domain]] for domain in range(domains)]
 
 
-def _ordered(embeddings: Embeddings, client: ClientStream, order: str, rng: np.random.Generator) -> ClientStream:
+def _order_stream(embeddings: Embeddings, client: ClientStream, order: str, rng: np.random.Generator) -> ClientStream:
     samples = rng.permutation(client.samples)
     if order == "correlated":
         labels = embeddings.labels[samples]

@@ -1,8 +1,8 @@
-"""Rows of a corruption benchmark that a report does not show: what its parameters may be chosen on.
+"""Rows of a corruption benchmark that are not in the reported results, for choosing parameters.
 
-They are images under other corruptions: of the same file, where it holds every image under every corruption, or of
-another file, in which the images were dealt to the corruptions anew. Dealing anew alone would show one image in
-nineteen under the same corruption again, so those are left out.
+They show images under other corruptions: from the same file, if it holds every image under every corruption, or from
+another file with another assignment of images to corruptions. By chance that file repeats one image in nineteen under
+the same corruption; those rows are left out.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from .benchmark import Embeddings
 from .partition import federate, generators
 
 
-def unseen(embeddings: Embeddings, clients_per_domain: int, reported: Sequence[int], seed: int) -> Embeddings:
+def select_unseen(embeddings: Embeddings, clients_per_domain: int, reported: Sequence[int], seed: int) -> Embeddings:
     """Return every source image once, under a corruption that no seed of ``reported`` shows it under.
 
     ``embeddings`` hold every image in every domain (:func:`latte.data.partition.crossed`). The images of each class are
-    dealt to the domains as evenly as it goes. An image that the reported seeds show in every domain is left out.
+    dealt to the domains as evenly as possible. An image that the reported seeds show in every domain is left out.
     """
     assert embeddings.index is not None
     table = np.lexsort((embeddings.domain, embeddings.index)).reshape(-1, len(embeddings.domains))  # (images, domains)
-    free = ~_shown(embeddings, clients_per_domain, reported)[table]
+    free = ~_rows_shown(embeddings, clients_per_domain, reported)[table]
     if not free.any():
         raise refuse("seeds", f"{len(reported)}, which show every image in every domain", "fewer")
     labels = embeddings.labels[table[:, 0]]
-    images, domains = _dealt(free, labels, generators(seed).partition)
+    images, domains = _deal_images(free, labels, generators(seed).partition)
     return _subset(embeddings, np.sort(table[images, domains]))
 
 
-def others(pool: Embeddings, reported: Embeddings) -> Embeddings:
+def exclude_reported(pool: Embeddings, reported: Embeddings) -> Embeddings:
     """Return the rows of ``pool`` that are not in ``reported``: another image, or the same under another corruption."""
     if pool.index is None or reported.index is None:
         raise refuse("index", "none", "files that say which source image each row is (latte embed)")
@@ -46,8 +46,8 @@ def others(pool: Embeddings, reported: Embeddings) -> Embeddings:
     return _subset(pool, np.flatnonzero(fresh))
 
 
-def _shown(embeddings: Embeddings, clients_per_domain: int, seeds: Sequence[int]) -> NDArray[np.bool_]:
-    """Return which rows (n,) a client sees under any of the seeds."""
+def _rows_shown(embeddings: Embeddings, clients_per_domain: int, seeds: Sequence[int]) -> NDArray[np.bool_]:
+    """Return which rows (n,) are in a client's stream under any of the seeds."""
     shown = np.zeros(len(embeddings), bool)
     for seed in seeds:
         for client in federate(embeddings, clients_per_domain, seed).clients:
@@ -55,20 +55,21 @@ def _shown(embeddings: Embeddings, clients_per_domain: int, seeds: Sequence[int]
     return shown
 
 
-def _dealt(free: NDArray[np.bool_], labels: Integers, rng: np.random.Generator) -> tuple[Integers, Integers]:
+def _deal_images(free: NDArray[np.bool_], labels: Integers, rng: np.random.Generator) -> tuple[Integers, Integers]:
     """Deal each image, in random order, to the free domain that has the fewest of its class so far."""
     images = rng.permutation(np.flatnonzero(free.any(axis=1)))
     counts = np.zeros((int(labels.max()) + 1, free.shape[1]))
     domains = np.empty(len(images), np.int64)
     for position, image in enumerate(images):
-        load = counts[labels[image]]
-        domains[position] = chosen = np.where(free[image], load, np.inf).argmin()
-        load[chosen] += 1
+        of_class = counts[labels[image]]
+        domain = np.where(free[image], of_class, np.inf).argmin()
+        domains[position] = domain
+        of_class[domain] += 1
     return images, domains
 
 
 def _subset(embeddings: Embeddings, rows: Integers) -> Embeddings:
-    """Return some of the rows; the clients that the file fixes are not fixed any more."""
+    """Return some of the rows, without the clients that the file fixes."""
     assert embeddings.index is not None
     return replace(
         embeddings,

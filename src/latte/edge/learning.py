@@ -1,8 +1,7 @@
-"""A memory file while pictures are classified: one process at a time, saved as it goes, continued where it was.
+"""A memory file that is kept up to date while pictures are classified, by one process at a time.
 
-The file covers the first ``done`` pictures of the call that wrote it, and says so until that call is finished (the note
-``unfinished``: how many, and a digest of their names). The same call again goes on behind them: what it prints is what
-the interrupted one would have printed.
+Until a call is finished, its file has a note ``unfinished``: how many pictures it covers, and a digest of their names.
+The same call after an interruption continues behind those pictures, and prints what the interrupted one would have.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from ..core.types import Method
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..files.documents import parse_json
-from ..files.lock import lock
+from ..files.locks import lock
 from ..files.reading import check_regular
 from ..files.schema import structure
 from .memory_file import load_memory, save_memory
 
 SAVE_EVERY = 10  # seconds of work that a power cut may cost
-_SHARE = 20  # saving takes one part in so many of the time, however large the memory and however slow the disk
+_SHARE = 20  # saving takes at most one part in 20 of the time, however large the memory and however slow the disk
 _NOTE = "unfinished"
 
 
@@ -50,9 +49,9 @@ class Unfinished:
 
 
 class Learning:
-    """A method that learns from ``files``, in order, and the file that keeps what it learns.
+    """A method that learns from ``files``, in order, and the file that stores its memory.
 
-    ``start`` is how many of the files the memory covers already; ``done`` how many it does now.
+    ``start`` is the number of files that the memory covered at the beginning, ``done`` the number that it covers now.
     """
 
     def __init__(
@@ -67,20 +66,20 @@ class Learning:
         self._saved, self._cost = time.monotonic(), 0.0
 
     def count(self) -> None:
-        """Take note that the method has learnt from the next file; save if it is time."""
+        """Count the next file as learnt, and save if it is time."""
         self._digest.update(_name(self.files[self.done]))
         self.done += 1
         if time.monotonic() - self._saved >= max(self.every, _SHARE * self._cost):
             self.save()
 
     def save(self) -> None:
-        """Write the memory with how far it is."""
-        begun = time.monotonic()
+        """Write the memory and the number of files that it covers."""
+        before = time.monotonic()
         unfinished = Unfinished(self.done, self._digest.hexdigest())
         notes = {} if self.finished else {_NOTE: json.dumps(asdict(unfinished))}
         save_memory(self.file, self.method, self.zero_shot, notes)
         self._saved = time.monotonic()
-        self._cost = self._saved - begun
+        self._cost = self._saved - before
 
     def finish(self) -> None:
         """Write the memory: it has learnt from all files."""
@@ -88,7 +87,7 @@ class Learning:
         self.save()
 
     def _covered(self, notes: Mapping[str, str]) -> int:
-        """Return how many of the files an interrupted call has done; 0 where it was a call with other files."""
+        """Return the number of files that an interrupted call has covered; 0 after a call with other files."""
         try:
             note = structure(parse_json(notes.get(_NOTE, ""), _NOTE), Unfinished, _NOTE)
         except ValueError:

@@ -1,4 +1,4 @@
-"""What a method remembers, in a file: a restart loses nothing, and a memory of another task is refused."""
+"""The memory of a method in a file: a restart loses nothing, and the memory of another task is refused."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 from ..core.types import Method
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
-from ..files.schema import short, within
+from ..files.schema import refuse_inside, shorten
 from ..files.tensors import read_safetensors, write_safetensors
 
-FORMAT = "latte-memory/1"
+MEMORY_FORMAT = "latte-memory/1"
 
 
 def save_memory(path: Path, method: Method, zero_shot: ZeroShot, notes: Mapping[str, str] | None = None) -> None:
     """Write the state of ``method`` to ``path``, with ``notes`` of the caller's own."""
-    about = {"format": FORMAT, "fingerprint": zero_shot.fingerprint}
+    about = {"format": MEMORY_FORMAT, "fingerprint": zero_shot.fingerprint}
     write_safetensors(path, method.state(), {**(notes or {}), **about})
 
 
@@ -26,12 +26,12 @@ def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> Mapping[str,
     A file of other classes or of another encoder is refused.
     """
     tensors = read_safetensors(path, "memory file")
-    if tensors.metadata.get("format") != FORMAT:
-        raise refuse(str(path), f"format {short(repr(tensors.metadata.get('format')))}", repr(FORMAT))
+    if tensors.metadata.get("format") != MEMORY_FORMAT:
+        raise refuse(str(path), f"format {shorten(repr(tensors.metadata.get('format')))}", repr(MEMORY_FORMAT))
     if tensors.metadata.get("fingerprint") != zero_shot.fingerprint:
         raise refuse(str(path), "the memory of another task", "the same classes, templates and encoder")
     try:
         method.load(tensors.arrays)
     except ValueError as error:
-        raise within(path, error) from None
+        raise refuse_inside(path, error) from None
     return tensors.metadata

@@ -1,4 +1,4 @@
-"""Encoders turn pictures and texts into unit rows: ``load_encoder("onnx:DIR")`` and what it gives.
+"""Encoders: from pictures and texts to unit rows. ``load_encoder("onnx:DIR")`` returns an :class:`Encoder`.
 
 ============================== ==================================================== =====================
 name                           what it loads                                        needs the extra
@@ -8,6 +8,11 @@ name                           what it loads                                    
 ``openclip:MODEL/PRETRAINED``  an open_clip model and its weights                    ``open_clip_torch``
 ``local:DIR``                  a folder of any of these kinds, recognised            the one it is
 ============================== ==================================================== =====================
+
+``pictures`` opens image files, ``preprocess`` and ``views`` turn them into arrays, ``stream`` encodes many files,
+``prompts`` makes the zero-shot classifier. ``onnx``, ``hf`` and ``open_clip`` are the three kinds of encoder,
+``export`` writes an ONNX folder, ``tuning`` and ``onnx_torch`` are for prompt tuning. Heavy packages are imported when
+they are first used.
 """
 
 from __future__ import annotations
@@ -18,32 +23,55 @@ import os
 from pathlib import Path
 
 from ..core.validate import refuse
-from .encoder import BATCH, Encoder, Progress
+from ..lazy import lazy_names
+from .encoder import BATCH, BatchProgress, Encoder
 from .pictures import BadImageError, as_picture, open_picture
 from .preprocess import Preprocess
 from .prompts import read_templates, template_sets, zero_shot
 
+TYPE_CHECKING = False  # see latte.lazy
+if TYPE_CHECKING:
+    from .export import export_onnx
+    from .stream import encode_files
+    from .tuning import make_prompt_tuner
+    from .views import ViewPlan, make_views
+
+_HOMES = {
+    ".export": ("export_onnx",),
+    ".stream": ("encode_files",),
+    ".tuning": ("make_prompt_tuner",),
+    ".views": ("ViewPlan", "make_views"),
+}
+
 __all__ = [
     "BATCH",
     "BadImageError",
+    "BatchProgress",
     "Encoder",
     "Preprocess",
-    "Progress",
+    "ViewPlan",
     "as_picture",
+    "encode_files",
+    "export_onnx",
     "load_encoder",
+    "make_prompt_tuner",
+    "make_views",
     "open_picture",
     "read_templates",
     "template_sets",
     "zero_shot",
 ]
 
-KINDS: dict[str, str] = {
-    "onnx": "latte.encoders.onnx:load",
-    "hf": "latte.encoders.hf:load",
-    "openclip": "latte.encoders.open_clip:load",
+if not TYPE_CHECKING:  # a type checker reports names that do not exist
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+
+ENCODER_LOADERS: dict[str, str] = {
+    "onnx": "latte.encoders.onnx:load_onnx",
+    "hf": "latte.encoders.hf:load_hf",
+    "openclip": "latte.encoders.open_clip:load_open_clip",
 }
 MODELS = "LATTE_MODELS"  # environment variable: a folder of model folders, so that onnx:NAME is enough
-_MARKS = (("model.json", "onnx"), ("open_clip_config.json", "openclip"), ("config.json", "hf"))
+_MARKER_FILES = (("model.json", "onnx"), ("open_clip_config.json", "openclip"), ("config.json", "hf"))
 
 
 def load_encoder(spec: str, threads: int = 0, device: str = "cpu") -> Encoder:
@@ -51,21 +79,21 @@ def load_encoder(spec: str, threads: int = 0, device: str = "cpu") -> Encoder:
 
     ``threads`` limits the cores (0: all of them); ``device`` is torch's, for the encoders that run on torch.
     """
-    kind, target = split(spec)
-    module, _, attribute = KINDS[kind].partition(":")
+    kind, target = split_spec(spec)
+    module, _, attribute = ENCODER_LOADERS[kind].partition(":")
     load = getattr(importlib.import_module(module), attribute)
     encoder: Encoder = load(target, threads, device)
     return encoder
 
 
-def split(spec: str) -> tuple[str, str]:
+def split_spec(spec: str) -> tuple[str, str]:
     """Return (kind, target); ``local:`` is replaced by the kind that the folder is.
 
-    >>> split("hf:openai/clip-vit-base-patch16")
+    >>> split_spec("hf:openai/clip-vit-base-patch16")
     ('hf', 'openai/clip-vit-base-patch16')
     """
     kind, colon, target = str(spec).partition(":")
-    names = (*KINDS, "local")
+    names = (*ENCODER_LOADERS, "local")
     if not colon or kind not in names:
         near = difflib.get_close_matches(kind, names, n=1, cutoff=0.5) or names
         raise refuse("encoder", repr(spec), "; ".join(f"{name}:…" for name in near) + _hint(spec))
@@ -81,7 +109,7 @@ def _hint(spec: object) -> str:
 
 
 def _kind_of(folder: Path) -> str:
-    for mark, kind in _MARKS:
+    for mark, kind in _MARKER_FILES:
         if (folder / mark).is_file():
             return kind
     want = "model.json (ONNX), config.json (transformers) or open_clip_config.json"

@@ -15,11 +15,11 @@ from .extras import need
 from .preprocess import INTERPOLATIONS
 
 CHAINS = 3  # mixed together
-MOST_OPS = 3  # in one chain, drawn with replacement
+MOST_IN_CHAIN = 3  # in one chain, drawn with replacement
 LEAST_LEVEL, SEVERITY = 0.1, 1.0
 BILINEAR = INTERPOLATIONS["bilinear"]
 _AFFINE = 0  # Pillow's Transform.AFFINE
-Op = Callable[[Any, np.random.Generator], Any]
+Augmentation = Callable[[Any, np.random.Generator], Any]
 
 
 def strength(rng: np.random.Generator, largest: float) -> float:
@@ -69,25 +69,25 @@ def shear_y(picture: Any, rng: np.random.Generator) -> Any:
 
 def translate_x(picture: Any, rng: np.random.Generator) -> Any:
     """Move sideways by at most a thirtieth of the width (7 of 224 pixels)."""
-    return moved(picture, int(either_sign(rng, int(strength(rng, picture.width / 3)))), 0)
+    return translate(picture, int(either_sign(rng, int(strength(rng, picture.width / 3)))), 0)
 
 
 def translate_y(picture: Any, rng: np.random.Generator) -> Any:
     """Move up or down by at most a thirtieth of the height."""
-    return moved(picture, 0, int(either_sign(rng, int(strength(rng, picture.height / 3)))))
+    return translate(picture, 0, int(either_sign(rng, int(strength(rng, picture.height / 3)))))
 
 
 def affine(picture: Any, matrix: tuple[float, ...]) -> Any:
-    """Apply a 2 x 3 matrix; what comes from outside is black."""
+    """Apply a 2 x 3 matrix; pixels from outside are black."""
     return picture.transform(picture.size, _AFFINE, matrix, BILINEAR)
 
 
-def moved(picture: Any, x: int, y: int) -> Any:
-    """Move by whole pixels, where no interpolation is needed; what comes from outside is black."""
+def translate(picture: Any, x: int, y: int) -> Any:
+    """Move by whole pixels, without interpolation; pixels from outside are black."""
     return picture.crop((x, y, x + picture.width, y + picture.height))
 
 
-OPS: tuple[Op, ...] = (
+AUGMENTATIONS: tuple[Augmentation, ...] = (
     autocontrast,
     equalize,
     posterize,

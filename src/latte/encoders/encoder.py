@@ -1,4 +1,4 @@
-"""What an encoder is, and what all of them share: batches, unit rows, progress, checks of the input."""
+"""The :class:`Encoder` protocol, and the common part of all encoders: batches, unit rows, progress, input checks."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from ..core.validate import at_least, refuse, unit_rows
 from .preprocess import Preprocess
 
 BATCH = 32
-Progress = Callable[[int, int], None]  # (done, total), after every batch
+BatchProgress = Callable[[int, int], None]  # (done, total), after every batch
 
 
 @runtime_checkable
 class Encoder(Protocol):
     """Turns pictures and texts into unit rows of one space.
 
-    ``scale`` is the model's own logit scale;
-    ``fingerprint`` changes when anything does that changes an embedding.
+    ``scale`` is the model's own logit scale. Two encoders with the same ``fingerprint`` give the same embeddings.
     """
 
     name: str
@@ -33,17 +32,17 @@ class Encoder(Protocol):
     def fingerprint(self) -> str:
         """Sha256 of the weights, the tokenizer, the preprocessing and the scale."""
 
-    def images(self, images: Any, batch_size: int = BATCH, progress: Progress | None = None) -> Vectors:
+    def images(self, images: Any, batch_size: int = BATCH, progress: BatchProgress | None = None) -> Vectors:
         """Return (N, D) unit rows for N pictures, or for N preprocessed arrays (3, H, W) float32."""
 
-    def texts(self, texts: Sequence[str], batch_size: int = BATCH, progress: Progress | None = None) -> Vectors:
+    def texts(self, texts: Sequence[str], batch_size: int = BATCH, progress: BatchProgress | None = None) -> Vectors:
         """Return (N, D) unit rows; a text longer than the model's context is refused, never cut."""
 
 
 class BaseEncoder:
-    """The parts of ``Encoder`` that do not depend on the engine underneath.
+    """The parts of ``Encoder`` that do not depend on the runtime.
 
-    A subclass gives ``image_batch`` ((n, 3, H, W) float32 to (n, D)), ``text_batch`` (n texts to (n, D)) and
+    A subclass implements ``image_batch`` ((n, 3, H, W) float32 to (n, D)), ``text_batch`` (n texts to (n, D)) and
     ``fingerprint``; their rows need not be of unit length.
     """
 
@@ -61,11 +60,11 @@ class BaseEncoder:
         """Return (n, D) for n texts."""
         raise TypeError(f"{type(self).__name__} has no text encoder")
 
-    def images(self, images: Any, batch_size: int = BATCH, progress: Progress | None = None) -> Vectors:
+    def images(self, images: Any, batch_size: int = BATCH, progress: BatchProgress | None = None) -> Vectors:
         """Return (N, D) unit rows for N pictures (PIL, path, bytes, uint8 array) or float32 arrays (3, H, W)."""
         return self._rows(images, self._image_rows, batch_size, progress)
 
-    def texts(self, texts: Sequence[str], batch_size: int = BATCH, progress: Progress | None = None) -> Vectors:
+    def texts(self, texts: Sequence[str], batch_size: int = BATCH, progress: BatchProgress | None = None) -> Vectors:
         """Return (N, D) unit rows for N texts."""
         for text in [texts] if isinstance(texts, str) else texts:
             if not isinstance(text, str) or not text.strip() or isinstance(texts, str):
@@ -73,7 +72,7 @@ class BaseEncoder:
         return self._rows(texts, self.text_batch, batch_size, progress)
 
     def _rows(
-        self, items: Any, encode: Callable[[Any], NDArray[Any]], batch_size: int, progress: Progress | None
+        self, items: Any, encode: Callable[[Any], NDArray[Any]], batch_size: int, progress: BatchProgress | None
     ) -> Vectors:
         total = len(items)
         rows = np.empty((total, self.dim), np.float32)
@@ -86,7 +85,7 @@ class BaseEncoder:
     def _image_rows(self, images: Any) -> NDArray[Any]:
         """Encode one batch; pictures of different input sizes go in groups, and come back in order."""
         if isinstance(images, np.ndarray) and images.ndim == 4 and images.dtype == np.float32:
-            return self.image_batch(checked(images))
+            return self.image_batch(check_pixels(images))
         arrays = [self._array(image) for image in images]
         groups = by_shape(arrays)
         parts = [self.image_batch(np.stack([arrays[index] for index in where])) for where in groups]
@@ -95,7 +94,7 @@ class BaseEncoder:
 
     def _array(self, image: Any) -> Vectors:
         if isinstance(image, np.ndarray) and image.dtype == np.float32:
-            single: Vectors = checked(image[None])[0]
+            single: Vectors = check_pixels(image[None])[0]
             return single
         return self.preprocess(image)
 
@@ -118,7 +117,7 @@ def by_shape(arrays: Sequence[NDArray[Any]]) -> list[list[int]]:
     return list(groups.values())
 
 
-def checked(pixels: Vectors) -> Vectors:
+def check_pixels(pixels: Vectors) -> Vectors:
     """Refuse preprocessed pixels that are not (n, 3, H, W)."""
     if pixels.ndim != 4 or pixels.shape[1] != 3 or not pixels.size:
         raise refuse("images", f"a float32 array of shape {pixels.shape[1:]}", "preprocessed arrays of shape (3, H, W)")

@@ -1,7 +1,7 @@
-"""From a transformers model to ONNX folders that need no torch: ``export_onnx("hf:…", "OUT")``.
+"""Export a transformers model to ONNX folders that need no torch: ``export_onnx("hf:…", "OUT")``.
 
-OUT holds the float32 model; OUT/fp16 and OUT/int8 are complete folders of their own, so that a small device gets
-just the one it runs. How well each agrees with the original is measured and written into its model.json.
+OUT holds the float32 model; OUT/fp16 and OUT/int8 are complete folders of their own, so that a small device needs
+only one of them. The agreement of each with the original is measured and written into its model.json.
 Imported only when something is exported.
 """
 
@@ -28,18 +28,18 @@ from .extras import need
 from .hf import HfEncoder
 from .onnx import OnnxEncoder, file_sha256
 from .prompts import DEFAULT, read_templates
-from .shrink import VARIANTS, shrink, strip
+from .shrink import EXPORT_VARIANTS, shrink, strip
 
 LARGEST_DIFFERENCE = 1e-4  # of any number in a unit row, float32 against the original
 OPSET = 18
 OUTPUT = "unit_row"  # "embedding" would clash with the name of an operator's result
-NAMES = ("dog", "polar bear", "airplane", "electric guitar", "person riding a bicycle")
-FILES = ("image.onnx", "text.onnx")
+PROBE_NAMES = ("dog", "polar bear", "airplane", "electric guitar", "person riding a bicycle")
+MODEL_FILES = ("image.onnx", "text.onnx")
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How one variant compares with the original: cosines, the largest difference, and what it weighs."""
+    """One variant compared with the original: cosines, the largest difference, and the size of its files."""
 
     variant: str
     folder: str
@@ -54,7 +54,7 @@ class Agreement:
 def export_onnx(
     spec: str | HfEncoder,
     out: str | Path,
-    variants: Sequence[str] = VARIANTS,
+    variants: Sequence[str] = EXPORT_VARIANTS,
     images: Sequence[Any] | None = None,
 ) -> tuple[Agreement, ...]:
     """Write the encoder ``spec`` to the folder ``out`` and return how well each variant agrees with it.
@@ -62,21 +62,21 @@ def export_onnx(
     ``images`` are the pictures to compare on (any that an encoder takes); without them, synthetic ones.
     """
     for variant in variants:
-        choice("variant", variant, VARIANTS)
+        choice("variant", variant, EXPORT_VARIANTS)
     encoder = spec if isinstance(spec, HfEncoder) else load_encoder(spec)
     if not isinstance(encoder, HfEncoder):
         raise refuse("export", f"{spec!r}", "a transformers model, hf:ID or hf:DIR")
     folder = _empty(Path(out))
     _write_float32(encoder, folder)
     probe = images or synthetic(16, encoder.preprocess.size)
-    found = [_compare(encoder, "fp32", folder, probe)]
-    if found[0].largest > LARGEST_DIFFERENCE:
-        raise refuse("export", f"a difference of {found[0].largest:.1e}", f"at most {LARGEST_DIFFERENCE:.0e}")
+    agreements = [_compare(encoder, "fp32", folder, probe)]
+    if agreements[0].largest > LARGEST_DIFFERENCE:
+        raise refuse("export", f"a difference of {agreements[0].largest:.1e}", f"at most {LARGEST_DIFFERENCE:.0e}")
     for variant in [name for name in variants if name != "fp32"]:
         _write_variant(folder, variant)
-        found.append(_compare(encoder, variant, folder / variant, probe))
-    _record(encoder, folder, found)
-    return tuple(found)
+        agreements.append(_compare(encoder, variant, folder / variant, probe))
+    _record(encoder, folder, agreements)
+    return tuple(agreements)
 
 
 def _empty(folder: Path) -> Path:
@@ -92,10 +92,10 @@ def _write_float32(encoder: HfEncoder, folder: Path) -> None:
     _write_tokenizer(encoder, folder)
     pixels = torch.zeros((2, 3, *encoder.preprocess.size))
     _to_onnx(encoder, encoder.image_features, pixels, {0: "n"}, ("image", folder / "image.onnx"))
-    ids = encoder.tokens([f"a photo of a {name}." for name in NAMES[:2]])
+    ids = encoder.tokens([f"a photo of a {name}." for name in PROBE_NAMES[:2]])
     shape = {0: "n"} if encoder.pad_to_context else {0: "n", 1: "length"}
     _to_onnx(encoder, encoder.token_features, ids, shape, ("input_ids", folder / "text.onnx"))
-    for name in FILES:
+    for name in MODEL_FILES:
         strip(folder / name)
     _write_model_json(folder, _description(encoder))
 
@@ -138,7 +138,7 @@ def _to_onnx(encoder: HfEncoder, features: Any, sample: Any, shape: dict[int, st
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what the exporter and the quantiser say about their own internals."""
+    """Silence the messages of the exporter and the quantiser about their internals."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -170,7 +170,7 @@ def _description(encoder: HfEncoder) -> dict[str, Any]:
 
 
 def _write_model_json(folder: Path, description: dict[str, Any]) -> None:
-    sums = {name: file_sha256(folder / name) for name in (*FILES, "tokenizer.json")}
+    sums = {name: file_sha256(folder / name) for name in (*MODEL_FILES, "tokenizer.json")}
     text = json.dumps(description | {"sha256": sums}, indent=1, ensure_ascii=False)
     write_text(folder / "model.json", text + "\n")
 
@@ -179,7 +179,7 @@ def _write_variant(folder: Path, variant: str) -> None:
     target = folder / variant
     target.mkdir()
     write_bytes(target / "tokenizer.json", read_bytes(folder / "tokenizer.json"))
-    for name in FILES:
+    for name in MODEL_FILES:
         with _quiet(), replacing(target / name) as part:
             shrink(folder / name, part, variant)
     description = read_json(folder / "model.json", dict[str, Any])
@@ -189,7 +189,7 @@ def _write_variant(folder: Path, variant: str) -> None:
 def _compare(encoder: HfEncoder, variant: str, folder: Path, images: Sequence[Any]) -> Agreement:
     """Measure the folder against the original on ``images`` and on prompts of every default template."""
     copy = OnnxEncoder(folder)
-    texts = [template.replace("{}", name) for template in read_templates(DEFAULT) for name in NAMES]
+    texts = [template.replace("{}", name) for template in read_templates(DEFAULT) for name in PROBE_NAMES]
     if not np.array_equal(copy.tokens(texts)[0], encoder.tokens(texts).cpu().numpy()):
         raise refuse("tokenizer", "other tokens from tokenizer.json", "a tokenizer that tokenizer.json describes")
     image = encoder.images(images), copy.images(images)
@@ -203,17 +203,17 @@ def _compare(encoder: HfEncoder, variant: str, folder: Path, images: Sequence[An
         text_mean=float(cosines[1].mean()),
         text_min=float(cosines[1].min()),
         largest=max(float(np.abs(a - b).max()) for a, b in (image, text)),
-        bytes=sum((folder / name).stat().st_size for name in FILES),
+        bytes=sum((folder / name).stat().st_size for name in MODEL_FILES),
     )
 
 
-def _record(encoder: HfEncoder, folder: Path, found: Sequence[Agreement]) -> None:
+def _record(encoder: HfEncoder, folder: Path, agreements: Sequence[Agreement]) -> None:
     """Write each measurement into its own model.json, and all of them into the first."""
-    for one in found:
-        place = Path(one.folder)
+    for agreement in agreements:
+        place = Path(agreement.folder)
         description = read_json(place / "model.json", dict[str, Any])
-        kept = found if place == folder else [one]
-        rows = [{key: value for key, value in asdict(item).items() if key != "folder"} for item in kept]
+        shown = agreements if place == folder else [agreement]
+        rows = [{key: value for key, value in asdict(item).items() if key != "folder"} for item in shown]
         _write_model_json(place, description | {"agreement": {"with": encoder.name, "variants": rows}})
 
 

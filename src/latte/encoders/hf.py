@@ -9,6 +9,7 @@ from typing import Any
 
 from ..core.validate import refuse
 from ..files.documents import read_json
+from ..files.schema import shorten
 from .encoder import too_long
 from .extras import need
 from .preprocess import Preprocess, from_hf
@@ -44,7 +45,7 @@ class HfEncoder(TorchEncoder):
         return pooled(self.model.get_text_features(input_ids=ids))
 
     def tokens(self, texts: Sequence[str]) -> Any:
-        """Return token ids (n, L), refusing what does not fit."""
+        """Return token ids (n, L); a text that is too long is refused."""
         rows = self.tokenizer(list(texts), truncation=False, padding=False, verbose=False)["input_ids"]
         for text, row in zip(texts, rows, strict=True):
             if len(row) > self.context:
@@ -60,7 +61,7 @@ class HfEncoder(TorchEncoder):
         return int(self.tokenizer.eos_token_id if pad is None else pad)
 
     def token_rule(self) -> Any:
-        """Return what decides the tokens of a text: the tokenizer itself, where it can be written down."""
+        """Return everything that the tokens of a text depend on: the tokenizer itself, where it can be serialised."""
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         rule = backend.to_str() if backend is not None else sorted(self.tokenizer.get_vocab().items())
         return [rule, self.pad_id, self.context]
@@ -80,7 +81,7 @@ def pooled(output: Any) -> Any:
     return getattr(output, "pooler_output", output)
 
 
-def load(target: str, threads: int = 0, device: str = "cpu") -> HfEncoder:
+def load_hf(target: str, threads: int = 0, device: str = "cpu") -> HfEncoder:
     """Return the encoder ``target``: a folder, or the name of a repository on the hub."""
     transformers = need("transformers", "torch")
     need("torch", "torch")
@@ -99,19 +100,19 @@ def _read(target: str, reader: Any) -> Any:
         with _no_bars():
             return reader.from_pretrained(target)
     except Exception as error:  # OSError, safetensors' own, KeyError for an unknown type, and more
-        raise refuse(f"hf:{target}", f"{reader.__name__}: {_line(error)}", _want(target)) from None
+        raise refuse(f"hf:{target}", f"{reader.__name__}: {shorten(error, 200)}", _want(target)) from None
 
 
 @contextmanager
 def _no_bars() -> Iterator[None]:
-    """Keep transformers from drawing progress bars: what is drawn is the caller's choice."""
+    """Keep transformers from drawing progress bars: that is up to the caller."""
     logging = need("transformers.utils.logging", "torch")
-    drawn = logging.is_progress_bar_enabled()
+    enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        if drawn:
+        if enabled:
             logging.enable_progress_bar()
 
 
@@ -138,8 +139,3 @@ def _want(target: str) -> str:
     if Path(target).is_dir():
         return f"a folder with {_FILES}"
     return f"a folder with {_FILES}, or a model name of the hub and a network connection"
-
-
-def _line(error: Exception) -> str:
-    words = " ".join(str(error).split())
-    return words if len(words) <= 200 else f"{words[:200]}…"

@@ -1,4 +1,4 @@
-"""The model.json of an ONNX folder: what the three other files are and how to feed them."""
+"""The model.json of an ONNX folder: the names, inputs and outputs of the other three files."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 from ..core.validate import at_least, choice, real, refuse
 from ..files.documents import read_json
-from ..files.schema import short, within
+from ..files.schema import refuse_inside, shorten
 from .preprocess import INTERPOLATIONS, Preprocess, from_json
 
-MOST = 1 << 16  # dimensions, and tokens: no model is near it
+LARGEST_SIZE = 1 << 16  # dimensions, and tokens: no model is near it
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """The parts of a model.json that matter."""
+    """The contents of a model.json that the encoder uses."""
 
     name: str
     dim: int
@@ -43,8 +43,8 @@ class ModelFile:
         """The names of the three other files."""
         return self.image_file, self.text_file, self.tokenizer_file
 
-    def essence(self) -> dict[str, Any]:
-        """Return what changes an embedding: everything but the name and the checksums."""
+    def dependencies(self) -> dict[str, Any]:
+        """Return everything that the embeddings depend on: all but the name and the checksums."""
         return {key: value for key, value in asdict(self).items() if key not in ("name", "sha256")}
 
 
@@ -93,7 +93,7 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A model.json as it is written; what else is in it is for people."""
+    """A model.json as it is written; other keys are ignored."""
 
     name: str
     dim: int
@@ -118,7 +118,7 @@ def read_model_json(folder: Path) -> ModelFile:
     try:
         rule = image_rule(description.image)
     except ValueError as error:
-        raise within(path, error) from None
+        raise refuse_inside(path, error) from None
     return _model_file(description, rule)
 
 
@@ -159,7 +159,7 @@ def image_rule(image: ImagePart) -> Preprocess:
     side, rule = at_least("input_size", image.input_size, 1), image.resize.lower()
     kinds = [kind for kind in INTERPOLATIONS if kind in rule]
     if len(kinds) != 1 or ("short side" in rule) == ("squash" in rule):
-        raise refuse("resize", short(repr(rule)), f"one of {', '.join(INTERPOLATIONS)}, and 'short side' or 'squash'")
+        raise refuse("resize", shorten(repr(rule)), f"one of {', '.join(INTERPOLATIONS)}, and 'short side' or 'squash'")
     return Preprocess(
         size=(side, side),
         short_side=side if "short side" in rule else None,
@@ -176,18 +176,18 @@ def _low_res(image: ImagePart) -> int:
         return 0
     match = re.fullmatch(r"source short side <= ([0-9]{1,5}) px", image.low_res_rule)
     if match is None:
-        raise refuse("low_res_rule", short(repr(image.low_res_rule)), "'source short side <= N px'")
+        raise refuse("low_res_rule", shorten(repr(image.low_res_rule)), "'source short side <= N px'")
     return int(match[1])
 
 
 def _between(name: str, value: int, least: int) -> None:
-    if at_least(name, value, least) > MOST:
-        raise refuse(name, value, f"at most {MOST}")
+    if at_least(name, value, least) > LARGEST_SIZE:
+        raise refuse(name, value, f"at most {LARGEST_SIZE}")
 
 
 def _inside(file: str) -> str:
     """Refuse a file name that leads out of the folder."""
     path = PurePosixPath(file)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in file:
-        raise refuse("model.json", f"file {short(repr(file))}", "the name of a file inside the model folder")
+        raise refuse("model.json", f"file {shorten(repr(file))}", "the name of a file inside the model folder")
     return str(path)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..core.types import Vectors
 from ..core.validate import at_least, refuse
+from ..files.schema import shorten
 from .encoder import BaseEncoder, too_long
 from .extras import need
 from .model_json import ModelFile, read_model_json
@@ -52,20 +53,20 @@ class OnnxEncoder(BaseEncoder):
     @cached_property
     def _tokenizer(self) -> Any:
         tokenizers = need("tokenizers", "onnx")
-        path = present(self.folder, self.model.tokenizer_file)
+        path = existing_file(self.folder, self.model.tokenizer_file)
         try:
             tokenizer = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # tokenizers raises a bare Exception
-            raise refuse(str(path), f"a tokenizer that cannot be read ({_line(error)})", _AGAIN) from None
+            raise refuse(str(path), f"a tokenizer that cannot be read ({shorten(error, 200)})", _AGAIN) from None
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return tokenizer
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sha256 of the three files and of what model.json says about using them."""
-        files = {name: file_sha256(present(self.folder, name)) for name in self.model.files}
-        return hashlib.sha256(json.dumps([files, self.model.essence()], sort_keys=True).encode()).hexdigest()
+        """Sha256 of the three files and of their use according to model.json."""
+        files = {name: file_sha256(existing_file(self.folder, name)) for name in self.model.files}
+        return hashlib.sha256(json.dumps([files, self.model.dependencies()], sort_keys=True).encode()).hexdigest()
 
     def image_batch(self, pixels: Vectors) -> NDArray[Any]:
         """Return (n, D) for (n, 3, H, W)."""
@@ -97,11 +98,11 @@ class OnnxEncoder(BaseEncoder):
         options = runtime.SessionOptions()
         options.intra_op_num_threads = self.threads
         options.log_severity_level = 3  # errors only
-        path = present(self.folder, file)
+        path = existing_file(self.folder, file)
         try:
             return runtime.InferenceSession(str(path), options, providers=PROVIDERS)
         except Exception as error:  # ONNX Runtime has its own exception per status code
-            raise refuse(str(path), f"a model that cannot be loaded ({_line(error)})", _AGAIN) from None
+            raise refuse(str(path), f"a model that cannot be loaded ({shorten(error, 200)})", _AGAIN) from None
 
     def _check(self, session: Any, file: str, inputs: tuple[str, ...], output: str) -> None:
         has = {value.name for value in (*session.get_inputs(), *session.get_outputs())}
@@ -117,12 +118,12 @@ class OnnxEncoder(BaseEncoder):
         try:
             rows: NDArray[Any] = session.run([output], feed)[0]
         except Exception as error:
-            raise refuse(f"input of {self.name}", _line(error), "arrays of the sizes in model.json") from None
+            raise refuse(f"input of {self.name}", shorten(error, 200), "arrays of the sizes in model.json") from None
         return rows
 
 
-def present(folder: Path, file: str) -> Path:
-    """Return the path of a model file that must be there."""
+def existing_file(folder: Path, file: str) -> Path:
+    """Return the path of a model file; a missing one is refused."""
     path = folder / file
     if not path.is_file():
         raise refuse(f"model folder {folder}", f"no {file}", "image.onnx, text.onnx, tokenizer.json and model.json")
@@ -130,9 +131,9 @@ def present(folder: Path, file: str) -> Path:
 
 
 def verify_files(folder: Path, model: ModelFile) -> None:
-    """Refuse a folder with a file that is missing or not the one model.json was written for."""
+    """Refuse a folder where a file is missing or differs from its sha256 in model.json."""
     for file in model.files:
-        path = present(folder, file)
+        path = existing_file(folder, file)
         want = model.sha256.get(file)
         if want is not None and file_sha256(path) != want:
             raise refuse(str(path), "a damaged file (its sha256 is not the one in model.json)", _AGAIN)
@@ -144,12 +145,7 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _line(error: Exception) -> str:
-    words = " ".join(str(error).split())
-    return words if len(words) <= 200 else f"{words[:200]}…"
-
-
-def load(target: str, threads: int, device: str) -> OnnxEncoder:
+def load_onnx(target: str, threads: int, device: str) -> OnnxEncoder:
     """Return the encoder in the folder ``target``; ONNX Runtime runs on the CPU here."""
     if device != "cpu":
         raise refuse("device", repr(device), "'cpu' for an ONNX encoder")

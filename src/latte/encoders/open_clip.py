@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.validate import refuse
+from ..files.schema import shorten
 from .encoder import too_long
 from .preprocess import Preprocess, from_open_clip
 from .torch_base import TorchEncoder, set_threads
 
-CONTEXT = 77  # where the tokenizer does not say
+CONTEXT_LENGTH = 77  # where the tokenizer does not say
 _SCHEMAS = ("hf-hub:", "local-dir:")
 
 
@@ -20,7 +21,7 @@ class OpenClipEncoder(TorchEncoder):
 
     def __init__(self, name: str, model: Any, tokenizer: Any, preprocess: Preprocess, device: str = "cpu") -> None:
         self.tokenizer = tokenizer
-        self.context = int(getattr(tokenizer, "context_length", None) or CONTEXT)
+        self.context = int(getattr(tokenizer, "context_length", None) or CONTEXT_LENGTH)
         super().__init__(name, model, preprocess, device)
 
     def image_features(self, pixels: Any) -> Any:
@@ -60,7 +61,7 @@ class OpenClipEncoder(TorchEncoder):
         return inner.get_input_embeddings()
 
     def token_rule(self) -> Any:
-        """Return what decides the tokens of a text: the kind of tokenizer, and the tokens of a sample."""
+        """Return what the tokens of a text depend on: the kind of tokenizer, and the tokens of a sample."""
         sample = self.tokenizer(["a photo of a polar bear."]).tolist()
         return [type(self.tokenizer).__name__, self.context, sample]
 
@@ -73,7 +74,7 @@ def count_tokens(tokenizer: Any, text: str) -> int:
     return len(tokenizer.encode(text)) + 2  # SimpleTokenizer adds start and end itself
 
 
-def load(target: str, threads: int = 0, device: str = "cpu") -> OpenClipEncoder:
+def load_open_clip(target: str, threads: int = 0, device: str = "cpu") -> OpenClipEncoder:
     """Return the model ``target``: MODEL/PRETRAINED, or hf-hub:… or local-dir:… as open_clip writes them."""
     open_clip = _package()
     set_threads(threads)
@@ -83,8 +84,7 @@ def load(target: str, threads: int = 0, device: str = "cpu") -> OpenClipEncoder:
         model, _, _ = open_clip.create_model_and_transforms(name, pretrained=pretrained, force_quick_gelu=quick)
         tokenizer = open_clip.get_tokenizer(name)
     except Exception as error:  # RuntimeError, FileNotFoundError, hub errors
-        reason = " ".join(str(error).split())[:200]
-        raise refuse(f"openclip:{target}", reason, "a pair of open_clip.list_pretrained()") from None
+        raise refuse(f"openclip:{target}", shorten(error, 200), "a pair of open_clip.list_pretrained()") from None
     return OpenClipEncoder(f"openclip:{target}", model, tokenizer, _preprocess(open_clip, model), device)
 
 

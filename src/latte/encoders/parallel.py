@@ -1,4 +1,4 @@
-"""A map over several cores that keeps the order and never runs far ahead.
+"""A map in threads that keeps the order and never runs far ahead.
 
 Threads are enough: Pillow decodes, resizes and transforms, numpy computes and ONNX Runtime runs without holding
 the interpreter, nothing has to be copied between processes, and the caller's script needs no main guard.
@@ -18,12 +18,12 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-def in_order(
+def map_in_order(
     function: Callable[[A], B], jobs: Iterable[A], workers: int = 1, ahead: int | None = None
 ) -> Generator[B, None, None]:
     """Yield ``function(job)`` for every job, in order, with at most ``ahead`` results waiting.
 
-    >>> list(in_order(abs, [-1, 2, -3], workers=2))
+    >>> list(map_in_order(abs, [-1, 2, -3], workers=2))
     [1, 2, 3]
     """
     if at_least("workers", workers, 1) == 1 and ahead is None:

@@ -1,4 +1,4 @@
-"""Opening pictures of any kind as upright 8-bit RGB, and refusing bad files with one clear line."""
+"""Open pictures of any kind as upright 8-bit RGB, and refuse bad files in one clear line."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..files.reading import read_bytes
 from .extras import need
 
 PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
-MAX_BYTES = 1 << 29  # a larger file is not a picture anyone wants classified
-MAX_PIXELS = 89_478_485  # pixels: Pillow's own warning level, an error here
-PROGRAMS = ("EPS", "WMF")  # Pillow would run an interpreter on what may be anyone's file
+MOST_PICTURE_BYTES = 1 << 29  # a larger file is hardly a picture
+MOST_PIXELS = 89_478_485  # pixels: Pillow's own warning level, an error here
+PROGRAMS = ("EPS", "WMF")  # Pillow would run an interpreter on a file that may come from anywhere
 _ORIENTATION = 0x0112  # the EXIF tag
 # Pillow can only *warn* about a decompression bomb, and the warning filters belong to the whole process
 _FILTERS = threading.Lock()
@@ -44,7 +44,7 @@ def open_picture(source: str | Path | bytes) -> Any:
 
 def _read(path: Path) -> bytes:
     try:
-        return read_bytes(path, "picture", MAX_BYTES)
+        return read_bytes(path, "picture", MOST_PICTURE_BYTES)
     except ValueError as error:
         raise BadImageError(str(error)) from None
 
@@ -65,8 +65,8 @@ def _decode(data: bytes) -> Any:
 
 def check_size(size: tuple[int, int]) -> None:
     """Refuse a picture of more pixels than anyone sends on purpose."""
-    if size[0] * size[1] > MAX_PIXELS:
-        raise BadImageError(f"{size[0]} x {size[1]} pixels (a decompression bomb?), want at most {MAX_PIXELS}")
+    if size[0] * size[1] > MOST_PIXELS:
+        raise BadImageError(f"{size[0]} x {size[1]} pixels (a decompression bomb?), want at most {MOST_PIXELS}")
 
 
 def _upright(picture: Any) -> Any:
@@ -84,7 +84,7 @@ def _reason(error: Exception) -> str:
     if kind == "FileNotFoundError":
         return "no such file"
     if kind.startswith("DecompressionBomb"):
-        return f"more than {MAX_PIXELS} pixels (a decompression bomb?)"
+        return f"more than {MOST_PIXELS} pixels (a decompression bomb?)"
     return f"cannot be read ({' '.join(str(error).split()) or kind})"
 
 

@@ -1,4 +1,4 @@
-"""From a picture to the numbers a model sees: resize, centre crop, normalise, in Pillow and numpy.
+"""From a picture to the input of a model: resize, centre crop, normalise, in Pillow and numpy.
 
 The default is the reference CLIP transform: short side to 224 (bicubic with antialiasing), centre crop, mean and
 standard deviation of CLIP's training images.
@@ -24,13 +24,13 @@ HALVES = (0.5, 0.5, 0.5)
 # Pillow's numbers, which HF files use too
 INTERPOLATIONS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 ROUNDINGS = ("round", "floor")
-MOST_SIDE = 1 << 13  # of what a model sees: the largest have some 1,000
+MOST_SIDE = 1 << 13  # of a model's input: the largest have some 1,000 pixels
 _MOST = 50_000_000  # pixels: where more would come out of the resize, only the crop is computed
 
 
 @dataclass(frozen=True, slots=True)
 class Preprocess:
-    """How one model wants its pictures.
+    """The preprocessing of one model.
 
     The short side goes to ``short_side`` and the centre is cropped to ``size`` (H, W); with ``short_side``
     None the whole picture is squashed to ``size`` (SigLIP). ``crop_rounding`` says where an odd margin goes:
@@ -67,7 +67,7 @@ class Preprocess:
         return self.normalise(np.asarray(self.framed(as_picture(picture))))
 
     def output_size(self, source: tuple[int, int]) -> tuple[int, int]:
-        """Return (H, W) of what a picture of ``source`` (width, height) becomes."""
+        """Return the output size (H, W) for a picture of size ``source`` (width, height)."""
         return self._for(source).size
 
     def framed(self, picture: Any) -> Any:
@@ -125,7 +125,7 @@ def _in_source(box: tuple[int, ...], source: tuple[int, int], resized: tuple[int
 
 
 def from_json(config: Mapping[str, Any]) -> Preprocess:
-    """Return what ``to_json`` wrote."""
+    """Return the preprocessing that ``to_json`` wrote."""
     return structure(config, Preprocess, "preprocess")
 
 

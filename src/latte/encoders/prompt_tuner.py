@@ -1,4 +1,4 @@
-"""The text encoder as a function of its prompt, differentiable: what prompt tuning (TPT) learns through."""
+"""A torch text encoder as a differentiable function of its prompt, for prompt tuning (TPT)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class PromptTuner:
     holds the token embeddings of "a photo of a"; with it, ``class_texts`` gives the encoder's own features of
     "a photo of a NAME.". Only ``context`` takes gradients: the model is frozen.
 
-    The context takes the place of its tokens where the model looks up their embeddings. Positions, mask, layers,
-    pooling and projection are then the model's own code, whatever its family and version.
+    The context replaces the embeddings of its tokens right after the lookup. Positions, mask, layers, pooling and
+    projection remain the model's own code, whatever its family and version.
     """
 
     def __init__(self, encoder: TorchEncoder, classnames: Sequence[str], context: str = CONTEXT) -> None:
@@ -37,7 +37,7 @@ class PromptTuner:
         self.scale = encoder.scale
         words = check_classnames(classnames)
         self.ids = encoder.tokens([f"{context} {word}." for word in words])  # (C, L)
-        self.start, self.length = place(encoder.plain_tokens(context), self.ids.cpu().numpy(), context)
+        self.start, self.length = locate_context(encoder.plain_tokens(context), self.ids.cpu().numpy(), context)
         self.embedding = encoder.token_embedding
         span = self.ids[0, self.start : self.start + self.length]
         self.context_init = self.embedding.weight[span].detach().clone()
@@ -46,13 +46,13 @@ class PromptTuner:
         """Return unit rows (C, D) for ``context`` (n_ctx, d_tok)."""
         if tuple(context.shape) != tuple(self.context_init.shape):
             raise refuse("context", f"shape {tuple(context.shape)}", f"shape {tuple(self.context_init.shape)}")
-        with self._replaced(context):
+        with self._replace_tokens(context):
             features = self.encoder.token_features(self.ids)
         return self.torch.nn.functional.normalize(features, dim=-1)
 
     @contextmanager
-    def _replaced(self, context: Any) -> Iterator[None]:
-        """Put ``context`` in the place of its tokens' embeddings; everything after is the model's own code."""
+    def _replace_tokens(self, context: Any) -> Iterator[None]:
+        """Replace the embeddings of the context's tokens by ``context`` while the block runs."""
         stop = self.start + self.length
 
         def put(module: Any, inputs: Any, output: Any) -> Any:
@@ -66,7 +66,7 @@ class PromptTuner:
             handle.remove()
 
 
-def place(bare: Sequence[int], ids: NDArray[np.int64], context: str) -> tuple[int, int]:
+def locate_context(bare: Sequence[int], ids: NDArray[np.int64], context: str) -> tuple[int, int]:
     """Return where the tokens ``bare`` of the context stand in every prompt of ``ids`` (C, L), as (start, length)."""
     for start in range(ids.shape[1] - len(bare) + 1):
         if bare and bool((ids[:, start : start + len(bare)] == bare).all()):

@@ -1,4 +1,4 @@
-"""Class names and templates to the zero-shot classifier that every client shares.
+"""From class names and templates to the zero-shot classifier that all clients share.
 
 t_y = normalise(mean over templates of normalise(encode(template(y)))), with seven templates by default
 (decision B15: they end in a full stop).
@@ -14,8 +14,8 @@ from ..core.types import Vectors
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..files.reading import read_text
-from ..files.schema import near, within
-from .encoder import BATCH, Encoder, Progress
+from ..files.schema import near, refuse_inside
+from .encoder import BATCH, BatchProgress, Encoder
 
 DEFAULT = "seven"
 
@@ -25,17 +25,17 @@ def zero_shot(
     classnames: Sequence[str],
     templates: Sequence[str] | None = None,
     batch_size: int = BATCH,
-    progress: Progress | None = None,
+    progress: BatchProgress | None = None,
 ) -> ZeroShot:
     """Return the classifier of ``classnames`` in the space of ``encoder``, with the seven templates by default.
 
-    The names are kept as they are given; in a prompt an underscore becomes a space.
+    The classifier has the names unchanged; in a prompt an underscore becomes a space.
     """
-    chosen = check_templates(read_templates(DEFAULT) if templates is None else templates)
+    templates = check_templates(read_templates(DEFAULT) if templates is None else templates)
     words = check_classnames(classnames)
-    prompts = [template.replace("{}", word) for word in words for template in chosen]
+    prompts = [template.replace("{}", word) for word in words for template in templates]
     rows = encoder.texts(prompts, batch_size=batch_size, progress=progress)  # (C · templates, D)
-    mean: Vectors = rows.reshape(len(words), len(chosen), -1).mean(axis=1)
+    mean: Vectors = rows.reshape(len(words), len(templates), -1).mean(axis=1)
     return ZeroShot(_unit(mean), tuple(classnames), encoder.scale)
 
 
@@ -71,7 +71,7 @@ def read_templates(source: str | Path) -> tuple[str, ...]:
     try:
         return check_templates([line for line in lines if line and not line.startswith("#")])
     except ValueError as error:
-        raise within(source, error) from None
+        raise refuse_inside(source, error) from None
 
 
 def _file(path: Path) -> str:
@@ -82,7 +82,7 @@ def _file(path: Path) -> str:
 
 
 def check_templates(templates: Sequence[str]) -> tuple[str, ...]:
-    """Refuse templates without a place for the name, doubled ones, and none at all."""
+    """Refuse an empty list, templates without a place for the name, and duplicates."""
     if isinstance(templates, str) or not templates:
         raise refuse("templates", repr(templates), "a list of at least one template such as 'a photo of a {}.'")
     for template in templates:
@@ -92,7 +92,7 @@ def check_templates(templates: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_classnames(classnames: Sequence[str]) -> tuple[str, ...]:
-    """Return the names as they go into a prompt; empty and doubled ones, and bytes that are no text, are refused.
+    """Return the names as they stand in a prompt; empty names, duplicates and bytes that are no text are refused.
 
     >>> check_classnames(["polar_bear", "dog"])
     ('polar bear', 'dog')

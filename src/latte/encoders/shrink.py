@@ -10,13 +10,13 @@ import numpy as np
 from ..files.atomic import replacing
 from .extras import need
 
-VARIANTS = ("fp32", "fp16", "int8")
+EXPORT_VARIANTS = ("fp32", "fp16", "int8")
 SMALL = 1024  # numbers: a shorter tensor is not worth a cast
 INT8_OPS = ["MatMul", "Gemm", "Gather"]
 
 
 def strip(path: Path) -> None:
-    """Remove what the exporter notes for its own debugging: stack traces with the paths of this machine."""
+    """Remove the debugging notes of the exporter: stack traces with the paths of this machine."""
     onnx = need("onnx", "export")
     model = onnx.load(str(path))
     for part in (model, model.graph, *model.graph.node, *model.graph.initializer, *model.graph.value_info):

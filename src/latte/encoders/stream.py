@@ -1,7 +1,7 @@
-"""Many files to embeddings: decoding in threads while the encoder works, batch after batch.
+"""From many files to embeddings, batch by batch; threads decode the next files while the encoder works.
 
-The batches are cut by position, bad files included, so encoding can stop after any batch and continue at the next
-one with the same bytes as in one go.
+Batches are cut by position, bad files included, so that encoding can stop after any batch and continue with the next,
+with the same bytes as without the stop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from ..core.types import Integers, Vectors
 from ..core.validate import at_least
 from .encoder import BATCH, Encoder, spans
-from .parallel import in_order
+from .parallel import map_in_order
 from .pictures import BadImageError
 from .preprocess import Preprocess
 
@@ -53,10 +53,10 @@ def encode_files(
     """
     at_least("batch_size", batch_size, 1)
     decode = partial(_decode, encoder.preprocess)
-    with closing(in_order(decode, sources[start:], workers, AHEAD * batch_size)) as arrays:
+    with closing(map_in_order(decode, sources[start:], workers, AHEAD * batch_size)) as arrays:
         for low, high in spans(len(sources) - start, batch_size):
             batch = [next(arrays) for _ in range(low, high)]
-            yield _encoded(encoder, start + low, batch, skip_bad)
+            yield _encode_batch(encoder, start + low, batch, skip_bad)
 
 
 def _decode(preprocess: Preprocess, source: Any) -> Vectors | BadImageError:
@@ -66,7 +66,7 @@ def _decode(preprocess: Preprocess, source: Any) -> Vectors | BadImageError:
         return error
 
 
-def _encoded(encoder: Encoder, start: int, batch: list[Vectors | BadImageError], skip_bad: bool) -> EncodedBatch:
+def _encode_batch(encoder: Encoder, start: int, batch: list[Vectors | BadImageError], skip_bad: bool) -> EncodedBatch:
     bad: list[tuple[int, str]] = []
     index, good = [], []
     for position, item in enumerate(batch, start):

@@ -1,4 +1,4 @@
-"""What the encoders on torch share. Imported only by them."""
+"""The common part of the encoders that run on torch. Imported only by them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .prompt_tuner import CONTEXT, PromptTuner
 class TorchEncoder(BaseEncoder):
     """An encoder whose ``model`` is a torch module with a ``logit_scale``.
 
-    A subclass gives ``image_features``, the way from texts over ``tokens`` to ``token_features``, and for prompt
-    tuning ``plain_tokens`` and ``token_embedding``.
+    A subclass implements ``image_features``, ``tokens`` and ``token_features``, and for prompt tuning ``plain_tokens``
+    and ``token_embedding``.
     """
 
     def __init__(self, name: str, model: Any, preprocess: Preprocess, device: str = "cpu") -> None:
@@ -38,7 +38,7 @@ class TorchEncoder(BaseEncoder):
         raise TypeError(f"{type(self).__name__} has no image encoder")
 
     def tokens(self, texts: Sequence[str]) -> Any:
-        """Return token ids (n, L), refusing what does not fit."""
+        """Return token ids (n, L); a text that is too long is refused."""
         raise TypeError(f"{type(self).__name__} has no text encoder")
 
     def token_features(self, ids: Any) -> Any:
@@ -79,7 +79,7 @@ class TorchEncoder(BaseEncoder):
         return digest.hexdigest()
 
     def token_rule(self) -> Any:
-        """Return what decides the tokens of a text, as plain values."""
+        """Return everything that the tokens of a text depend on, as plain values."""
         return None
 
     def _numpy(self, tensor: Any) -> NDArray[Any]:
@@ -87,18 +87,18 @@ class TorchEncoder(BaseEncoder):
         return array
 
     def _probe(self, preprocess: Preprocess) -> Any:
-        """Encode one black picture: the surest way to know D."""
+        """Encode one black picture, to learn D."""
         with self.torch.inference_mode():
             return self.image_features(self.torch.zeros((1, 3, *preprocess.size), device=self.device))
 
     def _device(self, device: str) -> Any:
         try:
-            found = self.torch.device(device)
-            self.torch.empty(1, device=found)
+            target = self.torch.device(device)
+            self.torch.empty(1, device=target)
         except (RuntimeError, AssertionError) as error:
             reason = str(error).splitlines()[0]
             raise refuse("device", f"{device!r} ({reason})", "'cpu', or a device that torch finds here") from None
-        return found
+        return target
 
 
 def set_threads(threads: int) -> None:

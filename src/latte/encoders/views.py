@@ -1,6 +1,6 @@
 """Views of one picture: the plain one, and random crops, flips and AugMix mixtures of it.
 
-View 0 is what the encoder sees of the plain picture. Every other view starts from the whole picture: a random
+View 0 is the plain picture after preprocessing. Every other view starts from the whole picture: a random
 crop of 8 to 100 % of the area resized to the input size, mirrored half of the time ("crop_flip", as Zero uses
 it), then mixed with three chains of simple operations ("augmix", as TPT uses it). The draws of a picture depend
 on the seed and on the picture's own key, so neither the order nor the number of workers changes them.
@@ -18,12 +18,12 @@ import numpy as np
 
 from ..core.types import Vectors
 from ..core.validate import at_least, choice, refuse
-from .augmix import CHAINS, MOST_OPS, OPS
-from .parallel import in_order
+from .augmix import AUGMENTATIONS, CHAINS, MOST_IN_CHAIN
+from .parallel import map_in_order
 from .pictures import as_picture
 from .preprocess import INTERPOLATIONS, Preprocess
 
-KINDS = ("augmix", "crop_flip")
+VIEW_KINDS = ("augmix", "crop_flip")
 MOST_VIEWS = 1024  # of one picture, all of which are in memory at once: 600 MB at 224 x 224 pixels
 _ATTEMPTS = 10
 
@@ -42,7 +42,7 @@ class ViewPlan:
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
 
     def __post_init__(self) -> None:
-        choice("kind", self.kind, KINDS)
+        choice("kind", self.kind, VIEW_KINDS)
         at_least("count", self.count, 0, MOST_VIEWS)
         at_least("seed", self.seed, 0)
         if not (0 < self.area[0] <= self.area[1] <= 1 and 0 < self.ratio[0] <= self.ratio[1]):
@@ -50,7 +50,7 @@ class ViewPlan:
 
 
 def make_views(picture: Any, key: str | int, preprocess: Preprocess, plan: ViewPlan | None = None) -> Vectors:
-    """Return (1 + count, 3, H, W) float32: what the encoder's ``images`` takes as it is.
+    """Return (1 + count, 3, H, W) float32, the input of the encoder's ``images``.
 
     ``key`` names the picture (its path inside the dataset, or its index); the same key gives the same views.
     """
@@ -77,7 +77,7 @@ def many_views(
     The result does not depend on ``workers``.
     """
     jobs = ((key, picture, preprocess, plan or ViewPlan()) for key, picture in pictures)
-    return in_order(_job, jobs, workers)
+    return map_in_order(_job, jobs, workers)
 
 
 def _job(job: tuple[str | int, Any, Preprocess, ViewPlan]) -> Vectors:
@@ -137,7 +137,7 @@ def mix(picture: Any, rng: np.random.Generator) -> Vectors:
     result = np.asarray(picture, np.float32) * np.float32(keep)
     for weight in weights:
         chain = picture
-        for _ in range(int(rng.integers(1, MOST_OPS + 1))):
-            chain = OPS[int(rng.integers(len(OPS)))](chain, rng)
+        for _ in range(int(rng.integers(1, MOST_IN_CHAIN + 1))):
+            chain = AUGMENTATIONS[int(rng.integers(len(AUGMENTATIONS)))](chain, rng)
         result += np.float32((1 - keep) * weight) * np.asarray(chain, np.float32)
     return result

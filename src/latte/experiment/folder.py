@@ -23,7 +23,7 @@ from typing import Any
 from ..core.validate import refuse
 from ..files.atomic import append_line, write_text
 from ..files.documents import parse_json, read_json
-from ..files.lock import lock
+from ..files.locks import lock
 from ..files.reading import read_bytes, read_text
 from ..files.schema import structure
 from ..simulation.records import Result, read_result

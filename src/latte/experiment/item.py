@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.validate import refuse
 from ..data.benchmark import Federation
-from ..data.catalogue import Entry, open_entry
+from ..data.catalogue import BenchmarkFile, read_benchmark
 from ..data.partition import federate, generators
 from ..methods import METHODS, describe, register, resolve
 from ..simulation.engine import run_fast
@@ -41,9 +41,9 @@ def run_item(federation: Federation, config: RunConfig, seed: int) -> Outcome:
 
 def _prompt_tuner(federation: Federation, config: RunConfig) -> Any:
     """Return the differentiable text encoder of the classes, on one thread: the pool has a process per core."""
-    from ..encoders.tuning import prompt_tuner
+    from ..encoders.tuning import make_prompt_tuner
 
-    return prompt_tuner(str(config.text_encoder), federation.embeddings.zero_shot.classnames, threads=1)
+    return make_prompt_tuner(str(config.text_encoder), federation.embeddings.zero_shot.classnames, threads=1)
 
 
 def run_together(configs: Sequence[RunConfig], path: Path) -> tuple[Federation, list[Outcome]]:
@@ -53,7 +53,7 @@ def run_together(configs: Sequence[RunConfig], path: Path) -> tuple[Federation, 
     """
     first = configs[0]
     (seed,) = first.seeds
-    embeddings = open_entry(Entry(first.benchmark, path))
+    embeddings = read_benchmark(BenchmarkFile(first.benchmark, path))
     federation = federate(embeddings, first.clients_per_domain, seed, first.order)
     if len(configs) == 1:
         return federation, [run_item(federation, first, seed)]

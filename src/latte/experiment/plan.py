@@ -12,10 +12,10 @@ from typing import Any
 from ..core.validate import choice, refuse
 from ..data.benchmark import Embeddings
 from ..data.catalogue import UNKNOWN as UNKNOWN
-from ..data.catalogue import Entry, default_clients, find, open_entry, problems
+from ..data.catalogue import BenchmarkFile, default_clients, find_benchmark, find_problems, read_benchmark
 from ..data.embeddings import checksum
 from ..data.partition import federate
-from ..encoders import split as split_encoder
+from ..encoders import split_spec as split_encoder
 from ..encoders.prompt_tuner import TUNABLE
 from ..methods import METHODS, create, describe
 from .config import MethodConfig, RunConfig, parameters, setting_of
@@ -59,7 +59,7 @@ class Plan:
     """A run that can start. ``sources`` are the checksums of the methods that are not ours, by name."""
 
     config: RunConfig
-    entry: Entry
+    entry: BenchmarkFile
     data: DataInfo
     sources: Mapping[str, str]
 
@@ -87,7 +87,7 @@ class Plan:
 class Opened:
     """A benchmark that was found, read and checked."""
 
-    entry: Entry
+    entry: BenchmarkFile
     embeddings: Embeddings
     info: DataInfo
 
@@ -99,8 +99,8 @@ def make_plan(config: RunConfig, data: Path | None = None) -> Plan:
 
 def open_benchmark(name: str, data: Path | None = None) -> Opened:
     """Find a benchmark by name or file, read it and check it."""
-    entry = find(name, data)
-    embeddings = open_entry(entry)
+    entry = find_benchmark(name, data)
+    embeddings = read_benchmark(entry)
     _sound(entry, embeddings)
     encoder = embeddings.metadata.get("encoder", UNKNOWN)
     return Opened(entry, embeddings, DataInfo(checksum(entry.path), embeddings.zero_shot.fingerprint, encoder))
@@ -120,10 +120,10 @@ def plan_on(config: RunConfig, opened: Opened) -> Plan:
     )
 
 
-def _sound(entry: Entry, embeddings: Embeddings) -> None:
+def _sound(entry: BenchmarkFile, embeddings: Embeddings) -> None:
     if not len(embeddings):
         raise refuse(str(entry.path), "no images", "at least one")
-    for problem in problems(embeddings):
+    for problem in find_problems(embeddings):
         raise refuse(str(entry.path), problem, "a sound file (latte data check)")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from ..core.validate import refuse
 from ..files.atomic import write_text
 from ..files.documents import read_json
-from ..files.schema import short, structure
+from ..files.schema import shorten, structure
 from ..methods.dmn import WEIGHT_GRID
 from ..simulation.records import Result
 from .config import MethodConfig, RunConfig
@@ -60,7 +60,7 @@ class Choice:
     def __post_init__(self) -> None:
         for key, value in self.params.items():
             if not isinstance(value, (int, float, str, NoneType)):
-                raise refuse(short(key), short(repr(value)), "a number, a word, true, false or null")
+                raise refuse(shorten(key), shorten(repr(value)), "a number, a word, true, false or null")
 
 
 @dataclass(frozen=True, slots=True)

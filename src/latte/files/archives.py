@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..core.validate import refuse
 from .reading import open_file
-from .schema import short
+from .schema import shorten
 
 _DAMAGE = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 
@@ -25,4 +25,4 @@ def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
             with tarfile.open(fileobj=file) as tar:
                 yield tar
         except _DAMAGE as error:
-            raise refuse(str(path), f"a damaged archive ({short(error)})", "the official file") from None
+            raise refuse(str(path), f"a damaged archive ({shorten(error)})", "the official file") from None

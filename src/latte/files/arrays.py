@@ -1,7 +1,7 @@
 """Numpy's own files: the header of a .npy file, and the members of a .npz file.
 
-A .npz file is compressed, so what it says about itself is checked before anything is unpacked: the directory of the zip
-file, then the header of each member that is needed. Members that nobody needs are never unpacked. No pickle is read.
+A .npz file is compressed, so its description of itself is checked before anything is unpacked: the directory of the zip
+file, then the header of each requested member. Other members are never unpacked. No pickle is read.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from ..core.validate import refuse
 from .reading import open_file, size_of
-from .schema import short
+from .schema import shorten
 
 MAGIC = b"\x93NUMPY"
 FREE_BYTES = 256 << 20  # that any file may unpack to
 MOST_GROWTH = 20  # beyond FREE_BYTES. Eleven files of real embeddings grow 1.1-fold, a zip bomb a thousandfold
 MOST_DIMENSIONS = 8
-MOST_ITEMS = 1 << 56  # of an array, zeros in its shape left out: numpy counts bytes in 63 bits
+MOST_ARRAY_ITEMS = 1 << 56  # of an array, zeros in its shape left out: numpy counts bytes in 63 bits
 _MOST_HEADER = 1 << 16
 _BLOCK = 1 << 20
 _ENCRYPTED = 1
@@ -42,8 +42,8 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, Valu
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """What the header of a .npy file declares; the data begins ``offset`` bytes into the file."""
+class ArrayHeader:
+    """The header of a .npy file; the data begins ``offset`` bytes into the file."""
 
     dtype: np.dtype[Any]
     fortran: bool
@@ -52,16 +52,16 @@ class Declared:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the array has, however large the numbers in the header are."""
+        """The number of bytes of the array, exact for any numbers in the header."""
         return self.dtype.itemsize * math.prod(self.shape)
 
-    def shaped(self, flat: NDArray[Any]) -> NDArray[Any]:
+    def arrange(self, flat: NDArray[Any]) -> NDArray[Any]:
         """Return the values of the file in the shape and the byte order that numpy works with."""
         array = flat.reshape(self.shape[::-1]).T if self.fortran else flat.reshape(self.shape)
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def read_npy_header(file: IO[bytes], name: str) -> Declared:
+def read_npy_header(file: IO[bytes], name: str) -> ArrayHeader:
     """Read the header of a .npy file up to where the data begins."""
     start = file.read(8)
     wide = 4 if start[6:7] in (b"\2", b"\3") else 2
@@ -71,21 +71,21 @@ def read_npy_header(file: IO[bytes], name: str) -> Declared:
     text = file.read(length).decode("latin-1").strip()
     fields = _fields(text[1:-1]) if text[:1] == "{" and text[-1:] == "}" else {}
     if set(fields) != {"descr", "fortran_order", "shape"}:
-        raise refuse(name, f"the array header {short(repr(text))}", "a plain array: no objects, no records")
+        raise refuse(name, f"the array header {shorten(repr(text))}", "a plain array: no objects, no records")
     parts = [part.strip() for part in fields["shape"].split(",") if part.strip()]
     if not all(re.fullmatch(r"\d{1,18}L?", part) for part in parts):
-        raise refuse(name, f"the shape ({short(fields['shape'])})", "lengths")
+        raise refuse(name, f"the shape ({shorten(fields['shape'])})", "lengths")
     shape = tuple(int(part.rstrip("L")) for part in parts)
     check_shape(shape, name)
-    return Declared(_dtype(fields["descr"], name), fields["fortran_order"] == "True", shape, 8 + wide + length)
+    return ArrayHeader(_dtype(fields["descr"], name), fields["fortran_order"] == "True", shape, 8 + wide + length)
 
 
 def check_shape(shape: tuple[int, ...], name: str) -> None:
     """Refuse a shape that numpy cannot hold even where one of its lengths is zero."""
     if len(shape) > MOST_DIMENSIONS or min(shape, default=0) < 0:
-        raise refuse(name, f"shape {short(shape)}", f"at most {MOST_DIMENSIONS} lengths >= 0")
-    if math.prod(length or 1 for length in shape) > MOST_ITEMS:
-        raise refuse(name, f"shape {short(shape)}", "an array that memory can hold")
+        raise refuse(name, f"shape {shorten(shape)}", f"at most {MOST_DIMENSIONS} lengths >= 0")
+    if math.prod(length or 1 for length in shape) > MOST_ARRAY_ITEMS:
+        raise refuse(name, f"shape {shorten(shape)}", "an array that memory can hold")
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -132,13 +132,13 @@ class Npz:
         """Return the names of the arrays."""
         return [name.removesuffix(".npy") for name in self.archive.namelist()]
 
-    def declared(self, names: Iterable[str]) -> dict[str, Declared]:
-        """Return what the arrays ``names`` are, without unpacking more than their headers."""
-        return {name: self._declared(name, self._member(name)) for name in names}
+    def headers(self, names: Iterable[str]) -> dict[str, ArrayHeader]:
+        """Return the headers of the arrays ``names``; nothing else is unpacked."""
+        return {name: self._header(name, self._member(name)) for name in names}
 
-    def read(self, declared: Mapping[str, Declared]) -> dict[str, NDArray[Any]]:
-        """Unpack arrays, unless they would grow as only a zip bomb does."""
-        members = {name: self._member(name) for name in declared}
+    def read(self, headers: Mapping[str, ArrayHeader]) -> dict[str, NDArray[Any]]:
+        """Unpack arrays; growth that only a zip bomb has is refused."""
+        members = {name: self._member(name) for name in headers}
         packed = sum(member.compress_size for member in members.values())
         total = sum(member.file_size for member in members.values())
         if packed > self.size:
@@ -146,7 +146,7 @@ class Npz:
         if total > max(FREE_BYTES, MOST_GROWTH * packed):
             got = f"{packed:,} bytes that unpack to {total:,}"
             raise refuse(str(self.path), got, f"at most {MOST_GROWTH} times as much, which no embeddings exceed")
-        return {name: self._unpacked(members[name], what) for name, what in declared.items()}
+        return {name: self._unpack(members[name], header) for name, header in headers.items()}
 
     def _member(self, name: str) -> zipfile.ZipInfo:
         """Return the entry of the directory; one that cannot be unpacked is refused."""
@@ -161,44 +161,44 @@ class Npz:
             raise refuse(label, f"compression method {member.compress_type}", "what numpy writes: stored or deflated")
         return member
 
-    def _declared(self, name: str, member: zipfile.ZipInfo) -> Declared:
+    def _header(self, name: str, member: zipfile.ZipInfo) -> ArrayHeader:
         try:
             with self.archive.open(member) as stream:
                 head = stream.read(_MOST_HEADER + 12)
         except _DAMAGE as error:
             raise _damaged(self.path, error) from None
-        declared = read_npy_header(BytesIO(head), f"{self.path}: {name}")
-        if declared.offset + declared.nbytes != member.file_size:
-            got = f"{member.file_size:,} bytes for {declared.dtype} of shape {declared.shape}"
-            raise refuse(f"{self.path}: {name}", got, f"{declared.offset + declared.nbytes:,}")
-        return declared
+        header = read_npy_header(BytesIO(head), f"{self.path}: {name}")
+        if header.offset + header.nbytes != member.file_size:
+            got = f"{member.file_size:,} bytes for {header.dtype} of shape {header.shape}"
+            raise refuse(f"{self.path}: {name}", got, f"{header.offset + header.nbytes:,}")
+        return header
 
-    def _unpacked(self, member: zipfile.ZipInfo, declared: Declared) -> NDArray[Any]:
+    def _unpack(self, member: zipfile.ZipInfo, header: ArrayHeader) -> NDArray[Any]:
         try:
-            flat = np.empty(math.prod(declared.shape), declared.dtype)
+            flat = np.empty(math.prod(header.shape), header.dtype)
             with self.archive.open(member) as stream:
-                stream.read(declared.offset)
+                stream.read(header.offset)
                 complete = _fill(flat, stream)
         except _DAMAGE as error:
             raise _damaged(self.path, error) from None
         except MemoryError:
-            raise refuse(str(self.path), f"{declared.nbytes:,} bytes in one array", "as much free memory") from None
+            raise refuse(str(self.path), f"{header.nbytes:,} bytes in one array", "as much free memory") from None
         if not complete:
             raise _damaged(self.path, "an array that ends early")
-        return declared.shaped(flat)
+        return header.arrange(flat)
 
 
 def map_npy(path: Path, kind: str = "file") -> NDArray[Any]:
     """Map the array of a .npy file from disk."""
     with open_file(path, kind) as file:
-        declared = read_npy_header(file, str(path))
-        if declared.offset + declared.nbytes != size_of(file):
-            got = f"{size_of(file):,} bytes for {declared.dtype} of shape {declared.shape}"
-            raise refuse(str(path), got, f"{declared.offset + declared.nbytes:,}")
-        if not declared.nbytes:
-            return np.empty(declared.shape, declared.dtype)
-        order: Literal["F", "C"] = "F" if declared.fortran else "C"
-        return np.memmap(file, declared.dtype, "r", declared.offset, declared.shape, order)
+        header = read_npy_header(file, str(path))
+        if header.offset + header.nbytes != size_of(file):
+            got = f"{size_of(file):,} bytes for {header.dtype} of shape {header.shape}"
+            raise refuse(str(path), got, f"{header.offset + header.nbytes:,}")
+        if not header.nbytes:
+            return np.empty(header.shape, header.dtype)
+        order: Literal["F", "C"] = "F" if header.fortran else "C"
+        return np.memmap(file, header.dtype, "r", header.offset, header.shape, order)
 
 
 def _fill(array: NDArray[Any], stream: IO[bytes]) -> bool:
@@ -211,4 +211,4 @@ def _fill(array: NDArray[Any], stream: IO[bytes]) -> bool:
 
 
 def _damaged(path: Path, reason: object) -> ValueError:
-    return refuse(str(path), f"a damaged or truncated file ({short(reason)})", "a whole .npz file")
+    return refuse(str(path), f"a damaged or truncated file ({shorten(reason)})", "a whole .npz file")

@@ -1,7 +1,7 @@
-"""Write files that are there whole or not at all. Results, caches and memories are all written here.
+"""Atomic writes: a file is complete or absent. Results, caches and memories are all written here.
 
-Any number of threads and processes may write one file at once: each writes under a name of its own, and a reader sees
-the old file or one of the new ones, never half of one.
+Any number of threads and processes may write the same file at once: each writes under a name of its own, and a reader
+sees the old file or one of the new ones, never a part of one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 ENDING = ".part"
-STALE = 3600.0  # seconds: a temporary file that nobody wrote to for so long is what a killed process left
+STALE = 3600.0  # seconds without a write after which a temporary file counts as left behind by a killed process
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a new name beside ``path``; the file that is written there becomes ``path`` when the block ends.
+    """Yield a temporary name beside ``path``; the file written there becomes ``path`` when the block ends.
 
-    If the block raises, that file is removed and ``path`` is as it was. A link is followed, not replaced.
+    If the block raises, that file is removed and ``path`` is unchanged. A link is followed, not replaced.
     """
     target = Path(os.path.realpath(path))
     start = f".{target.name[:40]}."
@@ -53,13 +53,13 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file so that it is either the old or the new one, whatever happens."""
+    """Write a file; after a crash it is either the old or the new one."""
     with writing(path) as file:
         file.write(content)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file of UTF-8 text, newlines as they are."""
+    """Write a file of UTF-8 text; newlines are not translated."""
     write_bytes(path, text.encode())
 
 
@@ -82,7 +82,7 @@ def publish(part: Path, target: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Put the new name on disk too; systems that cannot open a folder have no need of it."""
+    """Sync the new name to disk too; systems that cannot open a folder do not need it."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

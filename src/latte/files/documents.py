@@ -1,7 +1,7 @@
-"""JSON and TOML: from bytes to plain values that can be trusted to be plain, and on to dataclasses.
+"""JSON and TOML: from bytes to checked plain values, and on to dataclasses.
 
-Refused beside what is not JSON or TOML at all: a key twice in one object (parsers disagree on which counts), NaN and
-infinity, numbers beyond 64 bits, text that is no text (lone surrogates, NUL), nesting deeper than any of our files.
+Refused besides syntax errors: a key twice in one object (parsers disagree on which one counts), NaN and infinity,
+integers beyond 64 bits, strings that are no text (lone surrogates, NUL), and deeper nesting than any of our files has.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.validate import first_twice, refuse
-from .reading import check_text, decoded, read_bytes
-from .schema import short, structure
+from .reading import check_text, decode_text, read_bytes
+from .schema import shorten, structure
 
 T = TypeVar("T")
 
-MOST_BYTES = 64 << 20  # of one document: plain values take some twenty times as much memory as their text
+MOST_DOCUMENT_BYTES = 64 << 20  # of one document: plain values take some twenty times as much memory as their text
 DEEPEST = 32  # ours have at most six levels
 _INTEGERS = range(-(2**63), 2**63)
 
@@ -28,36 +28,36 @@ _INTEGERS = range(-(2**63), 2**63)
 def read_json(path: Path, kind: type[T], what: str = "file", extra: bool = False) -> T:
     """Read a JSON file into ``kind``, a dataclass or a type of plain values; ``extra`` allows unknown keys.
 
-    ``what`` is what a refusal calls a file that is not there.
+    ``what`` is the name of a missing file in its refusal.
     """
-    return structure(parse_json(read_bytes(path, what, MOST_BYTES), str(path)), kind, str(path), extra)
+    return structure(parse_json(read_bytes(path, what, MOST_DOCUMENT_BYTES), str(path)), kind, str(path), extra)
 
 
 def parse_json(text: str | bytes, name: str) -> Any:
-    """Return the value of a JSON text; ``name`` says in a refusal where it comes from."""
-    return _parsed(text, name, "JSON", lambda plain: json.loads(plain, object_pairs_hook=_object))
+    """Return the value of a JSON text; ``name`` is its origin, for refusals."""
+    return _parse(text, name, "JSON", lambda plain: json.loads(plain, object_pairs_hook=_object))
 
 
 def read_toml(path: Path, what: str = "file") -> dict[str, Any]:
-    """Read a TOML file as it is."""
-    return parse_toml(read_bytes(path, what, MOST_BYTES), str(path))
+    """Read a TOML file."""
+    return parse_toml(read_bytes(path, what, MOST_DOCUMENT_BYTES), str(path))
 
 
 def parse_toml(text: str | bytes, name: str) -> dict[str, Any]:
     """Return the table of a TOML text."""
-    table: dict[str, Any] = _parsed(text, name, "TOML", tomllib.loads)
+    table: dict[str, Any] = _parse(text, name, "TOML", tomllib.loads)
     return table
 
 
-def _parsed(text: str | bytes, name: str, form: str, parse: Callable[[str], Any]) -> Any:
-    plain = decoded(text, name) if isinstance(text, bytes) else text
+def _parse(text: str | bytes, name: str, form: str, parse: Callable[[str], Any]) -> Any:
+    plain = decode_text(text, name) if isinstance(text, bytes) else text
     try:
         value = parse(plain)
         _check(value, DEEPEST)
     except RecursionError:  # what both parsers raise for nesting without end
         raise refuse(name, f"{form} nested deeper than {DEEPEST} levels", "a flatter file") from None
     except ValueError as error:
-        raise refuse(name, f"text that is not {form} ({short(error)})", f"a {form} file") from None
+        raise refuse(name, f"text that is not {form} ({shorten(error)})", f"a {form} file") from None
     return value
 
 
@@ -69,7 +69,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check(value: Any, levels: int) -> None:
-    """Refuse a tree with anything in it that is not plain."""
+    """Refuse a tree that holds anything but plain values."""
     if isinstance(value, str):
         check_text(value)
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Open what a user hands over: regular files only, so that a pipe cannot hang and a device has no end."""
+"""Open the files of a user: regular files only, because a pipe may never answer and a device never ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..core.validate import refuse
 
-MOST_BYTES = 1 << 30  # of a file that is read whole: results of a million clients stay below
+MOST_FILE_BYTES = 1 << 30  # of a file that is read whole: results of a million clients stay below
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a FIFO",
@@ -20,7 +20,7 @@ _KINDS = {
 
 
 def open_file(path: Path, kind: str = "file") -> BufferedReader:
-    """Open a regular file for reading bytes; ``kind`` is what a refusal calls it."""
+    """Open a regular file for reading bytes; ``kind`` is its name in a refusal."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (FileNotFoundError, NotADirectoryError):
@@ -36,7 +36,7 @@ def open_file(path: Path, kind: str = "file") -> BufferedReader:
 
 
 def check_regular(path: Path, kind: str = "file") -> None:
-    """Refuse a path that is there and is no regular file."""
+    """Refuse a path that exists and is no regular file."""
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def size_of(file: BufferedReader) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-def read_bytes(path: Path, kind: str = "file", most: int = MOST_BYTES) -> bytes:
+def read_bytes(path: Path, kind: str = "file", most: int = MOST_FILE_BYTES) -> bytes:
     """Return the bytes of a regular file of at most ``most`` bytes."""
     with open_file(path, kind) as file:
         if size_of(file) > most:
@@ -69,13 +69,13 @@ def read_bytes(path: Path, kind: str = "file", most: int = MOST_BYTES) -> bytes:
     return content
 
 
-def read_text(path: Path, kind: str = "file", most: int = MOST_BYTES) -> str:
+def read_text(path: Path, kind: str = "file", most: int = MOST_FILE_BYTES) -> str:
     """Return the text of a UTF-8 file, without the byte order mark that some editors put first."""
-    return decoded(read_bytes(path, kind, most), str(path))
+    return decode_text(read_bytes(path, kind, most), str(path))
 
 
-def decoded(content: bytes, name: str) -> str:
-    """Return bytes as text; what is not UTF-8 or has a NUL byte is refused."""
+def decode_text(content: bytes, name: str) -> str:
+    """Return bytes as text; bytes that are not UTF-8, and NUL, are refused."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -86,7 +86,7 @@ def decoded(content: bytes, name: str) -> str:
 
 
 def check_text(text: str) -> None:
-    """Refuse a string that cannot be written anywhere as text."""
+    """Refuse a string that cannot be written as UTF-8 text."""
     if "\0" in text:
         raise ValueError("a text with a NUL character")
     try:

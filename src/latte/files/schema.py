@@ -1,7 +1,7 @@
-"""From plain values to frozen dataclasses, strictly: the annotations of the dataclass are the schema.
+"""From plain values to frozen dataclasses with cattrs, strictly: the annotations of the dataclass are the schema.
 
-Text is never taken for a number, a fraction never for a whole number, a string never for a list of its letters. What a
-dataclass checks itself (in ``__post_init__``) is checked here too. Every refusal names the path inside the document.
+Text is never converted to a number, a fraction never to an integer, a string never to a list of its letters. Checks in
+the ``__post_init__`` of a dataclass apply. Every refusal gives the path inside the document.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..core.validate import real, refuse
 
 T = TypeVar("T")
 
-LONGEST = 240  # characters of one problem: a name may be megabytes long
-SHOWN = 3  # problems in one refusal: a file with thousands is not listed in full
+LONGEST_PROBLEM = 240  # characters of one problem: a name may be megabytes long
+MOST_PROBLEMS = 3  # problems in one refusal: a file with thousands is not listed in full
 _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
 def structure(raw: Any, kind: type[T], name: str, extra: bool = False, root: str = "") -> T:
     """Return ``raw`` (plain values) as ``kind``; ``extra`` allows keys that the dataclass does not have.
 
-    ``name`` begins every refusal; ``root`` is what paths inside the value begin with.
+    Every refusal begins with ``name``; paths inside the value begin with ``root``.
     """
     import cattrs
 
@@ -33,9 +33,9 @@ def structure(raw: Any, kind: type[T], name: str, extra: bool = False, root: str
         value: T = _converter(not extra).structure(raw, kind)
     except cattrs.BaseValidationError as error:
         problems = cattrs.transform_error(error, path=root, format_exception=_explain)
-        raise ValueError(f"{name}: {_listed(problems)}" if name else _listed(problems)) from None
+        raise ValueError(f"{name}: {_join_problems(problems)}" if name else _join_problems(problems)) from None
     except ValueError as error:
-        raise within(name or root, error) from None
+        raise refuse_inside(name or root, error) from None
     return value
 
 
@@ -45,15 +45,15 @@ def near(name: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
 
 
-def short(value: object, length: int = 80) -> str:
-    """Return a text as one line that is not long."""
+def shorten(value: object, length: int = 80) -> str:
+    """Return a text as one line of at most ``length`` characters."""
     line = " ".join(str(value).split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
-def within(name: object, error: ValueError) -> ValueError:
-    """Return the refusal of something inside the file ``name``, not longer than a line that is read."""
-    return ValueError(f"{name}: {short(error, LONGEST)}")
+def refuse_inside(name: object, error: ValueError) -> ValueError:
+    """Return ``error`` as the refusal of the file ``name``, shortened to one line."""
+    return ValueError(f"{name}: {shorten(error, LONGEST_PROBLEM)}")
 
 
 @lru_cache
@@ -84,17 +84,17 @@ def _is_one_of(*arguments: Any) -> bool:
 
 
 def _plain(kind: type, value: Any, _: type) -> Any:
-    """Accept a value only as what it is: no text for a number, no fraction for a whole one."""
+    """Accept a value of exactly this type; an integer counts as a float too."""
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return real("value", value, -math.inf)
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise refuse("value", short(repr(value)), _PLAIN[kind])
+        raise refuse("value", shorten(repr(value)), _PLAIN[kind])
     return value
 
 
 def _table(make: Callable[[Any, Any], Any], raw: Any, kind: Any) -> Any:
     if not isinstance(raw, Mapping):
-        raise refuse("value", short(repr(raw)), "keys and values")
+        raise refuse("value", shorten(repr(raw)), "keys and values")
     return make(raw, kind)
 
 
@@ -110,12 +110,12 @@ def _sequence(converter: Any, raw: Any, kind: Any) -> tuple[Any, ...]:
     first, *rest = get_args(kind)
     want = "a list" if Ellipsis in rest else f"a list of {1 + len(rest)}"
     if not isinstance(raw, (list, tuple)) or (Ellipsis not in rest and len(raw) != 1 + len(rest)):
-        raise refuse("value", short(repr(raw)), want)
+        raise refuse("value", shorten(repr(raw)), want)
     return tuple(_each(converter, raw, first, range(len(raw))))
 
 
 def _each(converter: Any, values: Sequence[Any], kind: Any, places: Sequence[Any]) -> list[Any]:
-    """Structure every one of ``values``, and tell of all that do not fit, each with its place."""
+    """Structure all ``values``; the error lists every one that does not fit, with its place."""
     import cattrs
 
     done, errors = [], []
@@ -135,15 +135,15 @@ def _explain(error: BaseException, kind: type | None) -> str:
 
     if isinstance(error, cattrs.ForbiddenExtraKeysError):
         known = [field.name for field in fields(error.cl)]
-        unknown = sorted(map(short, error.extra_fields))
-        return "; ".join(f"no key {key!r} (want {', '.join(near(key, known))})" for key in unknown[:SHOWN])
+        unknown = sorted(map(shorten, error.extra_fields))
+        return "; ".join(f"no key {key!r} (want {', '.join(near(key, known))})" for key in unknown[:MOST_PROBLEMS])
     if isinstance(error, KeyError):
         return f"missing key {error}, want a value"
-    return str(error) if isinstance(error, ValueError) else f"a value of the wrong kind ({short(error)})"
+    return str(error) if isinstance(error, ValueError) else f"a value of the wrong kind ({shorten(error)})"
 
 
-def _listed(problems: Sequence[str]) -> str:
-    more = len(problems) - SHOWN
-    plain = [problem.removesuffix(" @ ").replace(" @ .", " at ").replace(" @ ", " at ") for problem in problems[:SHOWN]]
-    lines = [short(problem, LONGEST) for problem in plain]
+def _join_problems(problems: Sequence[str]) -> str:
+    first, more = problems[:MOST_PROBLEMS], len(problems) - MOST_PROBLEMS
+    plain = [problem.removesuffix(" @ ").replace(" @ .", " at ").replace(" @ ", " at ") for problem in first]
+    lines = [shorten(problem, LONGEST_PROBLEM) for problem in plain]
     return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")

@@ -1,8 +1,8 @@
 """Safetensors files: eight bytes of header length, a JSON header, the raw arrays.
 
-The format is read and written here, because the header has to be checked against the length of the file before anything
-is allocated, because arrays are to be mapped, and because the same content has to give the same bytes. The tests hold
-both directions to the safetensors library.
+The format is read and written here, because the header is checked against the length of the file before anything is
+allocated, arrays can be mapped, and the same content always gives the same bytes. Tests compare both directions with
+the safetensors library.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from ..core.validate import refuse
 from .arrays import check_shape
 from .atomic import writing
-from .documents import MOST_BYTES, parse_json
+from .documents import MOST_DOCUMENT_BYTES, parse_json
 from .reading import open_file, size_of
-from .schema import short, structure
+from .schema import shorten, structure
 
 METADATA = "__metadata__"
 _DTYPES = {
@@ -43,11 +43,11 @@ class Tensor:
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
-            raise refuse("dtype", short(repr(self.dtype)), "one of " + ", ".join(_DTYPES))
+            raise refuse("dtype", shorten(repr(self.dtype)), "one of " + ", ".join(_DTYPES))
         check_shape(self.shape, "tensor")
         size = math.prod(self.shape) * self.type.itemsize
         if len(self.data_offsets) != 2 or self.stop - self.start != size or self.start < 0:
-            raise refuse("data_offsets", short(self.data_offsets), f"the start and the end of {size} bytes")
+            raise refuse("data_offsets", shorten(self.data_offsets), f"the start and the end of {size} bytes")
 
     @property
     def type(self) -> np.dtype[Any]:
@@ -67,7 +67,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensors:
-    """What a safetensors file holds."""
+    """The contents of a safetensors file."""
 
     arrays: dict[str, NDArray[Any]]
     metadata: dict[str, str]
@@ -86,7 +86,7 @@ def read_safetensors(
             read = _map if name in mapped and 0 not in entry.shape else _read
             arrays[name] = read(file, begin + entry.start, entry)
             if entry.dtype == "BOOL" and arrays[name].view(np.uint8).max(initial=0) > 1:
-                raise refuse(f"{path}: {short(name)}", "bytes other than 0 and 1", "truth values")
+                raise refuse(f"{path}: {shorten(name)}", "bytes other than 0 and 1", "truth values")
     return Tensors(arrays, metadata)
 
 
@@ -97,11 +97,11 @@ def _read_header(file: BufferedReader, name: str) -> tuple[int, dict[str, Tensor
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > size - 8:
         raise refuse(name, f"a damaged or truncated file ({size:,} bytes)", whole)
-    if length > MOST_BYTES:
-        raise refuse(name, f"a header of {length:,} bytes", f"at most {MOST_BYTES:,}")
+    if length > MOST_DOCUMENT_BYTES:
+        raise refuse(name, f"a header of {length:,} bytes", f"at most {MOST_DOCUMENT_BYTES:,}")
     raw = parse_json(file.read(length), f"{name}: header")
     if not isinstance(raw, dict):
-        raise refuse(f"{name}: header", short(raw), "an object")
+        raise refuse(f"{name}: header", shorten(raw), "an object")
     metadata = structure(raw.pop(METADATA, {}), dict[str, str], f"{name}: metadata")
     entries = structure(raw, dict[str, Tensor], f"{name}: header")
     if _end(entries) != size - 8 - length:

@@ -18,9 +18,9 @@ from typing import Any
 from ..core.validate import choice
 from ..data.benchmark import Embeddings
 from ..data.catalogue import default_clients
-from ..data.embeddings import save
-from ..data.partition import crossed
-from ..data.unseen import others, unseen
+from ..data.embeddings import save_embeddings
+from ..data.partition import is_crossed
+from ..data.unseen import exclude_reported, select_unseen
 from ..experiment.config import MethodConfig
 from ..experiment.plan import Opened, open_benchmark
 from ..experiment.tune import Tuning, make_tunings, save_tuned, select
@@ -98,14 +98,14 @@ def _unreported(bench: Bench, pool: Bench | None, seed: int, folder: Path) -> Op
         return _written(
             folder,
             f"{opened.entry.name}-unseen-{_digest(opened.info.sha256 + pool.opened.info.sha256)}",
-            lambda: others(pool.opened.embeddings, opened.embeddings),
+            lambda: exclude_reported(pool.opened.embeddings, opened.embeddings),
         )
     clients = default_clients(opened.embeddings, opened.entry.name)
-    if clients is None or not crossed(opened.embeddings):
+    if clients is None or not is_crossed(opened.embeddings):
         return None
     digest = _digest(json.dumps([opened.info.sha256, clients, sorted(reported), seed]))
     name = f"{opened.entry.name}-unseen-{digest}"
-    return _written(folder, name, lambda: unseen(opened.embeddings, clients, reported, seed))
+    return _written(folder, name, lambda: select_unseen(opened.embeddings, clients, reported, seed))
 
 
 def _written(folder: Path, name: str, make: Callable[[], Embeddings]) -> Opened:
@@ -114,7 +114,7 @@ def _written(folder: Path, name: str, make: Callable[[], Embeddings]) -> Opened:
     if not path.is_file():
         embeddings = make()
         folder.mkdir(parents=True, exist_ok=True)
-        save(path, embeddings)
+        save_embeddings(path, embeddings)
     return open_benchmark(str(path))
 
 

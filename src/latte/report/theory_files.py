@@ -10,7 +10,7 @@ from ..files.atomic import write_text
 from ..theory.planes import Planes
 from ..theory.rate import Containment
 from ..theory.study import CASES, DELTA, OVERLAPPING, SEPARABLE, Study
-from ..theory.vacuous import Needed
+from ..theory.vacuous import SampleNeeds
 from .theory_figures import draw_all
 
 Record = dict[str, object]
@@ -90,7 +90,7 @@ def stranger_records(study: Study) -> list[Record]:
     return records
 
 
-def needed_record(needed: Needed) -> Record:
+def needed_record(needed: SampleNeeds) -> Record:
     """Return one row of the table of samples needed, as log10."""
     names = ("d", "conditions", "general", "separable", "sharp", "improves")
     return {name: getattr(needed, name) for name in names}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..core.validate import at_least, refuse
-from .sphere import HALF_TURN, angle_of_share
+from .sphere import HALF_TURN, angle_of_share, bisect
 
 
 def log_under_root(samples: float, k: int, d: int, delta: float) -> float:
@@ -33,18 +33,16 @@ def cap_angle_sharp(samples: int, k: int, d: int, delta: float) -> float:
 
     The cap has half its ball's share, because a sample comes from either ball.
     """
-    log_under_root(samples, k, d, delta)  # refuses what cannot be
+    log_under_root(samples, k, d, delta)  # refuses invalid arguments
     share = 2 * _rarest(samples, k, delta / 2)
     return HALF_TURN if share > 0.5 else angle_of_share(d, share)
 
 
 def _rarest(samples: int, k: int, risk: float) -> float:
     """Return the p at which P(Binomial(N, p) < k) = risk, by bisection; 1 where N < k."""
-    low, high = 0.0, 1.0
-    for _ in range(100 if samples >= k else 0):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _fewer_than(samples, k, middle) > risk else (low, middle)
-    return high
+    if samples < k:
+        return 1.0
+    return bisect(lambda p: _fewer_than(samples, k, p) > risk, 0.0, 1.0, steps=100)[1]
 
 
 def _fewer_than(samples: int, k: int, p: float) -> float:
@@ -60,9 +58,9 @@ def _log_choose(n: int, k: int) -> float:
 
 def poisson_mean(k: int, risk: float) -> float:
     """Return the mean at which a Poisson number is below k with probability ``risk``: N p for large N."""
-    low, high = 0.0, 2.0 * (math.log(1 / risk) + k)  # enough, by Chernoff
-    for _ in range(100):
-        middle = (low + high) / 2
-        below = math.fsum(math.exp(j * math.log(middle) - middle - math.lgamma(j + 1)) for j in range(k))
-        low, high = (middle, high) if below > risk else (low, middle)
-    return high
+
+    def below(mean: float) -> float:
+        return math.fsum(math.exp(j * math.log(mean) - mean - math.lgamma(j + 1)) for j in range(k))
+
+    most = 2.0 * (math.log(1 / risk) + k)  # enough, by Chernoff
+    return bisect(lambda mean: below(mean) > risk, 0.0, most, steps=100)[1]

@@ -20,7 +20,7 @@ from ..core.validate import at_least, choice, real, refuse
 from .angles import cap_angle, cap_angle_sharp
 from .sphere import HALF_TURN, share_beyond
 
-FORMS = ("printed", "corrected", "sharp")
+BOUND_FORMS = ("printed", "corrected", "sharp")
 SMALL_ANGLE = math.pi / 12
 BASE = HALF_TURN * math.sqrt(3 * HALF_TURN)  # the paper's C
 
@@ -133,7 +133,7 @@ def slab_width(theta: float, apex: float, reach: float, form: str = "corrected")
     Where √(B² + (A+Δ)²) - √(B² + (A-Δ)²) = 2θ. The solution is θ √(1 + B²/(A² - θ²)); the appendix prints
     θ √(1 + 4B²/(4A² - θ²)), which is a little too small. Both stay below the 3θ that the proof goes on with.
     """
-    choice("form", form, FORMS)
+    choice("form", form, BOUND_FORMS)
     if not 0 <= theta < apex:
         raise refuse("theta", theta, f"an angle below A = {apex:g}")
     rest = apex**2 - (theta**2 / 4 if form == "printed" else theta**2)
@@ -146,7 +146,7 @@ def single_client(setting: Setting, samples: int, k: int, delta: float, form: st
     >>> single_client(Setting(2, 0.8, 0.5), 10_000_000, 4, 0.1).vacuous
     False
     """
-    choice("form", form, FORMS)
+    choice("form", form, BOUND_FORMS)
     if form == "sharp":
         return _sharp(setting, samples, k, delta)
     theta = cap_angle(samples, k, setting.d, delta)
@@ -161,7 +161,7 @@ def multi_client(
     ``printed`` keeps the θ of one client in the side conditions. No form depends on the number of other
     clients; see :func:`ood_out_of_sight` for what they must satisfy for that to be true.
     """
-    choice("form", form, FORMS)
+    choice("form", form, BOUND_FORMS)
     total = at_least("samples", samples, 1) * at_least("n_id", n_id, 1)
     if form != "printed":
         return single_client(setting, total, k, delta, form)
@@ -195,13 +195,18 @@ def separable_excess(d: int, theta: float) -> float:
 
 def _sharp(setting: Setting, samples: int, k: int, delta: float) -> ErrorBound:
     theta = cap_angle_sharp(samples, k, setting.d, delta)
-    radius = 2 * math.sin(theta / 2)  # of the cap, seen from its apex
-    value = 1.0
-    if radius < setting.apex:
-        width = slab_width(radius, setting.apex, setting.reach, "sharp")
-        value = float(share_beyond(setting.d, setting.asymptotic_alignment - width))
+    value = sharp_error(setting, theta)
     excess = value - setting.error_asymptotic
     return _bound(setting, "sharp", (theta, theta), (excess, excess if setting.separable else None), value)
+
+
+def sharp_error(setting: Setting, theta: float) -> float:
+    """Return the bound on the error of a memory inside caps of angle θ, without rounding; 1 where it says nothing."""
+    radius = 2 * math.sin(theta / 2)  # of the cap, seen from its apex
+    if radius >= setting.apex:
+        return 1.0
+    width = slab_width(radius, setting.apex, setting.reach, "sharp")
+    return float(share_beyond(setting.d, setting.asymptotic_alignment - width))
 
 
 def _bound(

@@ -1,4 +1,4 @@
-"""The error of the 1-NN readout: against samples seen, clients of one's own domain, and strangers."""
+"""The error of the 1-NN readout against samples seen, clients of the same domain, and clients of other domains."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from ..core.types import Integers, Reals
 from ..core.validate import at_least
 from .bounds import Setting
-from .model import Client, World, nearest_label
-from .sharing import Merged, Sharing, merge
+from .model import SphereClient, World, nearest_label
+from .sharing import MergedSlots, Sharing, merge
 
 LOCAL = Sharing()
 Z_95 = 1.96
@@ -61,10 +61,10 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """Who is there: ``n_id`` clients of the target's domain (itself included), ``n_ood`` of others.
+    """The clients of a trial: ``n_id`` of the target's domain (itself included) and ``n_ood`` of other domains.
 
     Each has seen ``samples`` samples and has ``k`` slots per class. ``more_certain`` is how much more certain
-    the others' samples are, see :meth:`World.elsewhere`; every one of them has a domain of its own.
+    the samples of the other domains are, see :meth:`World.elsewhere`; no two of the ``n_ood`` clients share a domain.
     """
 
     samples: int
@@ -80,22 +80,22 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How often, and on how many unseen samples each time."""
+    """How many repetitions, and how many unseen samples in each."""
 
     repetitions: int
     queries: int
 
 
-def merged_memory(world: World, crowd: Crowd, sharing: Sharing, rng: np.random.Generator) -> Merged:
-    """Let a crowd see its samples and return what the first client reads."""
+def merged_memory(world: World, crowd: Crowd, sharing: Sharing, rng: np.random.Generator) -> MergedSlots:
+    """Let every client of a crowd observe its samples, and return the memory that the first client reads."""
     others = [world.elsewhere(rng, crowd.more_certain) for _ in range(crowd.n_ood)]
-    clients = [Client(d, world.classifier, crowd.k) for d in (*[world.domain] * crowd.n_id, *others)]
+    clients = [SphereClient(d, world.classifier, crowd.k) for d in (*[world.domain] * crowd.n_id, *others)]
     for client in clients:
         client.observe(crowd.samples, rng)
     return merge(clients[0], clients[1:], sharing)
 
 
-def error_of(world: World, merged: Merged, queries: int, rng: np.random.Generator) -> float:
+def error_of(world: World, merged: MergedSlots, queries: int, rng: np.random.Generator) -> float:
     """Return the error rate of 1-NN on ``queries`` unseen samples."""
     points, y = world.domain.sample(queries, rng)
     return float(np.mean(nearest_label(merged.vectors, merged.valid, points) != y))
@@ -104,7 +104,7 @@ def error_of(world: World, merged: Merged, queries: int, rng: np.random.Generato
 def crowd_errors(
     world: World, crowds: Sequence[Crowd], sharing: Sharing, trial: Trial, rng: np.random.Generator
 ) -> Reals:
-    """Return the error rates (R, P) of P crowds, every one drawn anew."""
+    """Return the error rates (R, P) of P crowds, with fresh samples for each entry."""
     rates = np.zeros((trial.repetitions, len(crowds)))
     for place in np.ndindex(*rates.shape):
         merged = merged_memory(world, crowds[place[1]], sharing, rng)
@@ -119,20 +119,20 @@ def error_by_samples(world: World, k: int, samples: Integers, trial: Trial, rng:
 
 
 def error_by_clients(
-    world: World, crowd: Crowd, n_id: Sequence[int], gives: str, trial: Trial, rng: np.random.Generator
+    world: World, crowd: Crowd, n_id: Sequence[int], content: str, trial: Trial, rng: np.random.Generator
 ) -> Errors:
-    """Return the error against the number of clients of one's own domain, with all of them asked."""
+    """Return the error against the number of clients of the target's domain, all of which contribute."""
     crowds = [Crowd(crowd.samples, crowd.k, n) for n in n_id]
-    rates = crowd_errors(world, crowds, Sharing(gives=gives), trial, rng)
-    return Errors(f"N = {crowd.samples}, {gives}", np.asarray(n_id), rates)
+    rates = crowd_errors(world, crowds, Sharing(content=content), trial, rng)
+    return Errors(f"N = {crowd.samples}, {content}", np.asarray(n_id), rates)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Strangers:
-    """What strangers do: the errors against their number, and how often they fill all slots of a class.
+    """The effect of strangers: the errors against their number, and how often they fill all slots of a class.
 
-    ``lost`` (P,) is the measured share of class memories without a sample of one's own domain. ``even`` (P,)
-    is what it would be if all domains were equally certain and everyone were asked.
+    ``lost`` (P,) is the measured share of class memories without a sample of the client's own domain. ``even`` (P,)
+    is the share to expect if all domains were equally certain and every client contributed.
     """
 
     errors: Errors
@@ -141,10 +141,10 @@ class Strangers:
 
 
 def error_by_strangers(
-    world: World, crowd: Crowd, n_ood: Sequence[int], asks: str, trial: Trial, rng: np.random.Generator
+    world: World, crowd: Crowd, n_ood: Sequence[int], selection: str, trial: Trial, rng: np.random.Generator
 ) -> Strangers:
-    """Measure against the number of clients of other domains; all are asked, or the nearest n_ID - 1."""
-    sharing = Sharing(asks, donors=crowd.n_id - 1)
+    """Measure against the number of clients of other domains; everyone contributes, or the nearest n_ID - 1."""
+    sharing = Sharing(selection, donors=crowd.n_id - 1)
     rates = np.zeros((trial.repetitions, len(n_ood)))
     lost = np.zeros_like(rates)
     for row, column in np.ndindex(*rates.shape):
@@ -152,7 +152,7 @@ def error_by_strangers(
         rates[row, column] = error_of(world, merged, trial.queries, rng)
         lost[row, column] = share_lost(world, merged)
     even = np.array([share_without_own(crowd.n_id, n, crowd.k) for n in n_ood])
-    label = f"{asks} asked, strangers {_certainty(crowd.more_certain)} certain"
+    label = f"{selection} asked, strangers {_certainty(crowd.more_certain)} certain"
     return Strangers(Errors(label, np.asarray(n_ood), rates), lost.mean(axis=0), even)
 
 
@@ -162,17 +162,17 @@ def _certainty(more_certain: float) -> str:
     return "more" if more_certain > 0 else "less"
 
 
-def share_lost(world: World, merged: Merged) -> float:
-    """Return the share of the two class memories that hold nothing from the client's own balls."""
+def share_lost(world: World, merged: MergedSlots) -> float:
+    """Return the share of the two class memories without a sample of the client's own balls."""
     gaps = merged.vectors[:, :, None] - world.domain.centres  # (2, k, 2, d)
     own = (np.linalg.norm(gaps, axis=-1) <= 1 + 1e-6).any(axis=2) & merged.valid
     return float(np.mean(~own.any(axis=1)))
 
 
 def share_without_own(n_id: int, n_ood: int, k: int) -> float:
-    """Return the chance that k slots hold nothing of one's own domain, if all domains are equally certain.
+    """Return the probability that k slots hold no sample of the client's own domain, if all are equally certain.
 
-    Each of the k most certain samples then comes from any client with the same chance.
+    Each of the k most certain samples then comes from any client with the same probability.
 
     >>> share_without_own(n_id=1, n_ood=3, k=2)
     0.5625

@@ -28,8 +28,8 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """Streams hard enough for the two readouts to differ: C classes in D dimensions, some clients."""
+class LimitSetup:
+    """Synthetic streams, hard enough for the two readouts to differ: C classes, D dimensions, some clients."""
 
     classes: int = 6
     dim: int = 16
@@ -40,39 +40,39 @@ class Task:
     shift: float = 0.5
 
 
-def measure_limit(beta: Sequence[float], alpha: Sequence[float], task: Task, rng: np.random.Generator) -> Limit:
+def measure_limit(beta: Sequence[float], alpha: Sequence[float], setup: LimitSetup, rng: np.random.Generator) -> Limit:
     """Run the same streams for every β and every α."""
-    zero_shot, streams = make_streams(task, rng)
-    by_beta = [agreement(zero_shot, streams, task, LatteParams(alpha=LARGE, beta=b)) for b in beta]
-    by_alpha = [agreement(zero_shot, streams, task, LatteParams(alpha=a, beta=LARGE)) for a in alpha]
+    zero_shot, streams = make_streams(setup, rng)
+    by_beta = [agreement(zero_shot, streams, setup, LatteParams(alpha=LARGE, beta=b)) for b in beta]
+    by_alpha = [agreement(zero_shot, streams, setup, LatteParams(alpha=a, beta=LARGE)) for a in alpha]
     return Limit(
         np.array(beta, np.float64),
         np.array(by_beta),
         np.array(alpha, np.float64),
         np.array(by_alpha),
-        predictions=task.clients * task.images,
+        predictions=setup.clients * setup.images,
     )
 
 
-def make_streams(task: Task, rng: np.random.Generator) -> tuple[ZeroShot, Vectors]:
+def make_streams(setup: LimitSetup, rng: np.random.Generator) -> tuple[ZeroShot, Vectors]:
     """Return a classifier and the clients' unit vectors (N, images, D), off its text vectors by a shift."""
-    text = normalised(rng.standard_normal((task.classes, task.dim)).astype(np.float32))
-    labels = rng.integers(0, task.classes, (task.clients, task.images))
-    moved = text + task.shift * normalised(rng.standard_normal(text.shape).astype(np.float32))
-    noise = rng.standard_normal((*labels.shape, task.dim)) * task.noise
-    names = tuple(f"class {i}" for i in range(task.classes))
+    text = normalised(rng.standard_normal((setup.classes, setup.dim)).astype(np.float32))
+    labels = rng.integers(0, setup.classes, (setup.clients, setup.images))
+    moved = text + setup.shift * normalised(rng.standard_normal(text.shape).astype(np.float32))
+    noise = rng.standard_normal((*labels.shape, setup.dim)) * setup.noise
+    names = tuple(f"class {i}" for i in range(setup.classes))
     return ZeroShot(text, names, scale=20.0), normalised((moved[labels] + noise).astype(np.float32))
 
 
-def agreement(zero_shot: ZeroShot, streams: Vectors, task: Task, params: LatteParams) -> float:
+def agreement(zero_shot: ZeroShot, streams: Vectors, setup: LimitSetup, params: LatteParams) -> float:
     """Return the share of Latte's predictions that are those of 1-NN over the memory it read."""
     clients = [Latte(zero_shot, params) for _ in streams]
     exchange = Latte.exchange_for(zero_shot, params)
     same = 0
-    for i in range(task.images):
+    for i in range(setup.images):
         for client, stream in zip(clients, streams, strict=True):
             same += client.predict(stream[i : i + 1]).label == nearest_class(client, stream[i])
-        if i % task.period == task.period - 1:
+        if i % setup.period == setup.period - 1:
             sync([(str(name), client) for name, client in enumerate(clients)], exchange)
     return same / streams[:, :, 0].size
 

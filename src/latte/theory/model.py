@@ -17,13 +17,13 @@ from ..core.types import Integers, Mask, Reals, Vectors
 from ..core.validate import at_least, refuse
 from .bounds import Setting
 
-BLOCK = 65_536  # samples drawn at a time
+SAMPLE_BLOCK = 65_536  # samples drawn at a time
 FAR = 4.0  # the paper's least distance between the centres of different domains
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Where the samples of one client come from: ``centres`` (2, d) of the two balls."""
+    """The distribution of one client's samples: ``centres`` (2, d) of the two balls."""
 
     centres: Reals
 
@@ -88,7 +88,7 @@ class World:
 
     @property
     def setting(self) -> Setting:
-        """What the bounds need to know."""
+        """The parameters of the bounds."""
         mu, w = self.domain.centres[1], self.classifier.w
         return Setting(self.domain.d, float(np.linalg.norm(mu)), float(mu @ w), self.classifier.b)
 
@@ -120,24 +120,24 @@ def uniform_ball(n: int, d: int, rng: np.random.Generator) -> Reals:
     return points
 
 
-class Client:
-    """One client: a domain, the shared classifier, a :class:`latte.core.LocalMemory` of k slots per class."""
+class SphereClient:
+    """A client of the model: its domain, the shared classifier, a :class:`latte.core.LocalMemory` of k slots."""
 
     def __init__(self, domain: Domain, classifier: Classifier, k: int) -> None:
         self.domain, self.classifier = domain, classifier
         self.memory = LocalMemory(2, k, domain.d)
 
     def observe(self, n: int, rng: np.random.Generator) -> None:
-        """See ``n`` more samples."""
-        for start in range(0, n, BLOCK):
-            points, _ = self.domain.sample(min(BLOCK, n - start), rng)
+        """Draw ``n`` more samples of the domain and remember them."""
+        for start in range(0, n, SAMPLE_BLOCK):
+            points, _ = self.domain.sample(min(SAMPLE_BLOCK, n - start), rng)
             self.remember(points)
 
     def remember(self, points: Reals) -> None:
         """Offer ``points`` (n, d) to the memory, in order.
 
-        Only those that may stay are offered: a full class refuses whatever is not below its highest entropy,
-        and that limit only falls. The memory ends up with the same samples as if all were offered.
+        Only candidates that can still enter are offered: a full class refuses every entropy that is not below its
+        highest one, and that limit only falls. The memory ends up with the same samples as if all were offered.
         """
         margins = self.classifier.margins(points)
         labels, uncertain = (margins > 0).astype(np.int64), self.classifier.entropies(margins)
@@ -160,7 +160,7 @@ class Client:
 def nearest_label(vectors: Vectors, valid: Mask, queries: Reals) -> Integers:
     """Return the class (n,) of the nearest stored vector, ``vectors`` (2, K, d): Latte for α, β → ∞.
 
-    A class with nothing stored is never the nearest; where nothing is stored at all, the answer is 0.
+    An empty class is never the nearest; where both are empty, the result is 0.
     """
     wide = vectors.astype(np.float64)
     squares = np.einsum("ckd,ckd->ck", wide, wide)

@@ -16,7 +16,7 @@ from ..core.types import Integers, Reals
 from .bounds import Setting
 from .model import World
 
-ROUNDING = 1e-12  # of an error rate, where two of them are equal
+ERROR_ROUNDING = 1e-12  # of an error rate, where two of them are equal
 NORMS = (0.05, 0.2, 0.4, 0.6, 0.8, 1.0, 1.13, 1.5, 2.5)
 ANGLES = (0.0, 0.2, 0.5, 0.8, 1.0, 1.2, 1.4, 1.55)  # from μ to w_pre, below a right angle
 BIASES = (-0.99, -0.7, -0.3, 0.0, 0.1, 0.5, 0.9)  # as shares of the largest that the theory allows, μ·w_pre + 1
@@ -37,12 +37,12 @@ class Planes:
     @property
     def holds(self) -> bool:
         """Whether ε_asym ≤ ε(w_pre, 0) ≤ ε_pre."""
-        return in_order(self.asymptotic, self.unbiased, self.initial)
+        return errors_in_order(self.asymptotic, self.unbiased, self.initial)
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
-    """The lemma in many settings: in how many it holds, and the largest and the smallest gain ε_pre - ε_asym."""
+class LemmaGrid:
+    """The lemma on a grid of settings: in how many it holds, and the smallest and the largest gain ε_pre - ε_asym."""
 
     settings: int
     holding: int
@@ -55,13 +55,13 @@ class Grid:
         return self.holding == self.settings
 
 
-def in_order(asymptotic: float, unbiased: float, initial: float) -> bool:
-    """Tell whether the three errors are as the proof orders them, up to rounding.
+def errors_in_order(asymptotic: float, unbiased: float, initial: float) -> bool:
+    """Return whether the three errors are in the order of the proof, up to rounding.
 
-    >>> in_order(0.1, 0.1, 0.2), in_order(0.2, 0.1, 0.3)
+    >>> errors_in_order(0.1, 0.1, 0.2), errors_in_order(0.2, 0.1, 0.3)
     (True, False)
     """
-    return asymptotic <= unbiased + ROUNDING and unbiased <= initial + ROUNDING
+    return asymptotic <= unbiased + ERROR_ROUNDING and unbiased <= initial + ERROR_ROUNDING
 
 
 def compare_planes(name: str, world: World, queries: int, rng: np.random.Generator) -> Planes:
@@ -79,14 +79,14 @@ def error_rate(margins: Reals, y: Integers) -> float:
     return float(np.mean((margins > 0) != y))
 
 
-def compare_grid(dimensions: Sequence[int]) -> Grid:
-    """Return how the lemma fares in every combination of dimension, |μ|, angle and bias, exactly."""
+def compare_grid(dimensions: Sequence[int]) -> LemmaGrid:
+    """Evaluate the lemma exactly for every combination of dimension, |μ|, angle and bias."""
     gains, holding = [], 0
     for setting in grid_settings(dimensions):
         errors = setting.error_asymptotic, setting.error_unbiased, setting.error_initial
-        holding += in_order(*errors)
+        holding += errors_in_order(*errors)
         gains.append(errors[2] - errors[0])
-    return Grid(len(gains), holding, min(gains), max(gains))
+    return LemmaGrid(len(gains), holding, min(gains), max(gains))
 
 
 def grid_settings(dimensions: Sequence[int]) -> Iterator[Setting]:

@@ -1,4 +1,4 @@
-"""How fast the memory converges to ±(μ + w_pre), and how often it lies where the theory puts it."""
+"""How fast the memory converges to ±(μ + w_pre), and how often it lies inside the caps of the theorem."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from ..core.types import Integers, Reals
 from .angles import cap_angle, cap_angle_sharp
 from .bounds import SMALL_ANGLE
-from .model import Client, World
+from .model import SphereClient, World
 
-ROUNDING = 1e-6  # vectors are stored as float32
+VECTOR_ROUNDING = 1e-6  # vectors are stored as float32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ class Rate:
 def measure_rate(
     world: World, k: int, samples: Integers, repetitions: int, rng: np.random.Generator, delta: float = 0.1
 ) -> Rate:
-    """Let ``repetitions`` clients see ``samples[-1]`` samples each, and look at the memory on the way."""
+    """Let ``repetitions`` clients observe ``samples[-1]`` samples each, and measure the memory at every N."""
     d = world.domain.d
     farthest = np.stack([_farthest(world, k, samples, rng) for _ in range(repetitions)])
     printed = np.array([cap_angle(int(n), k, d, delta) for n in samples])
@@ -67,7 +67,7 @@ def measure_rate(
 
 
 def _farthest(world: World, k: int, samples: Integers, rng: np.random.Generator) -> Reals:
-    client = Client(world.domain, world.classifier, k)
+    client = SphereClient(world.domain, world.classifier, k)
     steps = np.diff(samples, prepend=0)
     distances = np.zeros(len(samples))
     for i, step in enumerate(steps):
@@ -127,11 +127,11 @@ def _share_below(angles: list[float], theta: float) -> float:
 
 def _widest_angle(world: World, k: int, samples: int, rng: np.random.Generator) -> float:
     """Return the angle of the smallest pair of equal caps that hold both memories; infinite if none does."""
-    client = Client(world.domain, world.classifier, k)
+    client = SphereClient(world.domain, world.classifier, k)
     client.observe(samples, rng)
     offsets = client.memory.vectors - world.domain.centres[:, None]  # (2, k, d)
     outward = np.stack([-world.classifier.w, world.classifier.w])
     heights = np.einsum("ckd,cd->ck", offsets, outward)[client.memory.valid]
-    if np.linalg.norm(offsets, axis=-1)[client.memory.valid].max() > 1 + ROUNDING:
+    if np.linalg.norm(offsets, axis=-1)[client.memory.valid].max() > 1 + VECTOR_ROUNDING:
         return math.inf  # a sample of the other ball
     return math.acos(min(float(heights.min()), 1.0))

@@ -1,11 +1,10 @@
-"""How clients of the sphere model share: who is asked (eq. 2), what is given, and what is kept (eq. 3).
+"""How clients of the sphere model share: which clients contribute (eq. 2), what they send, and the merge (eq. 3).
 
-The appendix lets clients share *samples* and keep the k most certain of all of them. The algorithm asks the
-most similar clients first and is given one *prototype* per class and client. Both are here, so that the
-difference can be measured:
+In the appendix, clients share *samples* and each keeps the k most certain of all of them. In the algorithm, only the
+most similar clients contribute, with one *prototype* per class. Both are here, so that the difference can be measured:
 
-- ``Sharing.asks``: ``everyone`` (the proof), or the ``nearest`` clients, by their class means (eq. 2);
-- ``Sharing.gives``: ``samples``, the whole local memory (the proof), or a ``prototype``, its mean (eq. 1).
+- ``Sharing.selection``: ``everyone`` (the proof), or the ``nearest`` clients, by their class means (eq. 2);
+- ``Sharing.content``: ``samples``, the whole local memory (the proof), or a ``prototype``, its mean (eq. 1).
 """
 
 from __future__ import annotations
@@ -18,84 +17,84 @@ import numpy as np
 from ..core.readout import concatenated, most_certain
 from ..core.types import External, Mask, Reals, Vectors
 from ..core.validate import at_least, choice
-from .model import Client
+from .model import SphereClient
 
-ASKS = ("everyone", "nearest")
-GIVES = ("samples", "prototype")
+SELECTIONS = ("everyone", "nearest")
+CONTENTS = ("samples", "prototype")
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Who is asked, what is given; ``donors`` is how many are asked when only the nearest are."""
+    """Which clients contribute and what they send; with ``selection="nearest"`` there are ``donors`` of them."""
 
-    asks: str = "everyone"
-    gives: str = "samples"
+    selection: str = "everyone"
+    content: str = "samples"
     donors: int = 0
 
     def __post_init__(self) -> None:
-        choice("asks", self.asks, ASKS)
-        choice("gives", self.gives, GIVES)
+        choice("selection", self.selection, SELECTIONS)
+        choice("content", self.content, CONTENTS)
         at_least("donors", self.donors, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Merged:
-    """What a client reads: ``vectors`` (2, k, d), ``entropy`` and ``valid`` (2, k)."""
+class MergedSlots:
+    """The memory that a client reads: ``vectors`` (2, k, d), ``entropy`` and ``valid`` (2, k)."""
 
     vectors: Vectors
     entropy: Reals
     valid: Mask
 
 
-def merge(own: Client, others: Sequence[Client], sharing: Sharing) -> Merged:
-    """Return the k most certain of one's own memory and what the others give, per class."""
+def merge(own: SphereClient, others: Sequence[SphereClient], sharing: Sharing) -> MergedSlots:
+    """Return, per class, the k most certain items of the client's own memory and the others' contributions."""
     memory = own.memory
     local = (memory.vectors, memory.entropy, memory.valid)
     vectors, uncertain, valid = concatenated(local, _external(own, others, sharing))
     kept = most_certain(uncertain, valid, memory.valid.shape[1])
-    return Merged(
+    return MergedSlots(
         np.take_along_axis(vectors, kept[:, :, None], axis=1),
         np.take_along_axis(uncertain, kept, axis=1),
         np.take_along_axis(valid, kept, axis=1),
     )
 
 
-def _external(own: Client, others: Sequence[Client], sharing: Sharing) -> External:
-    """Return what comes from the others, side by side: (2, E, d), (2, E), (2, E)."""
-    gifts = [_gift(other, sharing.gives) for other in others]
-    if sharing.asks == "nearest":
-        _refuse_the_far(own, others, gifts, sharing.donors)
-    if not gifts:
+def _external(own: SphereClient, others: Sequence[SphereClient], sharing: Sharing) -> External:
+    """Return the contributions of the others side by side: (2, E, d), (2, E), (2, E)."""
+    parts = [_contribution(other, sharing.content) for other in others]
+    if sharing.selection == "nearest":
+        _keep_nearest(own, others, parts, sharing.donors)
+    if not parts:
         return External(np.zeros((2, 0, own.domain.d), np.float32), np.ones((2, 0)), np.zeros((2, 0), np.bool_))
     return External(
-        np.concatenate([gift.vectors for gift in gifts], axis=1),
-        np.concatenate([gift.entropy for gift in gifts], axis=1),
-        np.concatenate([gift.valid for gift in gifts], axis=1),
+        np.concatenate([part.vectors for part in parts], axis=1),
+        np.concatenate([part.entropy for part in parts], axis=1),
+        np.concatenate([part.valid for part in parts], axis=1),
     )
 
 
-def _gift(client: Client, gives: str) -> External:
+def _contribution(client: SphereClient, content: str) -> External:
     memory = client.memory
-    if gives == "samples":
+    if content == "samples":
         return External(memory.vectors, memory.entropy, memory.valid.copy())
     means, seen = class_means(client)
     uncertain = client.classifier.entropies(client.classifier.margins(means))  # B5: of the prototype itself
     return External(means[:, None].astype(np.float32), uncertain[:, None], seen[:, None])
 
 
-def class_means(client: Client) -> tuple[Reals, Mask]:
-    """Return the mean of what is stored per class (2, d) and which classes have any (2,)."""
+def class_means(client: SphereClient) -> tuple[Reals, Mask]:
+    """Return the mean of the stored vectors of each class (2, d), and which classes have any (2,)."""
     memory = client.memory
     count = memory.valid.sum(axis=1)
     total = np.where(memory.valid[:, :, None], memory.vectors, 0).sum(axis=1, dtype=np.float64)
     return total / np.maximum(count, 1)[:, None], count > 0
 
 
-def _refuse_the_far(own: Client, others: Sequence[Client], gifts: list[External], donors: int) -> None:
-    """Switch off, per class, the gifts of all but the ``donors`` clients nearest to one's own class mean."""
+def _keep_nearest(own: SphereClient, others: Sequence[SphereClient], parts: list[External], donors: int) -> None:
+    """Invalidate, per class, the contributions of all but the ``donors`` clients nearest to the client's own mean."""
     mine, _ = class_means(own)
     theirs = [class_means(other) for other in others]
     for y in (0, 1):
         gaps = [float(np.linalg.norm(means[y] - mine[y])) if seen[y] else np.inf for means, seen in theirs]
         for far in np.argsort(gaps, kind="stable")[donors:]:
-            gifts[far].valid[y] = False
+            parts[far].valid[y] = False

@@ -7,6 +7,7 @@ computed in logarithms: θ^(d+1) leaves the range of floats long before d reache
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -107,8 +108,17 @@ def angle_of_share(d: int, share: float) -> float:
     """
     if not 0 < share <= 0.5:
         raise refuse("share", share, "a number in (0, 1/2]: a cap no larger than half the ball")
-    low, high, goal = 0.0, HALF_TURN, math.log(share)
-    for _ in range(60):  # halves π/2 down to the spacing of floats
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(log_cap_share(d, middle)) < goal else (low, middle)
+    goal = math.log(share)
+    low, high = bisect(lambda theta: float(log_cap_share(d, theta)) < goal, 0.0, HALF_TURN)
     return (low + high) / 2
+
+
+def bisect(is_low: Callable[[float], bool], low: float, high: float, steps: int = 60) -> tuple[float, float]:
+    """Return the interval (low, high) halved ``steps`` times around the point where ``is_low`` becomes false.
+
+    Sixty steps halve π/2 down to the spacing of floats.
+    """
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_low(middle) else (low, middle)
+    return low, high

@@ -1,20 +1,18 @@
-"""Where the bounds say nothing: the least number of samples for which they say something, by dimension."""
+"""Where the bounds are vacuous: the least number of samples for which they say something, by dimension."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from .angles import log_under_root, poisson_mean
-from .bounds import BASE, SMALL_ANGLE, Setting, slab_width
-from .sphere import HALF_TURN, log_cap_share, share_beyond
+from .bounds import BASE, SMALL_ANGLE, Setting, sharp_error
+from .sphere import HALF_TURN, bisect, log_cap_share
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
-    """log10 of the least N, by what is wanted. ``separable`` is None where ε_asym > 0.
+class SampleNeeds:
+    """log10 of the least N for which each statement holds. ``separable`` is None where ε_asym > 0.
 
     ``conditions``: the theorem's side conditions hold. ``general``, ``separable``: they do, and the corrected
     bound of that rate is below 1/2. ``sharp``: the bound without rounding is below 1/2. ``improves``: it is
@@ -29,8 +27,8 @@ class Needed:
     improves: float | None
 
 
-def samples_needed(setting: Setting, k: int, delta: float) -> Needed:
-    """Return what it takes in this setting.
+def samples_needed(setting: Setting, k: int, delta: float) -> SampleNeeds:
+    """Return the numbers of samples from which the bounds say something in this setting.
 
     >>> needed = samples_needed(Setting(d=512, norm=0.8, alignment=0.4), k=8, delta=0.1)
     >>> needed.general > 390        # there are about 10^80 atoms in the universe
@@ -39,7 +37,7 @@ def samples_needed(setting: Setting, k: int, delta: float) -> Needed:
     d, room = setting.d, 0.5 - setting.error_asymptotic
     limit = min(SMALL_ANGLE, setting.angle_apart, setting.angle_signed)
     widest = room / 3 * math.sqrt(2 * math.pi / (d + 1))  # the θ at which ε_asym + excess = 1/2
-    return Needed(
+    return SampleNeeds(
         d,
         _log10_samples(limit, k, d, delta),
         _log10_samples(min(limit, widest), k, d, delta),
@@ -67,17 +65,7 @@ def _log10_sharp(setting: Setting, level: float, k: int, delta: float) -> float:
 
     For so many samples the binomial is a Poisson distribution: N p is the mean with P(fewer than k) = δ/2.
     """
-    low, high = 0.0, min(setting.angle_apart, setting.angle_signed)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _sharp_value(setting, middle) < level else (low, middle)
+    widest = min(setting.angle_apart, setting.angle_signed)
+    low, _ = bisect(lambda theta: sharp_error(setting, theta) < level, 0.0, widest)
     log_p = float(log_cap_share(setting.d, low)) - math.log(2)
     return (math.log(poisson_mean(k, delta / 2)) - log_p) / math.log(10)
-
-
-def _sharp_value(setting: Setting, theta: float) -> float:
-    radius = 2 * math.sin(theta / 2)
-    if radius >= setting.apex:
-        return 1.0
-    width = slab_width(radius, setting.apex, setting.reach, "sharp")
-    return float(share_beyond(setting.d, np.asarray(setting.asymptotic_alignment - width)))

@@ -7,7 +7,9 @@ from pathlib import Path
 from ..benchmark import Federation
 from ..embeddings import load_federation
 
-FILE = Path(__file__).with_name("cifar10c_mini.safetensors")
+__all__ = ["BUNDLED_FILE", "bundled"]
+
+BUNDLED_FILE = Path(__file__).with_name("cifar10c_mini.safetensors")
 
 
 def bundled() -> Federation:
@@ -17,4 +19,4 @@ def bundled() -> Federation:
     >>> len(federation), federation.samples, federation.embeddings.zero_shot.classes
     (38, 2280, 10)
     """
-    return load_federation(FILE)
+    return load_federation(BUNDLED_FILE)

@@ -1,8 +1,10 @@
-"""Class names, one per line and in label order, as a prompt wants them (spaces, no underscores)."""
+"""Class names of datasets: a text file each, one name per line in label order, with spaces instead of underscores."""
 
 from __future__ import annotations
 
 from importlib.resources import files
+
+__all__ = ["class_names"]
 
 
 def class_names(name: str) -> tuple[str, ...]:

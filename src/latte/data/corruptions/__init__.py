@@ -1,7 +1,7 @@
 """The nineteen corruptions of CIFAR-10-C and CIFAR-100-C, with the CIFAR severities 1 to 5.
 
-``corrupt`` is vectorised over the batch and deterministic by image: what an image becomes depends on the
-seed, the corruption and the index of the image, not on the batch it came in or the process that did the work.
+``corrupt`` is vectorised over the batch and deterministic by image: the result depends on the seed, the corruption
+and the index of the image, not on the batch or the process.
 
 The constants are those of the published generator for 32 x 32 images (weaker than ImageNet-C's). Other sizes
 work: noise, colour, fog, frost, JPEG, pixelate and elastic_transform scale with the image or do not depend on
@@ -61,7 +61,7 @@ FUNCTIONS: dict[str, Corruption] = {
 }
 CORRUPTIONS: tuple[str, ...] = tuple(FUNCTIONS)
 SEVERITIES = (1, 2, 3, 4, 5)
-LEAST_SIDE = 8
+LEAST_IMAGE_SIDE = 8
 CHUNK_PIXELS = 64 * 32 * 32  # worked on at a time: float64 copies stay in the cache
 
 
@@ -83,10 +83,10 @@ def corrupt(
     >>> bool((both[1:] == corrupt(images[1:], "gaussian_noise", 5, [11])).all())
     True
     """
-    batch = checked(images)
+    batch = check_batch(images)
     choice("name", name, CORRUPTIONS)
-    choice_of_severity(severity)
-    places = checked_indices(indices, len(batch))
+    check_severity(severity)
+    places = check_indices(indices, len(batch))
     at_least("seed", seed, 0)
     change: Corruption = FUNCTIONS[name]
     if name == "frost" and textures is not None:
@@ -109,24 +109,24 @@ def _in_chunks(
     return result
 
 
-def checked(images: Any) -> Bytes:
-    """Refuse what is not a batch of colour images."""
-    want = f"uint8 of shape (n, H, W, 3), H and W >= {LEAST_SIDE}"
+def check_batch(images: Any) -> Bytes:
+    """Return a batch of colour images; anything else is refused."""
+    want = f"uint8 of shape (n, H, W, 3), H and W >= {LEAST_IMAGE_SIDE}"
     batch = np.asarray(images)
     if batch.dtype != np.uint8 or batch.ndim != 4 or batch.shape[3] != 3:
         raise refuse("images", f"{batch.dtype} of shape {batch.shape}", want)
-    if min(batch.shape[1:3]) < LEAST_SIDE:
+    if min(batch.shape[1:3]) < LEAST_IMAGE_SIDE:
         raise refuse("images", f"{batch.dtype} of shape {batch.shape}", want)
     return batch
 
 
-def choice_of_severity(severity: int) -> None:
+def check_severity(severity: int) -> None:
     """Refuse a severity that is not a whole number from 1 to 5."""
     if isinstance(severity, bool) or severity not in SEVERITIES:
         raise refuse("severity", repr(severity), "1, 2, 3, 4 or 5")
 
 
-def checked_indices(indices: Sequence[int] | np.ndarray | None, n: int) -> list[int]:
+def check_indices(indices: Sequence[int] | np.ndarray | None, n: int) -> list[int]:
     """Return the image indices as whole numbers >= 0, one per image."""
     places = np.arange(n) if indices is None else np.asarray(indices)
     want = f"{n} whole numbers >= 0, one per image"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .draws import Bytes, Reals, Rngs, as_single, single, to_bytes, unit
+from ...core.types import Reals
+from .draws import Bytes, Rngs, round_to_single, to_bytes, to_single, to_unit
 from .filters import correlate, gaussian, pad, zoom
 
 DEFOCUS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))  # radius, alias sigma
@@ -12,17 +13,17 @@ GLASS = ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))  # sigma, iteratio
 MOTION = ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5))  # radius, sigma
 ZOOM_END = (1.06, 1.11, 1.16, 1.21, 1.26)  # factors 1, 1.01, ... below this
 STEPS_16 = 257  # of a 16-bit value in one level of 8 bits
-GAUSSIAN_SIGMA = (0.4, 0.6, 0.7, 0.8, 1.0)
+GAUSSIAN_BLUR_SIGMA = (0.4, 0.6, 0.7, 0.8, 1.0)
 
 
 def gaussian_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Blur with a Gaussian."""
-    return to_bytes(gaussian(unit(images), GAUSSIAN_SIGMA[severity - 1]))
+    return to_bytes(gaussian(to_unit(images), GAUSSIAN_BLUR_SIGMA[severity - 1]))
 
 
 def defocus_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Blur with a disk, the shape of an open lens."""
-    return to_bytes(correlate(unit(images), disk(*DEFOCUS[severity - 1]), "reflect"))
+    return to_bytes(correlate(to_unit(images), disk(*DEFOCUS[severity - 1]), "reflect"))
 
 
 def disk(radius: float, alias_sigma: float) -> Reals:
@@ -38,18 +39,18 @@ def disk(radius: float, alias_sigma: float) -> Reals:
     hard = (at[:, None] ** 2 + at[None, :] ** 2 <= radius**2).astype(np.float64)
     taps = np.exp(-0.5 * (np.array([-1.0, 0.0, 1.0]) / alias_sigma) ** 2)
     taps /= taps.sum()
-    even, taps = as_single(hard / hard.sum()), as_single(taps)
-    rows = as_single(correlate(even[None], taps[None, :], "edge"))
-    return as_single(correlate(rows, taps[:, None], "edge")[0])  # adds up to 1 or a little more, as published
+    even, taps = round_to_single(hard / hard.sum()), round_to_single(taps)
+    rows = round_to_single(correlate(even[None], taps[None, :], "edge"))
+    return round_to_single(correlate(rows, taps[:, None], "edge")[0])  # adds up to 1 or a little more, as published
 
 
 def glass_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Blur, move pixels by up to one to the left and up, blur again."""
     sigma, iterations = GLASS[severity - 1]
-    moved = to_bytes(gaussian(unit(images), sigma))
+    moved = to_bytes(gaussian(to_unit(images), sigma))
     for _ in range(iterations):
         moved = displace(moved, rngs)
-    return to_bytes(gaussian(unit(moved), sigma))
+    return to_bytes(gaussian(to_unit(moved), sigma))
 
 
 def displace(images: Bytes, rngs: Rngs) -> Bytes:
@@ -104,7 +105,7 @@ def _along(padded: Reals, taps: Reals, rows: np.ndarray, columns: np.ndarray, si
 
 def zoom_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Average the image (twice) with ever larger versions of itself."""
-    clean = single(images)
+    clean = to_single(images)
     factors = np.arange(1, ZOOM_END[severity - 1], 0.01)
     total = np.zeros_like(clean)
     for factor in factors:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .draws import Bytes, Reals, Rngs, to_bytes, unit
+from ...core.types import Reals
+from .draws import Bytes, Rngs, to_bytes, to_unit
 
 BRIGHTNESS = (0.05, 0.1, 0.15, 0.2, 0.3)
 CONTRAST = (0.75, 0.5, 0.4, 0.3, 0.15)
@@ -17,8 +18,8 @@ SATURATE = ((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2))  # facto
 
 def brightness(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Raise the value (the largest channel), keep hue and saturation."""
-    hue, saturation, value = to_hsv(unit(images))
-    return to_bytes(to_rgb(hue, saturation, np.minimum(value + BRIGHTNESS[severity - 1], 1.0)))
+    hue, saturation, value = rgb_to_hsv(to_unit(images))
+    return to_bytes(hsv_to_rgb(hue, saturation, np.minimum(value + BRIGHTNESS[severity - 1], 1.0)))
 
 
 def contrast(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
@@ -26,17 +27,17 @@ def contrast(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     pixels = images.shape[1] * images.shape[2]
     # a sum of whole numbers is exact, whatever the batch
     mean = images.sum(axis=(1, 2), keepdims=True, dtype=np.int64) / (255.0 * pixels)
-    return to_bytes((unit(images) - mean) * CONTRAST[severity - 1] + mean)
+    return to_bytes((to_unit(images) - mean) * CONTRAST[severity - 1] + mean)
 
 
 def saturate(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Scale and shift the saturation, keep hue and value. Grey counts as a red of no saturation."""
     factor, offset = SATURATE[severity - 1]
-    hue, saturation, value = to_hsv(unit(images))
-    return to_bytes(to_rgb(hue, np.clip(saturation * factor + offset, 0.0, 1.0), value))
+    hue, saturation, value = rgb_to_hsv(to_unit(images))
+    return to_bytes(hsv_to_rgb(hue, np.clip(saturation * factor + offset, 0.0, 1.0), value))
 
 
-def to_hsv(images: Reals) -> tuple[Reals, Reals, Reals]:
+def rgb_to_hsv(images: Reals) -> tuple[Reals, Reals, Reals]:
     """Return hue, saturation and value, (n, H, W) each in [0, 1]; grey has hue and saturation 0."""
     red, green, blue = np.moveaxis(images, -1, 0)
     value: Reals = images.max(axis=-1)
@@ -50,7 +51,7 @@ def to_hsv(images: Reals) -> tuple[Reals, Reals, Reals]:
     return np.where(grey, 0.0, sixth / 6.0 % 1.0), saturation, value
 
 
-def to_rgb(hue: Reals, saturation: Reals, value: Reals) -> Reals:
+def hsv_to_rgb(hue: Reals, saturation: Reals, value: Reals) -> Reals:
     """Return the images (n, H, W, 3) of hue, saturation and value."""
     sector = np.floor(hue * 6)
     along = hue * 6 - sector

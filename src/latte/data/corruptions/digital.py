@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ...core.types import Reals
 from ..pillow import pillow_image
-from .draws import Bytes, Reals, Rngs, as_single, to_bytes, uniform, unit
+from .draws import Bytes, Rngs, round_to_single, to_bytes, to_unit, uniform
 from .filters import fold_reflect, fold_symmetric, gaussian, sample
 
 # As a share of the shorter side: height of the waves, their sigma, how far the three corners wander.
@@ -25,10 +26,10 @@ def elastic_transform(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     waves, sigma, wander = (side * share for share in ELASTIC[severity - 1])
     corners = uniform(rngs, (3, 2), -wander, wander)
     ripples = uniform(rngs, (2, height, width), -1.0, 1.0)
-    tilted = as_single(_tilt(unit(images), corners))
+    tilted = round_to_single(_tilt(to_unit(images), corners))
     y, x = np.mgrid[:height, :width].astype(np.float64)
     dx, dy = (waves * gaussian(ripples[:, i], sigma, "symmetric", 3.0) for i in (0, 1))
-    return to_bytes(as_single(sample(tilted, y + dy, x + dx, fold_symmetric)))
+    return to_bytes(round_to_single(sample(tilted, y + dy, x + dx, fold_symmetric)))
 
 
 def _tilt(images: Reals, shift: Reals) -> Reals:

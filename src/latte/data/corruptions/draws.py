@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.types import Reals
+
 Bytes = NDArray[np.uint8]
-Reals = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Rngs = Sequence[np.random.Generator]
 
@@ -41,17 +42,17 @@ def uniform(rngs: Rngs, shape: tuple[int, ...], low: float = 0.0, high: float = 
     return np.stack([rng.uniform(low, high, shape) for rng in rngs])
 
 
-def unit(images: Bytes) -> Reals:
+def to_unit(images: Bytes) -> Reals:
     """Return the images in [0, 1]."""
     return images / 255.0
 
 
-def single(images: Bytes) -> Singles:
+def to_single(images: Bytes) -> Singles:
     """Return the images in [0, 1] in single precision, which the published set has for some corruptions."""
-    return unit(images).astype(np.float32)
+    return to_unit(images).astype(np.float32)
 
 
-def as_single(values: Reals) -> Reals:
+def round_to_single(values: Reals) -> Reals:
     """Return the values rounded to single precision."""
     return values.astype(np.float32).astype(np.float64)
 

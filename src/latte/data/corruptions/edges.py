@@ -1,4 +1,4 @@
-"""What the water of ``spatter`` needs over a batch (n, H, W): edges, distances to them, histograms."""
+"""Edges, distances to them and histograms over a batch (n, H, W), for the water of ``spatter``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .draws import Bytes, Reals
+from ...core.types import Integers, Mask, Reals
+from .draws import Bytes
 from .filters import pad
-
-Mask = NDArray[np.bool_]
-Whole = NDArray[np.int64]
 
 TAN_22, TAN_67 = np.sqrt(2) - 1, np.sqrt(2) + 1
 NEIGHBOURS = tuple((y, x) for y in (-1, 0, 1) for x in (-1, 0, 1) if (y, x) != (0, 0))
@@ -22,8 +20,8 @@ STEPS = (
 )
 
 
-def shifted(images: NDArray[Any], y: int, x: int, fill: float) -> NDArray[Any]:
-    """Return what lies ``y`` below and ``x`` to the right of every pixel; ``fill`` outside."""
+def shift(images: NDArray[Any], y: int, x: int, fill: float) -> NDArray[Any]:
+    """Return, for every pixel, the value ``y`` below and ``x`` to the right of it; ``fill`` outside."""
     result = np.full_like(images, fill)
     height, width = images.shape[1:3]
     into = np.s_[:, max(-y, 0) : height - max(y, 0), max(-x, 0) : width - max(x, 0)]
@@ -41,14 +39,14 @@ def canny(images: Bytes, low: int, high: int) -> Mask:
     while True:  # follow the ridges
         grown = edges.copy()
         for y, x in NEIGHBOURS:
-            grown |= shifted(edges, y, x, False).astype(np.bool_)
+            grown |= shift(edges, y, x, False).astype(np.bool_)
         grown &= ridge
         if (grown == edges).all():
             return edges
         edges = grown
 
 
-def sobel(images: Bytes) -> tuple[Whole, Whole]:
+def sobel(images: Bytes) -> tuple[Integers, Integers]:
     """Return the 3 x 3 Sobel derivatives to the right and downwards, the edge repeated."""
     p = pad(images, 1, 1, "edge").astype(np.int64)
     across = p[:, :, 2:] - p[:, :, :-2]
@@ -57,14 +55,14 @@ def sobel(images: Bytes) -> tuple[Whole, Whole]:
     return right, along[:, :, :-2] + 2 * along[:, :, 1:-1] + along[:, :, 2:]
 
 
-def _ridges(right: Whole, down: Whole, strength: Whole) -> Mask:
+def _ridges(right: Integers, down: Integers, strength: Integers) -> Mask:
     """Whether the gradient is stronger than its neighbours on both sides of the edge, in four directions."""
     flat, steep = np.abs(right), np.abs(down)
     horizontal, vertical = steep < flat * TAN_22, steep > flat * TAN_67
     falling = (right ^ down) >= 0
 
     def exceeds(y: int, x: int, or_equals: bool = False) -> Mask:
-        other = shifted(strength, y, x, 0)
+        other = shift(strength, y, x, 0)
         return np.asarray(strength >= other if or_equals else strength > other)
 
     diagonal = np.where(falling, exceeds(-1, -1) & exceeds(1, 1), exceeds(-1, 1) & exceeds(1, -1))
@@ -79,12 +77,12 @@ def distances(edges: Mask, limit: float) -> Reals:
     while True:
         before = nearest.copy()
         for y, x, length in STEPS:
-            np.minimum(nearest, shifted(nearest, y, x, limit) + length, out=nearest)
+            np.minimum(nearest, shift(nearest, y, x, limit) + length, out=nearest)
         if (nearest == before).all():
             return nearest
 
 
-def equalised(images: Bytes) -> Bytes:
+def equalise(images: Bytes) -> Bytes:
     """Spread the histogram of every image over 0 to 255; an image of one value stays as it is."""
     n, pixels = len(images), images[0].size
     flat = images.reshape(n, -1)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .draws import Reals
+from ...core.types import Reals
 
 Indices = NDArray[np.intp]
 Border = Literal["edge", "symmetric", "reflect"]
@@ -79,12 +79,12 @@ def zoom_axis(size: int, factor: float) -> tuple[Indices, Indices, Reals]:
     """Return which two pixels each output pixel lies between, and how near the second is.
 
     The middle ceil(size / factor) pixels are stretched so that their outermost centres become the outermost
-    ones of round(ceil(size / factor) · factor) pixels, of which the middle ``size`` are kept.
+    ones of round(ceil(size / factor) · factor) pixels, of which the middle ``size`` form the result.
     """
     inner = int(np.ceil(size / factor))
     outer = round(inner * factor)
-    kept = (outer - size) // 2 + np.arange(size)
-    at = np.asarray(kept * ((inner - 1) / (outer - 1)), np.float64)
+    middle = (outer - size) // 2 + np.arange(size)
+    at = np.asarray(middle * ((inner - 1) / (outer - 1)), np.float64)
     low = at.astype(np.intp)
     first = (size - inner) // 2
     high: Indices = np.minimum(low + 1, inner - 1)

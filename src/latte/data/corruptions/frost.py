@@ -3,8 +3,8 @@
 The published set cut its frost out of photographs whose origin is not stated, so they are not part of this
 package. In their place stand five textures that are drawn here, always the same, with the colours, the
 contrast and the graininess measured on the photographs at the published scale: one teal, two nearly white
-(two of the five photographs that circulate are the same), one grey-blue, one dark and rough. Whoever has the
-photographs, or others, can use them: see :func:`load_textures`.
+(two of the five photographs that circulate are the same), one grey-blue, one dark and rough. The photographs, or other
+pictures, can be used instead: see :func:`load_textures`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from pathlib import Path
 
 import numpy as np
 
+from ...core.types import Reals
 from ...core.validate import refuse
 from ...encoders import BadImageError, open_picture
 from ...encoders.pictures import PICTURE_SUFFIXES
-from .draws import Bytes, Reals, Rngs
+from .draws import Bytes, Rngs
 
 FROST = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # weight of the image, of the frost
 PHOTOGRAPHS = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")  # a sixth was never used
-SIDE = 192  # of a drawn texture; it tiles
+TEXTURE_SIDE = 192  # of a drawn texture; it tiles
 REDUCTION = 5  # the published code scales its photographs by 0.2
-LEAST_SIDE = 32 * REDUCTION  # of a picture, so that an image of CIFAR fits in what is left of it
+LEAST_PICTURE_SIDE = 32 * REDUCTION  # of a picture, so that an image of CIFAR fits into it after the reduction
 
 
 @dataclass(frozen=True, slots=True)
 class Ice:
-    """What a drawn texture looks like: colour, large-scale and small-scale deviation per channel, needles."""
+    """The look of a drawn texture: colour, large-scale and small-scale deviation per channel, needles."""
 
     mean: tuple[float, float, float]
     coarse: tuple[float, float, float]
@@ -58,10 +59,10 @@ def frost(images: Bytes, severity: int, rngs: Rngs, textures: Sequence[Bytes] | 
 
 def _tiled_window(rng: np.random.Generator, size: tuple[int, ...]) -> Bytes:
     """Return a random window of a drawn texture, which has no edge."""
-    texture = drawn_textures()[int(rng.integers(len(ICE)))]
+    texture = draw_textures()[int(rng.integers(len(ICE)))]
     top, left = rng.random(2)
-    rows = (int(top * SIDE) + np.arange(size[0])) % SIDE
-    columns = (int(left * SIDE) + np.arange(size[1])) % SIDE
+    rows = (int(top * TEXTURE_SIDE) + np.arange(size[0])) % TEXTURE_SIDE
+    columns = (int(left * TEXTURE_SIDE) + np.arange(size[1])) % TEXTURE_SIDE
     return texture[rows[:, None], columns]
 
 
@@ -106,9 +107,11 @@ def _texture(path: Path) -> Bytes:
         picture = open_picture(path)
     except BadImageError as error:
         raise refuse("frost", str(error), "pictures only") from None
-    if min(picture.size) < LEAST_SIDE:
+    if min(picture.size) < LEAST_PICTURE_SIDE:
         got = f"{path} of {picture.width} x {picture.height} pixels"
-        raise refuse("frost", got, f"at least {LEAST_SIDE} x {LEAST_SIDE}, of which every fifth pixel is used")
+        raise refuse(
+            "frost", got, f"at least {LEAST_PICTURE_SIDE} x {LEAST_PICTURE_SIDE}, of which every fifth pixel is used"
+        )
     return np.ascontiguousarray(np.asarray(picture)[REDUCTION // 2 :: REDUCTION, REDUCTION // 2 :: REDUCTION])
 
 
@@ -116,8 +119,8 @@ def _texture(path: Path) -> Bytes:
 
 
 @lru_cache(maxsize=1)
-def drawn_textures() -> tuple[Bytes, ...]:
-    """Return the five textures, (SIDE, SIDE, 3) each."""
+def draw_textures() -> tuple[Bytes, ...]:
+    """Return the five textures, (TEXTURE_SIDE, TEXTURE_SIDE, 3) each."""
     return tuple(_draw(ice, np.random.Generator(np.random.Philox(key=i))) for i, ice in enumerate(ICE))
 
 
@@ -129,8 +132,8 @@ def _draw(ice: Ice, rng: np.random.Generator) -> Bytes:
 
 def _clouds(rng: np.random.Generator) -> Reals:
     """Return a smooth periodic surface of mean 0 and deviation 1: waves that shrink as they shorten."""
-    y, x = np.mgrid[:SIDE, :SIDE] * (2 * np.pi / SIDE)
-    total = np.zeros((SIDE, SIDE))
+    y, x = np.mgrid[:TEXTURE_SIDE, :TEXTURE_SIDE] * (2 * np.pi / TEXTURE_SIDE)
+    total = np.zeros((TEXTURE_SIDE, TEXTURE_SIDE))
     for ky in range(-6, 7):
         for kx in range(-6, 7):
             height, phase = rng.normal() / (1 + ky**2 + kx**2), rng.uniform(0, 2 * np.pi)
@@ -140,14 +143,14 @@ def _clouds(rng: np.random.Generator) -> Reals:
 
 def _needles(ice: Ice, rng: np.random.Generator) -> Reals:
     """Return many short straight crystals of all directions, of mean 0 and deviation 1."""
-    count = ice.needles * SIDE * SIDE // 1000
-    y, x, angle = rng.uniform(0, SIDE, count), rng.uniform(0, SIDE, count), rng.uniform(0, np.pi, count)
+    count = ice.needles * TEXTURE_SIDE * TEXTURE_SIDE // 1000
+    y, x, angle = rng.uniform(0, TEXTURE_SIDE, count), rng.uniform(0, TEXTURE_SIDE, count), rng.uniform(0, np.pi, count)
     length, glow = rng.uniform(1, ice.length, count), rng.exponential(1.0, count)
-    canvas = np.zeros((SIDE, SIDE))
+    canvas = np.zeros((TEXTURE_SIDE, TEXTURE_SIDE))
     for step in range(ice.length):
         lit = step < length
-        rows = np.floor(y + step * np.sin(angle)).astype(int)[lit] % SIDE
-        columns = np.floor(x + step * np.cos(angle)).astype(int)[lit] % SIDE
+        rows = np.floor(y + step * np.sin(angle)).astype(int)[lit] % TEXTURE_SIDE
+        columns = np.floor(x + step * np.cos(angle)).astype(int)[lit] % TEXTURE_SIDE
         np.add.at(canvas, (rows, columns), glow[lit])
     return _standard(canvas)
 

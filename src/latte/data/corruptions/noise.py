@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .draws import Bytes, Rngs, normal, to_bytes, uniform, unit
+from .draws import Bytes, Rngs, normal, to_bytes, to_unit, uniform
 
-GAUSSIAN_SIGMA = (0.04, 0.06, 0.08, 0.09, 0.10)
+GAUSSIAN_NOISE_SIGMA = (0.04, 0.06, 0.08, 0.09, 0.10)
 SHOT_PHOTONS = (500, 250, 100, 75, 50)
 IMPULSE_SHARE = (0.01, 0.02, 0.03, 0.05, 0.07)
 SPECKLE_SIGMA = (0.06, 0.10, 0.12, 0.16, 0.20)
@@ -14,13 +14,13 @@ SPECKLE_SIGMA = (0.06, 0.10, 0.12, 0.16, 0.20)
 
 def gaussian_noise(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Add the same amount of noise everywhere."""
-    return to_bytes(unit(images) + GAUSSIAN_SIGMA[severity - 1] * normal(rngs, images.shape[1:]))
+    return to_bytes(to_unit(images) + GAUSSIAN_NOISE_SIGMA[severity - 1] * normal(rngs, images.shape[1:]))
 
 
 def shot_noise(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Count photons: Poisson noise, stronger where the image is bright."""
     photons = SHOT_PHOTONS[severity - 1]
-    expected = unit(images) * photons
+    expected = to_unit(images) * photons
     counts = np.stack([rng.poisson(mean) for rng, mean in zip(rngs, expected, strict=True)])
     return to_bytes(counts / photons)
 
@@ -35,5 +35,5 @@ def impulse_noise(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
 
 def speckle_noise(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Add noise in proportion to the value."""
-    clean = unit(images)
+    clean = to_unit(images)
     return to_bytes(clean + clean * (SPECKLE_SIGMA[severity - 1] * normal(rngs, images.shape[1:])))

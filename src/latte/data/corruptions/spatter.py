@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .draws import Bytes, Reals, Rngs, normal, to_bytes, unit
-from .edges import canny, distances, equalised
+from ...core.types import Reals
+from .draws import Bytes, Rngs, normal, to_bytes, to_unit
+from .edges import canny, distances, equalise
 from .filters import correlate, gaussian
 
 # mean and sigma of the liquid, its blur, the threshold, then the strength of the water or the blur of the mud
@@ -28,7 +29,7 @@ def spatter(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     mean, sigma, blur, threshold, last = SPATTER[severity - 1]
     liquid = gaussian(mean + sigma * normal(rngs, images.shape[1:3]), blur)
     liquid = np.where(liquid < threshold, 0.0, liquid)
-    clean = unit(images)
+    clean = to_unit(images)
     if severity < MUD_FROM:
         return to_bytes(clean + water(liquid, last)[..., None] * PALE_TURQUOISE)
     mud = gaussian((liquid > threshold).astype(np.float64), last)
@@ -40,7 +41,7 @@ def water(liquid: Reals, strength: float) -> Reals:
     """Return how bright the drops shine, (n, H, W), at most ``strength``: embossed along their outlines."""
     drops = (liquid * 255.0).astype(np.int64).astype(np.uint8)  # above 1 it starts at 0 again, as published
     away = distances(canny(drops, 50, 150), 20.0)
-    relief = equalised((correlate(away, BOX, "reflect") / 9).astype(np.uint8))
+    relief = equalise((correlate(away, BOX, "reflect") / 9).astype(np.uint8))
     lit = np.clip(correlate(relief.astype(np.float64), EMBOSS, "reflect"), 0, 255)
     shine = drops * np.rint(correlate(lit, BOX, "reflect") / 9)
     brightest = shine.max(axis=(1, 2), keepdims=True)

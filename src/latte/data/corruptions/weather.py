@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...core.types import Reals
 from .blur import streaks
-from .draws import Bytes, Reals, Rngs, normal, single, to_bytes, uniform, unit
+from .draws import Bytes, Rngs, normal, to_bytes, to_single, to_unit, uniform
 from .filters import zoom
 
-# mean and sigma of the flakes, zoom, threshold, radius and sigma of their streaks, share of the image kept
+# mean and sigma of the flakes, zoom, threshold, radius and sigma of their streaks, weight of the image
 SNOW = (
     (0.1, 0.2, 1.0, 0.6, 8, 3.0, 0.95),
     (0.1, 0.2, 1.0, 0.5, 10, 4.0, 0.9),
@@ -17,26 +18,28 @@ SNOW = (
     (0.3, 0.3, 1.25, 0.65, 14, 12.0, 0.8),
 )
 FOG = ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75))  # thickness, decay of the fractal
-GREY = np.array([0.299, 0.587, 0.114], np.float32)
+GREY_WEIGHTS = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 def snow(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Whiten the image and let flakes fall, in one direction and its opposite."""
-    mean, sigma, factor, threshold, radius, smear, kept = SNOW[severity - 1]
-    clean = single(images)
+    mean, sigma, factor, threshold, radius, smear, weight = SNOW[severity - 1]
+    clean = to_single(images)
     flakes = zoom(mean + sigma * normal(rngs, images.shape[1:3]), factor)
     angles = [rng.uniform(-135.0, -45.0) for rng in rngs]
     fallen = streaks(to_bytes(np.where(flakes < threshold, 0.0, flakes)), radius, smear, angles)
-    layer = unit(fallen)[..., None]
-    grey = (clean[..., 0] * GREY[0] + clean[..., 1] * GREY[1] + clean[..., 2] * GREY[2])[..., None]
-    return to_bytes(kept * clean + (1 - kept) * np.maximum(clean, 1.5 * grey + 0.5) + layer + layer[:, ::-1, ::-1])
+    layer = to_unit(fallen)[..., None]
+    grey = (clean[..., 0] * GREY_WEIGHTS[0] + clean[..., 1] * GREY_WEIGHTS[1] + clean[..., 2] * GREY_WEIGHTS[2])[
+        ..., None
+    ]
+    return to_bytes(weight * clean + (1 - weight) * np.maximum(clean, 1.5 * grey + 0.5) + layer + layer[:, ::-1, ::-1])
 
 
 def fog(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     """Add a cloud and scale back to the brightness the image had."""
     thickness, decay = FOG[severity - 1]
     height, width = images.shape[1:3]
-    clean = unit(images)
+    clean = to_unit(images)
     brightest = clean.max(axis=(1, 2, 3), keepdims=True)
     side = 1 << (max(height, width) - 1).bit_length()  # 32 for 32
     cloud = plasma(rngs, side, decay)[:, :height, :width, None]

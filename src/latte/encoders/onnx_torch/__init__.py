@@ -1,7 +1,8 @@
-"""ONNX text encoders in torch, with gradients: what prompt tuning needs where no torch model exists.
+"""ONNX text encoders in torch, with gradients: for prompt tuning where no torch model exists.
 
-ONNX Runtime computes forward only. Here the operators of a text transformer's graph are carried out by torch, one
-after the other, so that autograd passes through them. Needs ``pip install "latte-tta[export]"`` (torch and onnx).
+ONNX Runtime computes forward only. Here torch executes the operators of a text transformer's graph one by one, so that
+autograd passes through them. ``ops`` has the operators, ``graph`` reads and evaluates a file, ``tuner`` is the prompt
+tuner. Needs ``pip install "latte-tta[export]"`` (torch and onnx).
 """
 
 from __future__ import annotations

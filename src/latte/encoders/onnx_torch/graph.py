@@ -1,4 +1,4 @@
-"""An ONNX graph as torch calculates it: read from a file, evaluated in part or in whole, differentiable."""
+"""An ONNX graph computed by torch: read from a file, evaluated in part or in whole, differentiable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.validate import refuse
 from ..extras import need
-from .ops import OPS, Tensor
+from .ops import OPERATORS, Tensor
 
 EXTRA = "export"  # the extra that brings torch and onnx
 OLDEST = 13  # before it, Softmax and others had other meanings
@@ -27,14 +27,14 @@ class Node:
 
     def apply(self, torch: Any, known: Mapping[str, Tensor]) -> Tensor:
         """Return the output's value."""
-        return OPS[self.op](torch, [known[name] if name else None for name in self.inputs], self.attributes)
+        return OPERATORS[self.op](torch, [known[name] if name else None for name in self.inputs], self.attributes)
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes in an order in which they can be calculated, the values that are known, and the names still wanted.
+    """Nodes in an order in which they can be computed, the values that are known, and the inputs that are missing.
 
-    A graph is never changed: ``towards``, ``given`` and ``cut`` return another one.
+    A graph never changes: ``subgraph``, ``bind`` and ``cut`` return another one.
     """
 
     torch: Any
@@ -43,19 +43,19 @@ class Graph:
     inputs: tuple[str, ...]
     output: str
 
-    def towards(self, output: str) -> Graph:
-        """Return the part of the graph that calculates ``output``."""
-        wanted, nodes = {output}, []
+    def subgraph(self, output: str) -> Graph:
+        """Return the part of the graph that computes ``output``."""
+        names, nodes = {output}, []
         for node in reversed(self.nodes):
-            if node.output in wanted:
+            if node.output in names:
                 nodes.append(node)
-                wanted.update(node.inputs)
-        values = {name: value for name, value in self.values.items() if name in wanted}
-        inputs = tuple(name for name in self.inputs if name in wanted)
+                names.update(node.inputs)
+        values = {name: value for name, value in self.values.items() if name in names}
+        inputs = tuple(name for name in self.inputs if name in names)
         return replace(self, nodes=tuple(reversed(nodes)), values=values, inputs=inputs, output=output)
 
-    def given(self, values: Mapping[str, Tensor]) -> Graph:
-        """Return the graph with everything calculated that follows from ``values``: what remains waits for the rest."""
+    def bind(self, values: Mapping[str, Tensor]) -> Graph:
+        """Return the graph with ``values`` as constants, and everything computed that depends on constants only."""
         known, left = {**self.values, **values}, []
         with self.torch.no_grad():
             for node in self.nodes:
@@ -64,12 +64,12 @@ class Graph:
                 else:
                     left.append(node)
         inputs = tuple(name for name in self.inputs if name not in values)
-        return replace(self, nodes=tuple(left), values=known, inputs=inputs).towards(self.output)
+        return replace(self, nodes=tuple(left), values=known, inputs=inputs).subgraph(self.output)
 
     def cut(self, name: str) -> Graph:
         """Return the graph with the intermediate result ``name`` as an input."""
         nodes = tuple(node for node in self.nodes if node.output != name)
-        return replace(self, nodes=nodes, inputs=(*self.inputs, name)).towards(self.output)
+        return replace(self, nodes=nodes, inputs=(*self.inputs, name)).subgraph(self.output)
 
     def run(self, values: Mapping[str, Tensor]) -> Tensor:
         """Return the output for ``values`` of the inputs; gradients pass through where they are switched on."""
@@ -83,21 +83,21 @@ class Graph:
 
 
 def read_graph(path: str | Path, output: str, dtype: Any = None) -> Graph:
-    """Read an ONNX file as the graph that calculates ``output``.
+    """Read an ONNX file as the graph that computes ``output``.
 
-    All floats, however they are stored, are calculated with in ``dtype``: torch.float32 by default.
+    All floats are converted to ``dtype``, torch.float32 by default, however they are stored.
     """
     torch, onnx = need("torch", EXTRA), need("onnx", EXTRA)
     try:
         model = onnx.load(str(path))
     except Exception as error:  # protobuf's own errors, and those of the file system
         raise refuse(str(path), f"a file that cannot be read ({error})", _AGAIN) from None
-    reader = Reader(torch, onnx, torch.float32 if dtype is None else dtype)
+    reader = GraphReader(torch, onnx, torch.float32 if dtype is None else dtype)
     return reader.graph(model, str(path), output)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class GraphReader:
     """Turns the parts of an ONNX file into torch's."""
 
     torch: Any
@@ -105,16 +105,16 @@ class Reader:
     dtype: Any  # of all floats
 
     def graph(self, model: Any, path: str, output: str) -> Graph:
-        """Return the graph of a whole model, with all that depends on no input calculated."""
+        """Return the graph of a whole model, with everything computed that depends on no input."""
         source = model.graph
-        check(model, path)
+        check_model(model, path)
         if output not in [value.name for value in source.output]:
             raise refuse(path, f"no output {output!r}", f"one of {[value.name for value in source.output]}")
         values = {tensor.name: self.tensor(self.onnx.numpy_helper.to_array(tensor)) for tensor in source.initializer}
         values |= {node.output[0]: self.constant(node) for node in source.node if node.op_type == "Constant"}
         nodes = tuple(self.node(node) for node in source.node if node.op_type != "Constant")
         inputs = tuple(value.name for value in source.input if value.name not in values)
-        return Graph(self.torch, nodes, values, inputs, output).towards(output).given({})
+        return Graph(self.torch, nodes, values, inputs, output).subgraph(output).bind({})
 
     def tensor(self, array: Any) -> Tensor:
         """Return a numpy array, or a list of numbers, as a tensor."""
@@ -138,7 +138,7 @@ class Reader:
         return Node(node.op_type, tuple(node.input), node.output[0], attributes)
 
     def type_of(self, number: int) -> Any:
-        """Return torch's type for ONNX's; every float is the one that is calculated with."""
+        """Return torch's type for ONNX's; every float type becomes ``dtype``."""
         kind = self.onnx.helper.tensor_dtype_to_np_dtype(number)
         if self.onnx.TensorProto.DataType.Name(number) in _FLOATS:
             return self.dtype
@@ -154,14 +154,14 @@ def list_or_number(value: Any) -> Any:
     return list(value) if isinstance(value, Sequence) else value
 
 
-def check(model: Any, path: str) -> None:
-    """Refuse operators that are not in ``OPS``, more than one output of one, and opsets that are too old."""
+def check_model(model: Any, path: str) -> None:
+    """Refuse operators that are not in ``OPERATORS``, more than one output of one, and opsets that are too old."""
     for entry in model.opset_import:
         if entry.domain in ("", "ai.onnx") and entry.version < OLDEST:
             raise refuse(path, f"opset {entry.version}", f"opset {OLDEST} or newer")
     for node in model.graph.node:
         name = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
-        if name not in OPS and name != "Constant":
+        if name not in OPERATORS and name != "Constant":
             raise refuse(path, f"the operator {name}, which has no gradient here", _AGAIN)
         if len([output for output in node.output if output]) != 1:
             raise refuse(path, f"{name} with {len(node.output)} outputs", "operators with one output")

@@ -1,8 +1,8 @@
 """The operators of text transformers, by torch, as ONNX defines them from opset 13 on.
 
 An operator is a function of (torch, inputs, attributes); an optional input that is left out is None. All of them
-give one tensor. Where ONNX and torch differ (whole-number division, slices backwards, negative indices, reshaping to
-0), it is ONNX that counts.
+return one tensor. Where ONNX and torch differ (whole-number division, slices backwards, negative indices, reshaping to
+0), they follow ONNX.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ...core.validate import refuse
 Tensor = Any  # torch.Tensor, which is not imported here
 Inputs = Sequence[Tensor]
 Attributes = Mapping[str, Any]
-Op = Callable[[Any, Inputs, Attributes], Tensor]
+Operator = Callable[[Any, Inputs, Attributes], Tensor]
 
 
-def each(method: str) -> Op:
+def each(method: str) -> Operator:
     """Return the operator that is a method of its first input, with the others as arguments."""
 
     def operator(torch: Any, x: Inputs, a: Attributes) -> Tensor:
@@ -35,8 +35,8 @@ def at(x: Inputs, index: int) -> Tensor | None:
 
 def axes_of(x: Inputs, a: Attributes) -> list[int]:
     """Return the axes, which older opsets have as an attribute and newer ones as the second input."""
-    given = at(x, 1)
-    return list(a.get("axes", ())) if given is None else given.tolist()
+    axes = at(x, 1)
+    return list(a.get("axes", ())) if axes is None else axes.tolist()
 
 
 # arithmetic
@@ -78,8 +78,8 @@ def softmax(torch: Any, x: Inputs, a: Attributes) -> Tensor:
     return x[0].softmax(a.get("axis", -1))
 
 
-def reduce(method: str) -> Op:
-    """Return the operator that reduces over axes; none given means all, unless the attribute says otherwise."""
+def reduce(method: str) -> Operator:
+    """Return the operator that reduces over axes; without axes over all, unless an attribute forbids it."""
 
     def operator(torch: Any, x: Inputs, a: Attributes) -> Tensor:
         axes = axes_of(x, a)
@@ -132,7 +132,7 @@ def unsqueeze(torch: Any, x: Inputs, a: Attributes) -> Tensor:
 
 
 def squeeze(torch: Any, x: Inputs, a: Attributes) -> Tensor:
-    """Remove axes of size 1: those given, or all."""
+    """Remove axes of size 1: the listed ones, or all."""
     axes = axes_of(x, a)
     return x[0].squeeze(tuple(axes)) if axes else x[0].squeeze()
 
@@ -174,8 +174,8 @@ def slices(torch: Any, x: Inputs, a: Attributes) -> Tensor:
     for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
         axis = i if axes is None else int(axes[i])
         step = 1 if steps is None else int(steps[i])
-        kept = range(*slice(start, end, step).indices(result.shape[axis]))
-        result = result.index_select(axis, torch.tensor(kept, dtype=torch.int64))
+        positions = range(*slice(start, end, step).indices(result.shape[axis]))
+        result = result.index_select(axis, torch.tensor(positions, dtype=torch.int64))
     return result
 
 
@@ -195,19 +195,19 @@ def arange(torch: Any, x: Inputs, a: Attributes) -> Tensor:
 
 
 def cast(torch: Any, x: Inputs, a: Attributes) -> Tensor:
-    """Change the type, given as torch's."""
+    """Convert to the type ``to``, which is torch's."""
     return x[0].to(a["to"])
 
 
-METHODS: dict[str, str] = {
+TENSOR_METHODS: dict[str, str] = {
     "Abs": "abs", "Add": "add", "And": "logical_and", "Equal": "eq", "Erf": "erf", "Exp": "exp", "Greater": "gt",
     "GreaterOrEqual": "ge", "Identity": "clone", "IsNaN": "isnan", "Less": "lt", "LessOrEqual": "le", "Log": "log",
     "MatMul": "matmul", "Mul": "mul", "Neg": "neg", "Not": "logical_not", "Or": "logical_or", "Relu": "relu",
     "Sigmoid": "sigmoid", "Sqrt": "sqrt", "Sub": "sub", "Tanh": "tanh",
 }  # fmt: skip
 
-OPS: dict[str, Op] = {
-    **{name: each(method) for name, method in METHODS.items()},
+OPERATORS: dict[str, Operator] = {
+    **{name: each(method) for name, method in TENSOR_METHODS.items()},
     "ArgMax": argmax,
     "Cast": cast,
     "Clip": clip,

@@ -1,4 +1,4 @@
-"""The text encoder of an ONNX folder as a function of its prompt, differentiable: what TPT learns through."""
+"""The text encoder of an ONNX folder as a differentiable function of its prompt, for TPT."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ...core.validate import refuse
 from ..extras import need
-from ..onnx import OnnxEncoder, present
-from ..prompt_tuner import CONTEXT, place
+from ..onnx import OnnxEncoder, existing_file
+from ..prompt_tuner import CONTEXT, locate_context
 from ..prompts import check_classnames
 from .graph import EXTRA, Graph, Node, read_graph
 from .ops import Tensor
@@ -27,7 +27,7 @@ class OnnxPromptTuner:
     holds the token embeddings of "a photo of a"; with it, ``class_texts`` gives the encoder's own features of
     "a photo of a NAME.". Positions, token types and mask stay those of that prompt. Only ``context`` takes gradients.
 
-    What does not depend on the context is calculated once, here. ``dtype`` is torch.float32 by default.
+    Everything that does not depend on the context is computed once, here. ``dtype`` is torch.float32 by default.
     """
 
     def __init__(
@@ -37,21 +37,23 @@ class OnnxPromptTuner:
         self.classnames = tuple(classnames)
         self.scale = encoder.scale
         ids, mask = encoder.tokens([f"{context} {word}." for word in check_classnames(classnames)])  # (C, L)
-        self.start, length = place(encoder._tokenizer.encode(context, add_special_tokens=False).ids, ids, context)
-        with self.torch.inference_mode(False):  # whatever the caller is in: autograd keeps some of these tensors
-            graph = read_graph(present(encoder.folder, encoder.model.text_file), encoder.model.text_output, dtype)
+        self.start, length = locate_context(
+            encoder._tokenizer.encode(context, add_special_tokens=False).ids, ids, context
+        )
+        with self.torch.inference_mode(False):  # even if the caller is in it: autograd needs some of these tensors
+            graph = read_graph(existing_file(encoder.folder, encoder.model.text_file), encoder.model.text_output, dtype)
             feed = self._feed(encoder, ids, mask)
             self.site = token_vectors(graph)
-            self.tokens = self._looked_up(graph, feed, ids.shape)  # (C, L, d_tok)
-            self.rest = graph.cut(self.site).given(feed)
+            self.tokens = self._look_up(graph, feed, ids.shape)  # (C, L, d_tok)
+            self.rest = graph.cut(self.site).bind(feed)
             self.context_init = self.tokens[0, self.start : self.start + length].clone()
 
     def _feed(self, encoder: OnnxEncoder, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> dict[str, Tensor]:
         known = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         return {name: self.torch.tensor(known[name]) for name in encoder.model.text_inputs}
 
-    def _looked_up(self, graph: Graph, feed: dict[str, Tensor], shape: tuple[int, ...]) -> Tensor:
-        tokens = graph.towards(self.site).given(feed).values[self.site]
+    def _look_up(self, graph: Graph, feed: dict[str, Tensor], shape: tuple[int, ...]) -> Tensor:
+        tokens = graph.subgraph(self.site).bind(feed).values[self.site]
         if tuple(tokens.shape[:-1]) != shape:
             raise refuse("token embeddings", f"shape {tuple(tokens.shape)}", f"shape ({shape[0]}, {shape[1]}, d)")
         return tokens
@@ -70,18 +72,18 @@ class OnnxPromptTuner:
 def token_vectors(graph: Graph) -> str:
     """Return the name of the token embeddings: the rows of a table that the token ids pick.
 
-    The tables of positions and token types are told from it by what picks their rows.
+    Tables of positions and token types are distinguished from it by the index that picks their rows.
     """
     makers = {node.output: node for node in graph.nodes}
-    found = [node.output for node in graph.nodes if is_lookup(node, graph, makers)]
-    if len(found) != 1:
-        got = f"{len(found)} places where input_ids pick rows of a table"
+    lookups = [node.output for node in graph.nodes if is_lookup(node, graph, makers)]
+    if len(lookups) != 1:
+        got = f"{len(lookups)} places where input_ids pick rows of a table"
         raise refuse("text model", got, "one such place: a text transformer with token embeddings")
-    return found[0]
+    return lookups[0]
 
 
 def is_lookup(node: Node, graph: Graph, makers: dict[str, Node]) -> bool:
-    """Tell whether a node picks rows of a known table of floats by the token ids."""
+    """Return whether a node picks rows of a constant table of floats by the token ids."""
     if node.op != "Gather" or node.attributes.get("axis", 0) != 0:
         return False
     table = graph.values.get(node.inputs[0])
@@ -89,7 +91,7 @@ def is_lookup(node: Node, graph: Graph, makers: dict[str, Node]) -> bool:
 
 
 def origin(node: Node, makers: dict[str, Node]) -> str:
-    """Return where the index of a Gather comes from, behind operators that only change its shape or type."""
+    """Return the origin of a Gather's index, looking through operators that only change its shape or type."""
     name = node.inputs[1]
     while name in makers and makers[name].op in _SAME:
         name = makers[name].inputs[0]

@@ -1,8 +1,8 @@
-"""A lock that one process holds at a time, and that says who holds it.
+"""A lock that one process holds at a time, and that names its holder.
 
-The lock is that of the operating system (``flock``; on Windows ``msvcrt.locking``) on a small file of its own, beside
-what it guards: the guarded file may be replaced meanwhile, and the system lets go when the process ends, however it
-ends. The file says who has it and goes with the lock; one that a killed process left behind locks nobody out.
+It is a lock of the operating system (``flock``; on Windows ``msvcrt.locking``) on a small file beside the guarded one,
+which may therefore be replaced meanwhile. The system releases the lock when the process ends, in whatever way. The lock
+file names its holder and is removed with the lock; one that a killed process left behind does not lock.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What a lock file says."""
+    """The contents of a lock file."""
 
     pid: int
     host: str
@@ -72,7 +72,7 @@ class Holder:
 def lock(path: Path, guarded: str) -> Iterator[None]:
     """Hold the lock file ``path`` while the block runs; ``guarded`` names what it guards, for the refusal.
 
-    Where another process has it, the refusal says which, since when, and what that process does.
+    If another process has it, the refusal gives its pid, the time and its command.
     """
     descriptor = _acquire(path, guarded)
     try:
@@ -81,7 +81,7 @@ def lock(path: Path, guarded: str) -> Iterator[None]:
         os.write(descriptor, _self().encode())
         yield
     finally:
-        _remove(path)  # while it is still ours: whoever opened it before sees in _current that it is gone
+        _remove(path)  # while it is still ours: a process that opened it before sees in _current that it is gone
         os.close(descriptor)
 
 
@@ -136,7 +136,7 @@ def _self() -> str:
 
 
 def _holder(descriptor: int) -> str:
-    """Return who holds a lock, in words; a file that cannot be understood names nobody."""
+    """Return a description of the holder; "which, it has not said" if the file cannot be read."""
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         holder = structure(parse_json(os.read(descriptor, _LONGEST), "lock"), Holder, "lock")

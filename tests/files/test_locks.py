@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from latte.files.lock import lock
+from latte.files.locks import lock
 
 HOLD = """
 import sys
 from pathlib import Path
-from latte.files.lock import lock
+from latte.files.locks import lock
 with lock(Path(sys.argv[1]), "thing"):
     print("held", flush=True)
     sys.stdin.readline()
@@ -72,7 +72,7 @@ def test_it_holds_within_a_process_and_after_an_error(tmp_path):
 
 def test_a_file_that_its_holder_removed_is_no_lock(tmp_path, monkeypatch):
     """A process opens the file, its holder lets go and removes it, a third makes it anew: only one may have it."""
-    import latte.files.lock as module
+    import latte.files.locks as module
 
     path = tmp_path / "lock"
     opened, first = module._open, []
