@@ -14,8 +14,9 @@ from latte.data import catalogue
 from latte.data.benchmark import Embeddings
 from latte.data.bundled import FILE, bundled
 from latte.data.catalogue import problems
-from latte.data.embeddings import checksum, load, load_federation, save
+from latte.data.embeddings import load, load_federation, save
 from latte.data.npz import convert_npz
+from latte.files.checksums import checksum
 
 
 def unit(*shape, seed=0):

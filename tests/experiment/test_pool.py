@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from latte.experiment import pool
+from latte.experiment import workers as pool
 
 
 def die_once(message: str) -> str:

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latte.cli import main
-from latte.data.embeddings import checksum
 from latte.data.partition import federate
-from latte.experiment import run as running
+from latte.experiment import runner as running
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.folder import RunFolder
 from latte.experiment.item import run_item, work
@@ -24,6 +23,7 @@ from latte.experiment.plan import make_plan, open_benchmark
 from latte.experiment.predictions import COLUMNS, PredictionFiles, pack, predictions_of, read_predictions, unpack
 from latte.experiment.runner import Done, IncompleteError, Options, execute, run
 from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
+from latte.files.checksums import checksum
 from latte.simulation.records import Result
 from small_benchmark import small_file
 

@@ -26,6 +26,7 @@ from latte.analysis.studies import (
     summary,
 )
 from latte.cli import cli
+from latte.core.extras import need
 from latte.data.partition import federate
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.item import run_item
@@ -36,7 +37,6 @@ from latte.report.figures.curves import lines_of
 from latte.report.figures.gallery import write_gallery
 from latte.report.figures.make import NAMES, make_figures
 from latte.report.figures.maps import Placed, drawn_classes, tsne
-from latte.report.figures.style import need
 from latte.report.html import picture_section
 from latte.simulation.collaboration import share_inside
 from latte.simulation.readable import run_readable, set_up
@@ -287,7 +287,7 @@ def test_preset_by_name(name, preset):
 
 def test_a_missing_package_gives_the_pip_line():
     with pytest.raises(ModuleNotFoundError, match=r'pip install "latte-tta\[report\]"'):
-        need("no_such_package")
+        need("no_such_package", "report")
 
 
 def test_command(setup, tmp_path):

@@ -6,18 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..core.validate import refuse
+from ..core.validate import near, refuse
 from ..data.benchmark import Federation
 from ..data.catalogue import Entry, find, open_entry
-from ..data.embeddings import checksum
 from ..data.partition import federate, generators
 from ..experiment.compare import Finished, load_runs
 from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.folder import RunFolder
 from ..experiment.structure import structured
 from ..files.atomic import write_text
+from ..files.checksums import checksum
 from ..files.reading import read_bytes
-from ..files.schema import near
 from .diagnose import Diagnosis, diagnose, read_diagnosis
 
 FILE = "diagnosis.json"

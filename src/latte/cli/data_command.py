@@ -98,16 +98,14 @@ def fetch(name: str, dest: Path, source: Path | None) -> None:
     A download that was cut goes on where it was. Datasets whose terms ask for it are to be downloaded by hand: then it
     says from where, and where to put them.
     """
+    from ..core.validate import near
     from ..data.fetch import fetch as get
     from ..data.fetch import sources
     from .progress import absolute, bar
 
     known = sources()
     if name not in known:
-        import difflib
-
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or sorted(known)
-        raise click.UsageError(f"no dataset {name!r}; there is {', '.join(near)}")
+        raise click.UsageError(f"no dataset {name!r}; there is {', '.join(near(name, sorted(known)))}")
     try:
         with bar(name, known[name].sums.size or 0, "bytes") as advance:
             place = get(name, dest, source, absolute(advance))
@@ -129,7 +127,7 @@ def _line(entry: Entry) -> dict[str, Any]:
 
 def _facts(entry: Entry, found: Embeddings) -> dict[str, Any]:
     from ..data.catalogue import default_clients
-    from ..data.embeddings import checksum
+    from ..files.checksums import checksum
 
     counts = {name: int((found.domain == i).sum()) for i, name in enumerate(found.domains)}
     clients = default_clients(found, entry.name)

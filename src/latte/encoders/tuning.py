@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from ..core.extras import need
 from ..core.validate import at_least, refuse
 from . import load_encoder
 from .encoder import Encoder
-from .extras import need
 from .onnx import OnnxEncoder
 from .onnx_torch.tuner import OnnxPromptTuner
 from .prompt_tuner import CONTEXT, TUNABLE

@@ -22,11 +22,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..core.validate import at_least, choice, first_twice, refuse, whole
+from ..core.validate import at_least, choice, first_twice, near, refuse, whole
 from ..data.partition import ORDERS
 from ..files.documents import parse_toml, read_toml
 from ..files.reading import check_text
-from ..files.schema import near
 from ..methods import resolve
 from ..simulation.records import SETTINGS
 from ..simulation.schedule import Schedule

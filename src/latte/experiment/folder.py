@@ -13,7 +13,6 @@ anything else (half a line, an edited number) is done again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from typing import Any
 
 from ..core.validate import refuse
 from ..files.atomic import append_line, write_text
+from ..files.checksums import sha256_of
 from ..files.documents import parse_json, read_json
 from ..files.lock import lock
 from ..files.reading import read_bytes, read_text
@@ -201,8 +201,3 @@ def _belongs(result: Result, item: Item, plan: Plan) -> bool:
         and dict(result.params) == dict(item.method.params)
         and result.setting == item.method.setting
     )
-
-
-def sha256_of(content: bytes) -> str:
-    """Return the checksum of some bytes."""
-    return hashlib.sha256(content).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,10 +12,10 @@ from ..core.validate import choice, refuse
 from ..data.benchmark import Embeddings
 from ..data.catalogue import UNKNOWN as UNKNOWN
 from ..data.catalogue import Entry, default_clients, find, open_entry, problems
-from ..data.embeddings import checksum
 from ..data.partition import federate
 from ..encoders import split as split_encoder
 from ..encoders.prompt_tuner import TUNABLE
+from ..files.checksums import checksum, sha256_of
 from ..methods import METHODS, create, needs_text_encoder
 from .config import MethodConfig, RunConfig, parameters, setting_of
 from .structure import unstructured
@@ -76,7 +75,7 @@ class Plan:
     @property
     def name(self) -> str:
         """The name of the run folder."""
-        return f"{self.config.benchmark}-{hashlib.sha256(self.canonical().encode()).hexdigest()[:10]}"
+        return f"{self.config.benchmark}-{sha256_of(self.canonical().encode())[:10]}"
 
     def items(self) -> list[Item]:
         """Return everything to do, in the order of the results."""

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from ..core.types import Mask
 from ..core.validate import refuse
 from ..data.benchmark import Federation
-from ..data.embeddings import checksum
 from ..files.atomic import write_text
+from ..files.checksums import checksum, sha256_of
 from ..files.documents import parse_json, read_json
 from ..files.schema import structure
 from ..files.tensors import Tensors, read_safetensors, write_safetensors
 from ..simulation.outcome import Outcome
-from .folder import RunFolder, sha256_of, whole_lines
+from .folder import RunFolder, whole_lines
 from .plan import Item, Plan
 
 FORMAT = "latte-predictions/1"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import json
 import math
@@ -14,6 +13,7 @@ from typing import Any
 
 from ..core.validate import refuse
 from ..files.atomic import write_text
+from ..files.checksums import sha256_of
 from ..simulation.schedule import Schedule
 from .config import RunConfig, changed, check_items, parse_value
 from .folder import RunFolder
@@ -50,8 +50,8 @@ class Sweep:
     @property
     def name(self) -> str:
         """The name of the folder that the runs share."""
-        told = hashlib.sha256(self.canonical().encode()).hexdigest()[:10]
-        return f"sweep-{self.points[0].plan.config.benchmark}-{told}"
+        digest = sha256_of(self.canonical().encode())[:10]
+        return f"sweep-{self.points[0].plan.config.benchmark}-{digest}"
 
     def canonical(self) -> str:
         """Return which values are in which run folder, as JSON."""

@@ -5,14 +5,13 @@ The results do not depend on it.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from contextlib import contextmanager
-from typing import Any
 
+from ..core.extras import need
 from ..core.validate import refuse
 from ..data.processes import processes, signals_held
 
@@ -76,10 +75,7 @@ def executor_for(name: str, jobs: int) -> Iterator[Executor]:
 
 @contextmanager
 def _cluster(address: str) -> Iterator[Executor]:
-    try:
-        connect: Any = importlib.import_module("distributed").Client
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError('dask needs an extra: pip install "latte-tta[cluster]"') from None
+    connect = need("distributed", "cluster").Client
     try:
         client = connect(address, set_as_default=False)  # for how long it tries is Dask's setting
     except (OSError, TimeoutError, ValueError) as error:

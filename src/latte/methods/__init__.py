@@ -6,14 +6,13 @@ of a federation share one memory (:func:`create_federation`).
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 from ..core.types import Method
-from ..core.validate import at_least, refuse
+from ..core.validate import at_least, near, refuse
 from ..core.zero_shot import ZeroShot
 from .shared import share
 
@@ -41,8 +40,7 @@ def register(name: str, target: str) -> None:
 def find(name: str) -> Any:
     """Return the class of a method; an unknown name is refused with the near ones."""
     if name not in METHODS:
-        near = difflib.get_close_matches(str(name), METHODS, n=3, cutoff=0.4) or sorted(METHODS)
-        raise refuse("method", repr(name), "a known one, such as " + ", ".join(near))
+        raise refuse("method", repr(name), "a known one, such as " + ", ".join(near(name, sorted(METHODS))))
     module, _, attribute = METHODS[name].partition(":")
     return getattr(importlib.import_module(module), attribute)
 
@@ -123,6 +121,7 @@ def resolve(name: str, params: Any = None, preset: str | None = None) -> Any:
     known = [field.name for field in fields(base)]
     for key in changes:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=3, cutoff=0.4) or known
-            raise refuse(f"{name} parameter", repr(key), "one of " + (", ".join(near) or "none: it has none"))
+            raise refuse(
+                f"{name} parameter", repr(key), "one of " + (", ".join(near(key, known)) or "none: it has none")
+            )
     return replace(base, **changes)

@@ -8,7 +8,6 @@ corruptions than those under which a reported seed shows them.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from ..data.unseen import others, unseen
 from ..experiment.config import MethodConfig
 from ..experiment.plan import Opened, open_benchmark
 from ..experiment.tune import Tuning, make_tunings, save_tuned, select
+from ..files.checksums import sha256_of
 from ..methods import find
 from .reproduce import BASELINES, Bench
 
@@ -119,4 +119,4 @@ def _written(folder: Path, name: str, make: Callable[[], Embeddings]) -> Opened:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:10]
+    return sha256_of(text.encode())[:10]

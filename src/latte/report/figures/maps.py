@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...analysis.snapshots import Collaboration, Items, Memory
+from ...core.extras import need
 from ...core.types import Reals, Vectors
 from ..png import LIGHT_STOPS
-from .style import INK, SOFT, as_label, canvas, need
+from .style import INK, SOFT, as_label, canvas
 
 MOST_NAMED = 12  # classes that a legend can name and an eye can tell apart
 
@@ -20,7 +21,7 @@ def draw_collaboration(found: Collaboration) -> Any:
     """Draw downloads (N, N), clients sorted by domain, lines between domains."""
     side = 5.4
     figure, ((axes,),) = canvas(side + 0.9, side)
-    ramp = need("matplotlib.colors").LinearSegmentedColormap.from_list("latte", LIGHT_STOPS)
+    ramp = need("matplotlib.colors", "report").LinearSegmentedColormap.from_list("latte", LIGHT_STOPS)
     picture = axes.imshow(found.downloads, cmap=ramp, interpolation="nearest", vmin=0)
     starts, names = _blocks(found.domains)
     middles = [(start + end) / 2 - 0.5 for start, end in zip(starts, [*starts[1:], len(found.domains)], strict=True)]
@@ -77,7 +78,7 @@ def tsne(vectors: Vectors) -> Reals:
         flat = np.zeros((n, 2))
         flat[:, : min(2, len(scales))] = (left * scales)[:, :2]
         return flat
-    model = need("sklearn.manifold").TSNE(perplexity=min(15.0, (n - 1) / 3), init="pca", random_state=0)
+    model = need("sklearn.manifold", "report").TSNE(perplexity=min(15.0, (n - 1) / 3), init="pca", random_state=0)
     places: Reals = np.asarray(model.fit_transform(vectors), np.float64)
     return places
 
@@ -133,11 +134,11 @@ def _same_frame(column: Any, where: Reals) -> None:
 def _colours(classes: int) -> Any:
     """Return a colour per class, for at most ``MOST_NAMED``."""
     extra = ((0.0, 0.0, 0.0), (0.68, 0.78, 0.91))  # black and pale blue, beside matplotlib's ten
-    return [*need("matplotlib").colormaps["tab10"].colors, *extra][:classes]
+    return [*need("matplotlib", "report").colormaps["tab10"].colors, *extra][:classes]
 
 
 def _legend(names: Sequence[tuple[str, Any]]) -> list[Any]:
-    line = need("matplotlib.lines").Line2D
+    line = need("matplotlib.lines", "report").Line2D
     kinds = [("o", "own embedding", SOFT), ("D", "prototype of another client", "none")]
     handles = [
         line([], [], marker=m, color="none", markeredgecolor=SOFT, markerfacecolor=face, markersize=5, label=name)

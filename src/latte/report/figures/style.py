@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...core.escape import csv_cell, visible
+from ...core.extras import need
 from ...files.atomic import write_text, writing
 from ..palette import look
 from ..paper import display
@@ -34,24 +34,16 @@ SETTINGS = {
 }
 
 
-def need(module: str) -> Any:
-    """Return an imported module of the extra ``report``; where it is missing, the error gives the pip line."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
-        message = f'{package} is not installed (missing: {error.name}); run: pip install "latte-tta[report]"'
-        raise ModuleNotFoundError(message, name=error.name) from None
-
-
 def settings() -> Any:
     """Return the context in which a figure is made and saved."""
-    return need("matplotlib").rc_context(SETTINGS)
+    return need("matplotlib", "report").rc_context(SETTINGS)
 
 
 def canvas(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
     """Return a figure of ``width`` x ``height`` inches and its axes (rows, columns), without any global state."""
-    figure = need("matplotlib.figure").Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    figure = need("matplotlib.figure", "report").Figure(
+        figsize=(width, height), layout="constrained", facecolor="white"
+    )
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
