@@ -27,15 +27,14 @@ from latte.data.fetch import unpack
 from latte.edge.memory_file import load_memory, save_memory
 from latte.encoders import read_templates
 from latte.encoders.model_json import read_model_json
-from latte.experiment.compare import load_runs
 from latte.experiment.config import read_config
 from latte.experiment.folder import RunFolder
+from latte.experiment.runs import encoders, read_run
 from latte.experiment.structure import configure
 from latte.experiment.tune import read_tuned
 from latte.files.reading import read_lines
 from latte.methods import create
 from latte.report.page import report_page
-from latte.report.runs import encoders, read_run
 from latte.report.tables import build_tables
 from latte.simulation.records import ClientScore, Result
 
@@ -207,11 +206,11 @@ def report_again(path: Path) -> None:
     (path.parent / "done").write_text(hashlib.sha256(path.read_bytes()).hexdigest())
     run = read_run(path.parent)
     assert all(0 <= result.micro <= 100 for result in run.results)
-    load_runs([path.parent])
+    run.file()
 
 
 def compare(path: Path) -> None:
-    load_runs([path.parent])
+    read_run(path.parent).file()
 
 
 # --- the others -------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from latte.analysis.stats import Paired
 from latte.report.formats import WIDTH, render
-from latte.report.stats import Paired
 from latte.report.tables import build_table
 from report.fake import DOMAINS, GAINS, fake_results
 from report.test_tables import SMALL, result

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..core.maths import entropy_of_one
-from ..core.readout import concatenated, most_certain
+from ..core.readout import merge
 from ..core.types import Integers, Mask, Reals, Vectors
 from ..data.benchmark import Federation
 from ..data.partition import federate
@@ -150,17 +150,9 @@ def _memory(federation: Federation, i: int, method: Latte) -> Memory:
 
 def memory_items(method: Latte) -> tuple[Items, Items]:
     """Return what is in a client's local memory, and what it reads: both merged (eq. 3)."""
-    own = (method.local.vectors, method.local.entropy, method.local.valid)
-    local = _items(*own, np.zeros(method.local.valid.shape, np.bool_))
-    vectors, entropy, valid = concatenated(own, method.external)
-    kept = most_certain(entropy, valid, method.params.k_l)
-    merged = _items(
-        np.take_along_axis(vectors, kept[:, :, None], axis=1),
-        np.take_along_axis(entropy, kept, axis=1),
-        np.take_along_axis(valid, kept, axis=1),
-        kept >= method.params.k_l,
-    )
-    return local, merged
+    own = method.local
+    local = _items(own.vectors, own.entropy, own.valid, np.zeros(own.valid.shape, np.bool_))
+    return local, _items(*merge(own, method.external))
 
 
 def _items(vectors: Vectors, entropy: Reals, valid: Mask, external: Mask) -> Items:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.validate import refuse
 from ..data.catalogue import default_clients
 from ..experiment.config import MethodConfig, RunConfig, check_items
 from ..experiment.plan import Item, Opened, Plan, as_message, plan_on
@@ -20,6 +19,7 @@ from ..experiment.runner import Options, answers
 from ..methods.latte import PRESETS, LatteParams
 from ..simulation.records import Result
 from ..simulation.schedule import Schedule
+from .stats import estimate
 
 BASELINES = ("clip", "tda", "tda-global", "dmn", "dmn-global")
 PERIODS = (1, 2, 5, 10, 20, 50, 100, 200)
@@ -207,10 +207,5 @@ def summary(scores: Sequence[Score]) -> list[tuple[Score, float, float]]:
     groups: dict[tuple[str, str, float | str], list[Score]] = {}
     for score in scores:
         groups.setdefault((score.panel, score.method, score.value), []).append(score)
-    return [(group[0], *_mean_and_sd([score.accuracy for score in group])) for group in groups.values()]
-
-
-def _mean_and_sd(values: Sequence[float]) -> tuple[float, float]:
-    if not values:
-        raise refuse("scores", "none", "at least one")
-    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    estimates = {key: estimate([score.accuracy for score in group]) for key, group in groups.items()}
+    return [(group[0], estimates[key].mean, estimates[key].sd or 0.0) for key, group in groups.items()]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..core.readout import GATE, concatenated, most_certain
+from ..core.readout import GATE, merged_positions
 from ..core.types import External, Integers, Mask, Prototypes, Vectors
 from ..methods.latte import Latte
 from ..simulation.collaboration import CountingExchange
@@ -81,11 +81,7 @@ def external_items(method: Latte) -> Integers:
     if method.params.memory == "external":
         count = held(method).sum(axis=1)
         return count
-    own = (method.local.vectors[:, :, :1], method.local.entropy, method.local.valid)  # the vectors are not needed
-    others = replace(method.external, vectors=method.external.vectors[:, :, :1])
-    _, entropy, valid = concatenated(own, others)
-    kept = most_certain(entropy, valid, method.params.k_l)
-    count = (np.take_along_axis(valid, kept, axis=1) & (kept >= method.params.k_l)).sum(axis=1)
+    count = (held(method) & (merged_positions(method.local, method.external) >= method.params.k_l)).sum(axis=1)
     return count
 
 

@@ -27,16 +27,16 @@ def report(runs: tuple[Path, ...], kind: str | None, out: Path | None, paper_bac
     RUNS are run folders, or folders that hold some. Every benchmark gets a table of its own. The paper's numbers stand
     beside yours only where the benchmark is the paper's and the data was made with the paper's CLIP encoder.
     """
-    from ..report.page import rendered
-    from ..report.runs import encoders, find_runs, merged, read_run
+    from ..experiment.runs import encoders, find_runs, merged, read_run
+    from ..report.page import render_report
     from ..report.tables import build_tables
 
-    found = [read_run(folder) for folder in find_runs(runs)]
-    for run in found:
+    contents = [read_run(folder) for folder in find_runs(runs)]
+    for run in contents:
         if note := run.note():
             line(note, err=True)
-    tables = build_tables(merged(found), encoders(found), paper_backbone)
-    write(rendered(tables, found, kind or by_name(out)), out)
+    tables = build_tables(merged(contents), encoders(contents), paper_backbone)
+    write(render_report(tables, contents, kind or by_name(out)), out)
 
 
 def write(text: str, out: Path | None) -> None:

@@ -71,10 +71,10 @@ def reproduce(
 
 def _table(opened: list[Bench], search: Search | None, runs: Path, kind: str) -> str:
     """Tune, run and return the table."""
-    from ..report.page import rendered
+    from ..experiment.runs import encoders, merged, read_run
+    from ..report.page import render_report
     from ..report.protocol import facts, notes
     from ..report.reproduce import one_name
-    from ..report.runs import encoders, merged, read_run
     from ..report.tables import build_table
 
     tuned = _tuned(search) if search else None
@@ -86,7 +86,7 @@ def _table(opened: list[Bench], search: Search | None, runs: Path, kind: str) ->
     table = build_table(one_name(merged(folders), source.benchmark), encoder, source.backbone)
     costs = facts(plans[0], source.benchmark, source.backbone, zero_shot)
     sentences = (*notes(source, plans[0], search, tuned), *(fact.sentence() for fact in costs))
-    return rendered([replace(table, notes=table.notes + sentences, facts=costs)], folders, kind)
+    return render_report([replace(table, notes=table.notes + sentences, facts=costs)], folders, kind)
 
 
 def _there(files: tuple[Source, Source], text_encoder: str | None) -> list[Source]:

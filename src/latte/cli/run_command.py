@@ -51,8 +51,8 @@ def run(
 
 def _plans(asked: Asked, tuned: Path | None) -> list[Plan]:
     """Plan everything before anything is written."""
-    from ..experiment.compare import comparable
     from ..experiment.plan import open_benchmark, plan_on
+    from ..experiment.runs import check_plans
     from ..experiment.tune import read_tuned, use_tuned
 
     chosen = read_tuned(tuned) if tuned else None
@@ -60,7 +60,7 @@ def _plans(asked: Asked, tuned: Path | None) -> list[Plan]:
     for config in asked.configs():
         opened = open_benchmark(config.benchmark, asked.data)
         plans.append(plan_on(use_tuned(config, chosen, opened) if chosen else config, opened))
-    comparable(plans)
+    check_plans(plans)
     return plans
 
 

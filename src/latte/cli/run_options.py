@@ -179,25 +179,16 @@ def or_exit(run: Callable[[], None]) -> None:
         sys.exit(1)
 
 
-def mean_and_sd(values: Sequence[float]) -> tuple[float, float | None]:
-    """Return the mean, and the standard deviation where there is more than one value."""
-    mean = sum(values) / len(values)
-    if len(values) < 2:
-        return mean, None
-    return mean, (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5
-
-
 def summarise(results: Iterable[Result], **first: Any) -> list[dict[str, Any]]:
-    """Return one row per method: accuracy over samples and over clients, mean and sd over seeds."""
-    groups: dict[tuple[str, str, str], list[Result]] = {}
-    for result in results:
-        groups.setdefault((result.benchmark, result.method, result.setting), []).append(result)
+    """Return one row per method and parameters: accuracy over samples and over clients, mean and sd over seeds."""
+    from ..analysis.stats import estimate
+    from ..report.tables import group
+
     rows = []
-    for (benchmark, method, setting), group in groups.items():
-        micro, spread = mean_and_sd([result.micro for result in group])
-        macro, _ = mean_and_sd([result.macro for result in group])
-        row = {"benchmark": benchmark, **first, "method": method, "setting": setting, "seeds": len(group)}
-        rows.append({**row, "accuracy": micro, "sd": spread, "per_client": macro})
+    for same in group(results):
+        micro, macro = estimate(same.micro().values()), estimate(same.macro().values())
+        row = {"benchmark": same.benchmark, **first, "method": same.method, "setting": same.setting}
+        rows.append({**row, "seeds": micro.seeds, "accuracy": micro.mean, "sd": micro.sd, "per_client": macro.mean})
     return rows
 
 

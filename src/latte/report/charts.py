@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..analysis.stats import Paired
 from ..core.validate import refuse
 from .axes import Axis, nice_axis
 from .palette import Look, look
 from .paper import display
 from .png import DARK_STOPS, LIGHT_STOPS, data_uri
-from .stats import Paired
 
 MOST_POINTS = 400  # per line: more would not be seen
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ..analysis.stats import Paired
 from ..core.escape import latex, markdown, visible
 from ..core.validate import choice
 from .result_table import Cell, Column, Row, Table
-from .stats import Paired
 from .text import number, signed
 
 WIDTH = 118  # of plain text; a table with more columns is broken into panels

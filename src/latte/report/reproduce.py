@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..core.validate import choice, refuse
-from ..experiment.compare import same_classifier
 from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.plan import UNKNOWN, Opened, Plan, open_benchmark, plan_on
+from ..experiment.runs import check_classifiers
 from ..experiment.tune import use_tuned
 from ..methods import find, needs_text_encoder
 from ..simulation.records import Result
@@ -99,7 +99,7 @@ def benches(files: Iterable[Source], seeds: Sequence[int], text_encoder: str | N
     Without a ``text_encoder``, the rows that tune a prompt are left out.
     """
     made = [_bench(source, seeds, text_encoder) for source in files]
-    same_classifier((b.source.benchmark, b.opened.info.fingerprint, str(b.source.path)) for b in made)
+    check_classifiers((b.source.benchmark, b.opened.info.fingerprint, str(b.source.path)) for b in made)
     return made
 
 

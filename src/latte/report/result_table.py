@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..analysis.cost import short
-from .stats import Paired
+from ..analysis.stats import Paired
 
 KINDS = ("accuracy", "gain", "paper", "difference")
 SETTINGS = {

@@ -7,7 +7,7 @@ It needs numpy and the rest of Latte, nothing else. ``latte.theory.study.run_stu
 from .angles import cap_angle, cap_angle_sharp
 from .bounds import ErrorBound, Setting, multi_client, single_client, slab_width
 from .model import Classifier, Client, Domain, World, nearest_label
-from .sharing import Merged, Sharing, merge
+from .sharing import Sharing, merge
 from .sphere import cap_share, share_beyond, share_bounds
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "Client",
     "Domain",
     "ErrorBound",
-    "Merged",
     "Setting",
     "Sharing",
     "World",

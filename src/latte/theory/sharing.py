@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.readout import concatenated, most_certain
-from ..core.types import External, Mask, Reals, Vectors
+from ..core.readout import MergedItems
+from ..core.readout import merge as merge_items
+from ..core.types import External, Mask, Reals
 from ..core.validate import at_least, choice
 from .model import Client
 
@@ -38,26 +39,9 @@ class Sharing:
         at_least("donors", self.donors, 0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Merged:
-    """What a client reads: ``vectors`` (2, k, d), ``entropy`` and ``valid`` (2, k)."""
-
-    vectors: Vectors
-    entropy: Reals
-    valid: Mask
-
-
-def merge(own: Client, others: Sequence[Client], sharing: Sharing) -> Merged:
-    """Return the k most certain of one's own memory and what the others give, per class."""
-    memory = own.memory
-    local = (memory.vectors, memory.entropy, memory.valid)
-    vectors, uncertain, valid = concatenated(local, _external(own, others, sharing))
-    kept = most_certain(uncertain, valid, memory.valid.shape[1])
-    return Merged(
-        np.take_along_axis(vectors, kept[:, :, None], axis=1),
-        np.take_along_axis(uncertain, kept, axis=1),
-        np.take_along_axis(valid, kept, axis=1),
-    )
+def merge(own: Client, others: Sequence[Client], sharing: Sharing) -> MergedItems:
+    """Return the k most certain of one's own memory and what the others give, per class: (2, k, d), (2, k), (2, k)."""
+    return merge_items(own.memory, _external(own, others, sharing))
 
 
 def _external(own: Client, others: Sequence[Client], sharing: Sharing) -> External:
