@@ -10,9 +10,9 @@ import pytest
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.plan import open_benchmark, plan_on
 from latte.experiment.runner import Options, results
-from latte.experiment.sweep import Axis, execute_sweep, make_sweep, parse_axis
+from latte.experiment.sweep import SweepAxis, execute_sweep, make_sweep, parse_axis
 from latte.experiment.tune import (
-    GRIDS,
+    TUNING_GRIDS,
     execute_tunings,
     make_tunings,
     read_tuned,
@@ -85,15 +85,15 @@ def test_a_grid_of_more_points_than_anybody_wants(opened, config):
 
 def test_a_value_that_cannot_be_is_refused_before_anything_runs(opened, config):
     with pytest.raises(ValueError, match="weight"):
-        make_sweep(config, [Axis("method.weight", (1.0, -1.0))], opened)
+        make_sweep(config, [SweepAxis("method.weight", (1.0, -1.0))], opened)
     with pytest.raises(ValueError, match="wieght"):
-        make_sweep(config, [Axis("method.wieght", (1.0,))], opened)
+        make_sweep(config, [SweepAxis("method.wieght", (1.0,))], opened)
 
 
 def test_the_grids_are_grids_of_parameters_that_exist(opened, config):
     assert len(WEIGHT_GRID) == 13 and WEIGHT_GRID[0] == 0.001 and WEIGHT_GRID[-1] == 1000
-    assert set(GRIDS) <= set(METHODS)
-    for name in GRIDS:
+    assert set(TUNING_GRIDS) <= set(METHODS)
+    for name in TUNING_GRIDS:
         (tuning,) = make_tunings(replace(config, methods=(MethodConfig(name),)), opened)
         assert len({point.plan.name for point in tuning.sweep.points}) == len(tuning.sweep.points)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from fuzz.mutate import damage_bytes, damage_header, damage_tree, damage_zip
 from latte.analysis.diagnose import LEVELS, ClassReport, Diagnosis
-from latte.analysis.diagnose_run import kept
+from latte.analysis.diagnose_run import load_diagnosis
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import Embeddings
 from latte.data.catalogue import Entry, open_entry, problems, summarise
@@ -288,7 +288,7 @@ FORMATS = [
     Format("config.json", part("config.json"), compare, TREES, 1500),
     Format("manifest.json", part("manifest.json"), report, TREES, 300),
     Format("done", part("done"), compare, (damage_bytes,), 300),
-    Format("diagnosis.json", part("diagnosis.json"), lambda path: kept(path.parent), TREES, 1500),
+    Format("diagnosis.json", part("diagnosis.json"), lambda path: load_diagnosis(path.parent), TREES, 1500),
     Format("model.json", make_model, lambda path: read_model_json(path.parent), TREES, 2000),
     Format("model.json, exported", make_exported, lambda path: read_model_json(path.parent), TREES, 2000),
     Format("tuned", make_tuned, read_tuned, TREES, 2000),

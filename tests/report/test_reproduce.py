@@ -17,8 +17,8 @@ from latte.data.embeddings import load, save
 from latte.data.partition import federate
 from latte.experiment.config import parameters
 from latte.experiment.runner import Options
-from latte.experiment.sweep import Axis
-from latte.experiment.tune import GRIDS, execute_tunings, read_tuned
+from latte.experiment.sweep import SweepAxis
+from latte.experiment.tune import TUNING_GRIDS, execute_tunings, read_tuned
 from latte.report import baselines
 from latte.report.baselines import make_search, other_seeds
 from latte.report.protocol import facts
@@ -74,9 +74,12 @@ def invoke(data, *more, benchmark="vlcs"):
 @pytest.fixture
 def small_search(monkeypatch):
     """A search of two seeds over few points, where the whole of it is not what is tested."""
-    dmn, tda = (Axis("method.weight", (0.3, 3.0)),), (Axis("method.alpha", (1.0, 2.0)), Axis("method.beta", (5.0,)))
+    dmn, tda = (
+        (SweepAxis("method.weight", (0.3, 3.0)),),
+        (SweepAxis("method.alpha", (1.0, 2.0)), SweepAxis("method.beta", (5.0,))),
+    )
     for name in ("dmn", "dmn-global", "tda", "tda-global"):
-        monkeypatch.setitem(GRIDS, name, dmn if name.startswith("dmn") else tda)
+        monkeypatch.setitem(TUNING_GRIDS, name, dmn if name.startswith("dmn") else tda)
     monkeypatch.setattr(baselines, "SEEDS", 2)
 
 

@@ -1,35 +1,37 @@
 """The paper's studies on any benchmark: what to run for each figure, and running it.
 
 A study is a list of cases; a case is a run at one value of what is varied. :func:`measure` runs the cases of any number
-of studies in one pool of processes, each distinct run once however many cases ask for it.
+of studies in one pool of processes, each distinct run once, into run folders: a second call computes what is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..data.catalogue import default_clients
 from ..experiment.config import MethodConfig, RunConfig, check_items
-from ..experiment.plan import Item, Opened, Plan, as_message, plan_on
-from ..experiment.runner import Options, answers
+from ..experiment.folder import RunFolder
+from ..experiment.plan import Opened, Plan, plan_on
+from ..experiment.runner import Event, IncompleteError, Options, execute_all, results
 from ..methods.latte import PRESETS, LatteParams
-from ..simulation.records import Result
 from ..simulation.schedule import Schedule
 from .stats import estimate
 
-BASELINES = ("clip", "tda", "tda-global", "dmn", "dmn-global")
+STUDY_BASELINES = ("clip", "tda", "tda-global", "dmn", "dmn-global")
 PERIODS = (1, 2, 5, 10, 20, 50, 100, 200)
-GRIDS: dict[str, tuple[Any, ...]] = {
+STUDY_GRIDS: dict[str, tuple[Any, ...]] = {
     "k_l": (1, 2, 4, 8, 12, 16, 24),
     "k_e": (0, 1, 3, 5, 9, 15, 20),
     "alpha": (0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0),
     "beta": (0.0, 3.0, 6.0, 15.0, 35.0, 60.0, 100.0),
     "gamma": (0.0, 0.5, 1.5, 3.0, 6.0, 10.0),
 }
+StepProgress = Callable[[str, int, int], object]  # what is done, how many steps of it, of how many
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,14 @@ class Score:
 
 
 def make_setup(opened: Opened, seeds: Sequence[int], clients: int | None = None, preset: str | None = None) -> Setup:
-    """Fill in what is not told: the benchmark's own clients, and the published parameters where there are some."""
+    """Fill in what is None: the benchmark's own clients, and the published parameters where there are some."""
     if clients is None:
         clients = default_clients(opened.embeddings, opened.entry.name)
     return Setup(opened, tuple(seeds), clients, preset or preset_for(opened.entry.name))
 
 
 def preset_for(benchmark: str) -> str | None:
-    """Return the published parameters that a benchmark's name asks for; None where there are none.
+    """Return the preset of published parameters for a benchmark, by its name; None where there is none.
 
     >>> preset_for("cifar10c-mini"), preset_for("cifar100c_test"), preset_for("pacs")
     ('cifar10c', 'cifar100c', None)
@@ -95,7 +97,7 @@ def decentralisation(setup: Setup, values: Sequence[int] = ()) -> list[Case]:
     """Every domain dealt to more and more clients: less data for each."""
     cases = []
     for clients in values or client_numbers(setup):
-        for name in (*BASELINES, "latte"):
+        for name in (*STUDY_BASELINES, "latte"):
             cases.append(Case("", name, clients, _config(replace(setup, clients=clients), _method(setup, name))))
     return cases
 
@@ -133,7 +135,7 @@ def sensitivity(setup: Setup) -> list[Case]:
     """One parameter at a time; the others, and the value that is used elsewhere, as they are."""
     return [
         Case(name, "latte", value, _config(setup, _method(setup, "latte", {name: value})))
-        for name, grid in GRIDS.items()
+        for name, grid in STUDY_GRIDS.items()
         for value in sorted({*grid, getattr(setup.latte, name)})
     ]
 
@@ -147,10 +149,10 @@ STUDIES: dict[str, Callable[[Setup], list[Case]]] = {
 
 
 def client_numbers(setup: Setup) -> tuple[int, ...]:
-    """Return the clients per domain to try: those of the benchmark among them, nobody without an image."""
+    """Return the clients per domain to try: those of the benchmark among them, and no client without an image."""
     least = _images_per_domain(setup)
-    wanted = {1, 2, 5, 10, 20} if least >= 500 else {1, 2, 3, 4, 6, 12}
-    return tuple(sorted(n for n in wanted | {setup.clients or 1} if n <= least))
+    usual = {1, 2, 5, 10, 20} if least >= 500 else {1, 2, 3, 4, 6, 12}
+    return tuple(sorted(n for n in usual | {setup.clients or 1} if n <= least))
 
 
 def _images_per_domain(setup: Setup) -> int:
@@ -160,6 +162,11 @@ def _images_per_domain(setup: Setup) -> int:
 
 def _method(setup: Setup, name: str, changes: dict[str, Any] | None = None) -> MethodConfig:
     return MethodConfig(name, preset=setup.preset if name == "latte" else None, params=changes or {})
+
+
+def base_plan(setup: Setup) -> Plan:
+    """Return the run that the studies vary: Latte as ``setup`` has it."""
+    return plan_on(_config(setup, _method(setup, "latte")), setup.opened)
 
 
 def _config(setup: Setup, method: MethodConfig, schedule: Schedule | None = None) -> RunConfig:
@@ -173,33 +180,52 @@ def _config(setup: Setup, method: MethodConfig, schedule: Schedule | None = None
 def measure(
     setup: Setup,
     cases: Sequence[Case],
+    out: Path,
     options: Options | None = None,
-    progress: Callable[[int, int], object] = lambda done, total: None,
+    progress: StepProgress = lambda what, done, total: None,
 ) -> list[Score]:
-    """Run the cases; one :class:`Score` per case and seed, in their order. ``progress(done, total)`` counts runs."""
-    check_items("figure", len(cases) * len(setup.seeds))
-    points = [(case, seed, _job(setup, case, seed)) for case in cases for seed in setup.seeds]
-    names = [as_message([job]) for _, _, job in points]  # points that several panels share are run once
-    found = _accuracies(dict(zip(names, (job for _, _, job in points), strict=True)), options or Options(), progress)
-    return [Score(c.panel, c.method, c.value, s, found[name]) for (c, s, _), name in zip(points, names, strict=True)]
+    """Run what is missing of the cases in run folders under ``out``; one :class:`Score` per case and seed, in order."""
+    plans = [plan_on(case.config, setup.opened) for case in cases]
+    distinct = {plan.name: plan for plan in plans}  # points of several figures are often the same run
+    _execute(list(distinct.values()), out, options or Options(), progress)
+    by_name = {name: results(plan, out) for name, plan in distinct.items()}
+    return [
+        Score(case.panel, case.method, case.value, result.seed, result.micro)
+        for case, plan in zip(cases, plans, strict=True)
+        for result in by_name[plan.name]
+    ]
 
 
-def _job(setup: Setup, case: Case, seed: int) -> tuple[Plan, Item]:
-    plan = plan_on(replace(case.config, seeds=(seed,)), setup.opened)
-    return plan, Item(plan.config.methods[0], seed)
+def _execute(plans: Sequence[Plan], out: Path, options: Options, progress: StepProgress) -> None:
+    total = sum(len(plan.items()) for plan in plans)
+    check_items("figure", total)
+    problems: list[str] = []
+    try:
+        with RunFolder(out).lock():
+            for event in _followed([(plan, out) for plan in plans], options, progress, total):
+                if event.kind == "failed":
+                    problems.append(f"{event.item.method.label}, seed {event.item.seed}: {event.problem}")
+    except IncompleteError as error:
+        raise IncompleteError(f"{problems[0]}; {error}") from None
 
 
-def _accuracies(
-    jobs: Mapping[str, tuple[Plan, Item]], options: Options, progress: Callable[[int, int], object]
-) -> dict[str, float]:
-    names = list(jobs)
-    found: dict[str, float] = {}
-    for position, answer in answers(list(jobs.values()), options):
-        if isinstance(answer, BaseException):
-            raise answer
-        found[names[position]] = Result.from_json(answer.line).micro
-        progress(len(found), len(names))
-    return found
+def _followed(
+    plans: Sequence[tuple[Plan, Path]], options: Options, progress: StepProgress, total: int
+) -> Iterator[Event]:
+    """Execute plans and report their progress: first what is there already, then every run."""
+    progress("runs", 0, total)
+    there = done = 0
+    for _, event in execute_all(plans, options):
+        if event.kind == "kept":
+            there += 1
+        else:
+            if there and not done:
+                progress("runs there already", there, total)
+            done += 1
+            progress("runs", there + done, total)
+        yield event
+    if not done:
+        progress("runs there already", there, total)
 
 
 def summary(scores: Sequence[Score]) -> list[tuple[Score, float, float]]:

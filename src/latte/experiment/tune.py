@@ -23,21 +23,21 @@ from ..simulation.records import Result
 from .config import MethodConfig, RunConfig
 from .plan import UNKNOWN, DataInfo, Opened, Plan
 from .runner import Event, Options, results
-from .sweep import Axis, Point, Sweep, execute_sweeps, make_sweep
+from .sweep import Point, Sweep, SweepAxis, execute_sweeps, make_sweep
 
-FORMAT = "latte-tuned/1"
-_DMN = (Axis("method.weight", WEIGHT_GRID),)
+TUNED_FORMAT = "latte-tuned/1"
+_DMN = (SweepAxis("method.weight", WEIGHT_GRID),)
 # the official configurations of TDA have alpha from 1 to 5 and beta from 1 to 8
-_TDA = (Axis("method.alpha", (0.5, 1.0, 2.0, 3.0, 5.0)), Axis("method.beta", (1.0, 3.0, 5.0, 8.0)))
-GRIDS: dict[str, tuple[Axis, ...]] = {
+_TDA = (SweepAxis("method.alpha", (0.5, 1.0, 2.0, 3.0, 5.0)), SweepAxis("method.beta", (1.0, 3.0, 5.0, 8.0)))
+TUNING_GRIDS: dict[str, tuple[SweepAxis, ...]] = {
     "dmn": _DMN,
     "dmn-global": _DMN,
     "tda": _TDA,
     "tda-global": _TDA,
     # the published values span alpha 0.3 to 1.5 and beta 6 to 60; the grid reaches one step beyond both ends
     "latte": (
-        Axis("method.alpha", (0.1, 0.3, 0.7, 1.0, 1.5, 3.0)),
-        Axis("method.beta", (3.0, 6.0, 15.0, 35.0, 60.0, 100.0)),
+        SweepAxis("method.alpha", (0.1, 0.3, 0.7, 1.0, 1.5, 3.0)),
+        SweepAxis("method.beta", (3.0, 6.0, 15.0, 35.0, 60.0, 100.0)),
     ),
 }
 
@@ -80,13 +80,13 @@ class TunedFile:
     methods: dict[str, Choice]
 
 
-def make_tunings(config: RunConfig, opened: Opened, axes: Sequence[Axis] = ()) -> list[Tuning]:
+def make_tunings(config: RunConfig, opened: Opened, axes: Sequence[SweepAxis] = ()) -> list[Tuning]:
     """Plan the search of every method in ``config``: over ``axes``, or over the method's own grid."""
     tunings = []
     for method in config.methods:
-        grid = tuple(axes) or GRIDS.get(method.name)
+        grid = tuple(axes) or TUNING_GRIDS.get(method.name)
         if grid is None:
-            known = ", ".join(GRIDS)
+            known = ", ".join(TUNING_GRIDS)
             raise refuse("tune", f"{method.name!r}, which has no grid", f"one of {known}, or --over KEY=V1,V2,...")
         tunings.append(Tuning(method, make_sweep(replace(config, methods=(method,)), grid, opened)))
     return tunings
@@ -103,7 +103,7 @@ def select(tunings: Sequence[Tuning], out: Path) -> dict[str, Any]:
     """Return the choice of every search that is done, with the scores it was made by and the data it saw."""
     plan = tunings[0].sweep.points[0].plan
     return {
-        "format": FORMAT,
+        "format": TUNED_FORMAT,
         "rule": "highest mean accuracy over samples and seeds; on ties the earlier point of the grid",
         "saw": _seen(plan),
         "methods": {tuning.method.label: _choice(tuning, out) for tuning in tunings},
@@ -119,8 +119,8 @@ def save_tuned(path: Path, tuned: Mapping[str, Any]) -> None:
 def read_tuned(path: Path) -> dict[str, Any]:
     """Read what :func:`save_tuned` wrote; a file of another form is refused."""
     tuned = read_json(path, dict[str, Any], "tuned file (what latte tune wrote)")
-    if tuned.get("format") != FORMAT:
-        raise refuse(str(path), "another kind of file", f"{FORMAT}: what latte tune wrote")
+    if tuned.get("format") != TUNED_FORMAT:
+        raise refuse(str(path), "another kind of file", f"{TUNED_FORMAT}: what latte tune wrote")
     structure(tuned, TunedFile, str(path), extra=True)
     return tuned
 

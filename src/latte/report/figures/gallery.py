@@ -9,7 +9,7 @@ from ...analysis.studies import Setup
 from ...files.atomic import write_text
 from ..html import picture_section, render_page
 from .captions import clients_of
-from .make import Picture
+from .record import Picture
 
 PAGE = "index.html"
 
