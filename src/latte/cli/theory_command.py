@@ -23,9 +23,11 @@ from .run_options import Folder
 @click.option("--json", "as_json_", is_flag=True, help="Print theory.json instead of the table.")
 def theory(out: Path, seed: int, quick: bool, as_json_: bool) -> None:
     """Simulate the sphere model and compare it with the theorems."""
+    from ..core.extras import need
     from ..report.theory_files import write_theory
     from ..theory.study import Plan, run_study
 
+    need("matplotlib.figure", "report")  # before the simulation, not after it
     line("simulating: about two minutes (half a minute with --quick) ...", err=True)
     paths = write_theory(run_study(seed, Plan.quick() if quick else Plan()), out)
     line(f"wrote {len(paths)} files to {out}", err=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ...core.escape import csv_cell, visible
 from ...core.extras import need
@@ -15,7 +16,9 @@ from ..palette import look
 from ..paper import display
 
 INK, SOFT, GRID = "#1b1f24", "#58606b", "#e0e4ea"
-SETTINGS = {
+P = ParamSpec("P")
+T = TypeVar("T")
+MATPLOTLIB_SETTINGS = {
     "font.size": 10.0,
     "axes.titlesize": 10.0,
     "axes.labelsize": 10.0,
@@ -36,7 +39,18 @@ SETTINGS = {
 
 def settings() -> Any:
     """Return the context in which a figure is made and saved."""
-    return need("matplotlib", "report").rc_context(SETTINGS)
+    return need("matplotlib", "report").rc_context(MATPLOTLIB_SETTINGS)
+
+
+def styled(draw: Callable[P, T]) -> Callable[P, T]:
+    """Return ``draw`` inside :func:`settings`."""
+
+    @functools.wraps(draw)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> T:
+        with settings():
+            return draw(*args, **kwargs)
+
+    return inside
 
 
 def canvas(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
@@ -57,9 +71,9 @@ def draw_line(axes: Any, method: str, x: Sequence[float], points: Sequence[tuple
     axes.fill_between(x, low, high, color=style.light, alpha=0.12, linewidth=0)
 
 
-def grid(axes: Any) -> None:
-    """Draw pale horizontal lines behind everything."""
-    axes.grid(axis="y", color=GRID, linewidth=0.8)
+def grid(axes: Any, direction: str = "y") -> None:
+    """Draw pale lines behind everything: horizontal ones, or with "both" vertical ones, too."""
+    axes.grid(axis=direction, color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
 
 
