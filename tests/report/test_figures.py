@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from latte.analysis.snapshots import Items, Memory, collaboration, memories, memory_items
+from latte.analysis.snapshots import ClientMemory, MemoryItems, collaboration, memories, memory_items
 from latte.analysis.studies import (
     PERIODS,
     STUDY_GRIDS,
@@ -37,7 +37,7 @@ from latte.methods import resolve
 from latte.report.figures.curves import lines_of
 from latte.report.figures.gallery import write_gallery
 from latte.report.figures.make import FIGURES, make_figures
-from latte.report.figures.maps import Placed, drawn_classes, tsne
+from latte.report.figures.maps import Placed, classes_to_draw, tsne
 from latte.report.html import picture_section
 from latte.simulation.collaboration import share_inside
 from latte.simulation.readable import run_readable, set_up
@@ -102,7 +102,7 @@ def test_a_picture_without_a_size_is_refused():
 
 
 def accuracy(setup, seed, clients, name, params, schedule=None):
-    federation = federate(setup.opened.embeddings, clients, seed)
+    federation = federate(setup.benchmark.embeddings, clients, seed)
     outcome = run_readable(federation, name, resolve(name, params), schedule)
     return outcome.result(federation, name, {}, "default", seed).micro
 
@@ -233,10 +233,12 @@ def test_map_is_the_same_by_both_ways(setup):
 
 def test_map_is_the_same_by_both_ways_on_real_embeddings(shared):
     """CIFAR-10-C, 190 clients, the first images of each."""
-    opened = open_benchmark(str(shared / "data" / "embeddings" / "cifar10c.npz"))
-    whole = federate(opened.embeddings, 10, 0)
+    benchmark = open_benchmark(str(shared / "data" / "embeddings" / "cifar10c.npz"))
+    whole = federate(benchmark.embeddings, 10, 0)
     federation = replace(whole, clients=tuple(replace(c, samples=c.samples[:12]) for c in whole.clients))
-    config = plan_on(RunConfig(str(opened.entry.path), (MethodConfig("latte", preset="cifar10c"),)), opened).config
+    config = plan_on(
+        RunConfig(str(benchmark.entry.path), (MethodConfig("latte", preset="cifar10c"),)), benchmark
+    ).config
     fast = run_item(federation, config, 0)
     readable = run_item(federation, replace(config, engine="readable"), 0)
     np.testing.assert_array_equal(fast.downloads, readable.downloads)
@@ -267,7 +269,7 @@ def test_clients_are_sorted_by_domain(setup):
 @pytest.mark.parametrize("samples", [1, 2, 7, 10, 300])
 def test_memories_are_those_of_a_whole_simulation(setup, samples):
     """Only storing and the last exchange take place for the figure; here everyone predicts and exchanges."""
-    whole = federate(setup.opened.embeddings, setup.clients, 0)
+    whole = federate(setup.benchmark.embeddings, setup.clients, 0)
     federation = replace(whole, clients=tuple(replace(c, samples=c.samples[:samples]) for c in whole.clients))
     clients, exchange = set_up(federation, "latte", setup.latte)
     for _ in simulate(clients, exchange, Schedule()):
@@ -305,11 +307,11 @@ def test_memory_file_has_the_items(made, setup):
 
 def test_of_many_classes_those_with_most_items_are_drawn():
     label = np.repeat(np.arange(30), np.arange(30) % 15 + 1)  # 14 and 29 have the most
-    items = Items(np.zeros((len(label), 2), np.float32), label, np.zeros(len(label)), np.zeros(len(label), bool))
-    one = Placed(Memory("c", "d", 1, items, items), np.zeros((len(label), 2)), np.zeros((len(label), 2)))
-    drawn = drawn_classes([one], 30)
+    items = MemoryItems(np.zeros((len(label), 2), np.float32), label, np.zeros(len(label)), np.zeros(len(label), bool))
+    one = Placed(ClientMemory("c", "d", 1, items, items), np.zeros((len(label), 2)), np.zeros((len(label), 2)))
+    drawn = classes_to_draw([one], 30)
     assert drawn == [9, 10, 11, 12, 13, 14, 24, 25, 26, 27, 28, 29]
-    assert drawn_classes([one], 12) == list(range(12))
+    assert classes_to_draw([one], 12) == list(range(12))
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 5, 9])
@@ -325,8 +327,8 @@ def test_tsne_places_any_number(n):
 
 def test_nobody_is_without_an_image(setup):
     assert client_numbers(setup) == (1, 2, 3, 4, 6, 12)
-    few = replace(setup.opened.embeddings, domain=np.repeat([0, 1], [45, 3]))
-    assert client_numbers(replace(setup, opened=replace(setup.opened, embeddings=few))) == (1, 2, 3)
+    few = replace(setup.benchmark.embeddings, domain=np.repeat([0, 1], [45, 3]))
+    assert client_numbers(replace(setup, benchmark=replace(setup.benchmark, embeddings=few))) == (1, 2, 3)
 
 
 def test_values_replace_the_grid(setup):
@@ -348,7 +350,7 @@ FILES = {"period.png", "period.svg", "period.csv", "index.html", "figures.json",
 
 
 def test_command(setup, tmp_path):
-    path, out = str(setup.opened.entry.path), tmp_path / "out"
+    path, out = str(setup.benchmark.entry.path), tmp_path / "out"
     arguments = ["figure", "period", "--benchmark", path, "--clients", "2", "--seeds", "0", "--values", "1,3"]
     done = CliRunner().invoke(cli, [*arguments, "--out", str(out), "--jobs", "1"])
     assert done.exit_code == 0, done.output

@@ -24,9 +24,9 @@ from ..methods.latte import Latte, LatteParams
 from ..simulation.readable import set_up
 from ..simulation.schedule import Schedule
 from ..simulation.simulate import simulate
-from .watch import Watch, Watched, latte_of
+from .watch import Watch, WatchedExchange, latte_of
 
-FORMAT = "latte-diagnosis/1"
+DIAGNOSIS_FORMAT = "latte-diagnosis/1"
 QUANTILES = (0.1, 0.5, 0.9)
 LEVELS = tuple(round(0.05 * i, 2) for i in range(21))
 
@@ -89,7 +89,7 @@ class Diagnosis:
 
     def to_json(self) -> str:
         """Return everything as JSON."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n"
+        return json.dumps({"format": DIAGNOSIS_FORMAT, **asdict(self)}, indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Diagnosis:
@@ -106,8 +106,8 @@ def _check_shares(name: str, shares: Sequence[float]) -> None:
 def read_diagnosis(text: str | bytes, name: str) -> Diagnosis:
     """Read a diagnosis; ``name`` says in a refusal where it comes from."""
     raw = parse_json(text, name)
-    if not isinstance(raw, dict) or raw.pop("format", None) != FORMAT:
-        raise refuse(name, "another kind of file", f"{FORMAT}: what latte diagnose wrote")
+    if not isinstance(raw, dict) or raw.pop("format", None) != DIAGNOSIS_FORMAT:
+        raise refuse(name, "another kind of file", f"{DIAGNOSIS_FORMAT}: what latte diagnose wrote")
     return structure(raw, Diagnosis, name)
 
 
@@ -132,7 +132,7 @@ def diagnose(
     assert exchange is not None, "Latte collaborates"
     watch = Watch(federation.embeddings.zero_shot.classes)
     right = 0
-    for step in simulate(clients, Watched(exchange, watch), schedule, rng):
+    for step in simulate(clients, WatchedExchange(exchange, watch), schedule, rng):
         watch.see(clients[step.client], step.sample, step.prediction.entropy)
         right += step.prediction.label == federation.labels(federation.clients[step.client])[step.sample]
         progress(1)

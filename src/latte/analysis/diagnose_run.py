@@ -50,12 +50,12 @@ def replay(planned: RunReplay, progress: Callable[[int], object] = lambda sample
     """Replay and watch; a replay that does not give the recorded accuracy is refused."""
     cohort = generators(planned.seed).cohort
     seen = diagnose(planned.federation, dict(planned.method.params), planned.config.schedule, cohort, progress)
-    named = replace(seen, benchmark=planned.config.benchmark, method=planned.method.label, seed=planned.seed)
+    diagnosis = replace(seen, benchmark=planned.config.benchmark, method=planned.method.label, seed=planned.seed)
     recorded = [r for r in planned.run.results if (r.method, r.seed) == (planned.method.label, planned.seed)]
-    if abs(recorded[0].micro - named.accuracy) > 1e-9:
-        got = f"accuracy {named.accuracy:.3f} where the run recorded {recorded[0].micro:.3f}"
+    if abs(recorded[0].micro - diagnosis.accuracy) > 1e-9:
+        got = f"accuracy {diagnosis.accuracy:.3f} where the run recorded {recorded[0].micro:.3f}"
         raise refuse("replay", got, "the same: run it again with this version (latte run)")
-    return named
+    return diagnosis
 
 
 def save_diagnosis(diagnosis: Diagnosis, path: Path) -> Path:

@@ -43,8 +43,8 @@ def collaboration(setup: Setup, engine: str = "auto") -> Collaboration:
     """Run Latte on the first seed and count the downloads."""
     method = MethodConfig("latte", preset=setup.preset)
     seed = setup.seeds[0]
-    config = RunConfig(setup.opened.entry.name, (method,), (seed,), setup.clients, engine=engine)
-    federation = federate(setup.opened.embeddings, setup.clients, seed)
+    config = RunConfig(setup.benchmark.entry.name, (method,), (seed,), setup.clients, engine=engine)
+    federation = federate(setup.benchmark.embeddings, setup.clients, seed)
     outcome = run_item(federation, _filled(config, setup), seed)
     assert outcome.downloads is not None, "Latte collaborates"
     return _sorted(federation, outcome.downloads, setup.latte.k_e, outcome.engine)
@@ -54,7 +54,7 @@ def _filled(config: RunConfig, setup: Setup) -> RunConfig:
     """Return ``config`` with the parameters written out: an item knows no presets."""
     from ..experiment.plan import plan_on
 
-    return plan_on(config, setup.opened).config
+    return plan_on(config, setup.benchmark).config
 
 
 def _sorted(federation: Federation, downloads: Integers, k_e: int, engine: str) -> Collaboration:
@@ -76,18 +76,18 @@ def _sorted(federation: Federation, downloads: Integers, k_e: int, engine: str) 
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class ClientMemory:
     """The local and the merged memory of one client: what is stored for which class, how certain, and whose it is."""
 
     client: str
     domain: str
     samples: int
-    local: Items
-    merged: Items
+    local: MemoryItems
+    merged: MemoryItems
 
 
 @dataclass(frozen=True, eq=False)
-class Items:
+class MemoryItems:
     """Stored items: ``vectors`` (n, D), ``label`` (n,), ``entropy`` (n,), ``external`` (n,): from another client."""
 
     vectors: Vectors
@@ -101,14 +101,14 @@ class Items:
         return float(self.entropy.mean()) if len(self.entropy) else float("nan")
 
 
-def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[Memory]:
+def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[ClientMemory]:
     """Return the memories of the first client of some domains after ``samples`` images (or its whole stream).
 
     On the first seed, with an exchange after every round. At most ``domains`` clients are chosen, evenly over the
     benchmark's domains. What a client stores of its own does not depend on what it gets from others, so the whole
     federation need not predict: everyone stores, and of all exchanges only the last one has to take place.
     """
-    whole = federate(setup.opened.embeddings, setup.clients, setup.seeds[0])
+    whole = federate(setup.benchmark.embeddings, setup.clients, setup.seeds[0])
     federation = replace(whole, clients=tuple(replace(c, samples=c.samples[:samples]) for c in whole.clients))
     clients, exchange = set_up(federation, "latte", setup.latte)
     assert exchange is not None, "Latte collaborates"
@@ -137,24 +137,24 @@ def _chosen(federation: Federation, domains: int) -> list[int]:
     first: dict[int, int] = {}
     for i, client in enumerate(federation.clients):
         first.setdefault(client.domain, i)
-    there = [first[domain] for domain in sorted(first)]
-    places = np.linspace(0, len(there) - 1, min(domains, len(there)))
-    return [there[round(place)] for place in places]
+    clients = [first[domain] for domain in sorted(first)]
+    places = np.linspace(0, len(clients) - 1, min(domains, len(clients)))
+    return [clients[round(place)] for place in places]
 
 
-def _memory(federation: Federation, i: int, method: Latte) -> Memory:
+def _memory(federation: Federation, i: int, method: Latte) -> ClientMemory:
     client = federation.clients[i]
     domain = federation.embeddings.domains[client.domain]
-    return Memory(client.name, domain, len(client), *memory_items(method))
+    return ClientMemory(client.name, domain, len(client), *memory_items(method))
 
 
-def memory_items(method: Latte) -> tuple[Items, Items]:
+def memory_items(method: Latte) -> tuple[MemoryItems, MemoryItems]:
     """Return what is in a client's local memory, and what it reads: both merged (eq. 3)."""
     own = method.local
     local = _items(own.vectors, own.entropy, own.valid, np.zeros(own.valid.shape, np.bool_))
     return local, _items(*merge(own, method.external))
 
 
-def _items(vectors: Vectors, entropy: Reals, valid: Mask, external: Mask) -> Items:
+def _items(vectors: Vectors, entropy: Reals, valid: Mask, external: Mask) -> MemoryItems:
     label = np.broadcast_to(np.arange(len(valid))[:, None], valid.shape)
-    return Items(vectors[valid], label[valid], entropy[valid], external[valid])
+    return MemoryItems(vectors[valid], label[valid], entropy[valid], external[valid])

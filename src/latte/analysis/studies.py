@@ -16,7 +16,7 @@ import numpy as np
 from ..data.catalogue import default_clients
 from ..experiment.config import MethodConfig, RunConfig, check_items
 from ..experiment.folder import RunFolder
-from ..experiment.plan import Opened, Plan, plan_on
+from ..experiment.plan import OpenBenchmark, Plan, plan_on
 from ..experiment.runner import Event, IncompleteError, Options, execute_all, results
 from ..methods.latte import PRESETS, LatteParams
 from ..simulation.schedule import Schedule
@@ -41,7 +41,7 @@ class Setup:
     ``clients`` per domain; None means those that the file fixes. ``preset`` None means the dataset-free default.
     """
 
-    opened: Opened
+    benchmark: OpenBenchmark
     seeds: tuple[int, ...]
     clients: int | None
     preset: str | None
@@ -73,11 +73,13 @@ class Score:
     accuracy: float
 
 
-def make_setup(opened: Opened, seeds: Sequence[int], clients: int | None = None, preset: str | None = None) -> Setup:
+def make_setup(
+    benchmark: OpenBenchmark, seeds: Sequence[int], clients: int | None = None, preset: str | None = None
+) -> Setup:
     """Fill in what is None: the benchmark's own clients, and the published parameters where there are some."""
     if clients is None:
-        clients = default_clients(opened.embeddings, opened.entry.name)
-    return Setup(opened, tuple(seeds), clients, preset or preset_for(opened.entry.name))
+        clients = default_clients(benchmark.embeddings, benchmark.entry.name)
+    return Setup(benchmark, tuple(seeds), clients, preset or preset_for(benchmark.entry.name))
 
 
 def preset_for(benchmark: str) -> str | None:
@@ -156,7 +158,7 @@ def client_numbers(setup: Setup) -> tuple[int, ...]:
 
 
 def _images_per_domain(setup: Setup) -> int:
-    data = setup.opened.embeddings
+    data = setup.benchmark.embeddings
     return int(np.bincount(data.domain, minlength=len(data.domains)).min())
 
 
@@ -166,11 +168,11 @@ def _method(setup: Setup, name: str, changes: dict[str, Any] | None = None) -> M
 
 def base_plan(setup: Setup) -> Plan:
     """Return the run that the studies vary: Latte as ``setup`` has it."""
-    return plan_on(_config(setup, _method(setup, "latte")), setup.opened)
+    return plan_on(_config(setup, _method(setup, "latte")), setup.benchmark)
 
 
 def _config(setup: Setup, method: MethodConfig, schedule: Schedule | None = None) -> RunConfig:
-    entry = setup.opened.entry
+    entry = setup.benchmark.entry
     return RunConfig(entry.name, (method,), setup.seeds, setup.clients, schedule or Schedule())
 
 
@@ -185,7 +187,7 @@ def measure(
     progress: StepProgress = lambda what, done, total: None,
 ) -> list[Score]:
     """Run what is missing of the cases in run folders under ``out``; one :class:`Score` per case and seed, in order."""
-    plans = [plan_on(case.config, setup.opened) for case in cases]
+    plans = [plan_on(case.config, setup.benchmark) for case in cases]
     distinct = {plan.name: plan for plan in plans}  # points of several figures are often the same run
     _execute(list(distinct.values()), out, options or Options(), progress)
     by_name = {name: results(plan, out) for name, plan in distinct.items()}
@@ -214,18 +216,18 @@ def _followed(
 ) -> Iterator[Event]:
     """Execute plans and report their progress: first what is there already, then every run."""
     progress("runs", 0, total)
-    there = done = 0
+    existing = done = 0
     for _, event in execute_all(plans, options):
         if event.kind == "kept":
-            there += 1
+            existing += 1
         else:
-            if there and not done:
-                progress("runs there already", there, total)
+            if existing and not done:
+                progress("runs there already", existing, total)
             done += 1
-            progress("runs", there + done, total)
+            progress("runs", existing + done, total)
         yield event
     if not done:
-        progress("runs there already", there, total)
+        progress("runs there already", existing, total)
 
 
 def summary(scores: Sequence[Score]) -> list[tuple[Score, float, float]]:

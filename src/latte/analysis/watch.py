@@ -49,8 +49,8 @@ class Watch:
         self.items += read.sum(axis=1)
         self.external += external_items(method)
 
-    def asked(self, prototypes: Prototypes) -> None:
-        """Look at what a client asks with."""
+    def count_query(self, prototypes: Prototypes) -> None:
+        """Count a sync of a client, which uploads ``prototypes`` and queries with them."""
         self.queries += 1
         self.empty += ~prototypes.seen
 
@@ -86,15 +86,15 @@ def external_items(method: Latte) -> Integers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Watched:
-    """An exchange that is watched."""
+class WatchedExchange:
+    """An exchange whose uploads a :class:`Watch` counts."""
 
     exchange: CountingExchange
     watch: Watch
 
     def push(self, client: str, prototypes: Prototypes) -> None:
         """Look at the upload, and pass it on."""
-        self.watch.asked(prototypes)
+        self.watch.count_query(prototypes)
         self.exchange.push(client, prototypes)
 
     def pull(self, client: str) -> External:

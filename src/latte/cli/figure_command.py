@@ -39,8 +39,8 @@ class FigureOptions:
 
         if self.preset is not None:
             choice("preset", self.preset, tuple(PRESETS))
-        opened = open_benchmark(self.benchmark, self.data)
-        return make_setup(opened, parse_seeds(self.seeds), self.clients, self.preset)
+        benchmark = open_benchmark(self.benchmark, self.data)
+        return make_setup(benchmark, parse_seeds(self.seeds), self.clients, self.preset)
 
 
 def figure_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,12 +9,12 @@ import click
 from .output import block, line
 from .run_options import Folder
 
-FORMATS = ("text", "markdown", "latex", "json", "html")
+FORMAT_NAMES = ("text", "markdown", "latex", "json", "html")
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=Folder(exists=True))
-@click.option("--format", "kind", type=click.Choice(FORMATS), help="Default: what --out ends in, else text.")
+@click.option("--format", "kind", type=click.Choice(FORMAT_NAMES), help="Default: what --out ends in, else text.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file instead of stdout.")
 @click.option(
     "--paper-backbone",

@@ -1,4 +1,4 @@
-"""What the commands that run experiments share: their options, their progress, their table."""
+"""What the commands that run experiments share: options, progress, and the table that they print."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _EXECUTOR = "latte.executor"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the options of one call said."""
+class ExperimentOptions:
+    """The options of a call that decide what is run."""
 
     config: Path | None
     benchmark: str | None
@@ -52,8 +52,8 @@ class Asked:
             raw["engine"] = self.engine
         if self.benchmark is None and self.config is None:
             raise click.UsageError("name a benchmark (--benchmark NAME) or give a CONFIG.toml")
-        named = self.benchmark.split(",") if self.benchmark else []
-        choices = [{**raw, "benchmark": name} for name in named] or [raw]
+        names = self.benchmark.split(",") if self.benchmark else []
+        choices = [{**raw, "benchmark": name} for name in names] or [raw]
         try:
             return [apply_settings(configure(choice), self.settings) for choice in choices]
         except ValueError as error:
@@ -61,12 +61,12 @@ class Asked:
 
 
 def experiment_options(command: Command) -> Command:
-    """Add the options that say what to run; the command gets them as ``asked``."""
+    """Add the options that say what to run; the command gets them as ``chosen``."""
 
-    def collected(config: Path | None, **given: Any) -> Any:
+    def collected(config: Path | None, **options: Any) -> Any:
         names = ("benchmark", "methods", "seeds", "settings", "engine", "data", "plugins")
-        asked = Asked(config, *(given.pop(name) for name in names))
-        return command(asked=asked, **given)
+        chosen = ExperimentOptions(config, *(options.pop(name) for name in names))
+        return command(chosen=chosen, **options)
 
     collected.__doc__, collected.__name__ = command.__doc__, command.__name__
     collected.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
@@ -148,16 +148,16 @@ def command_line() -> tuple[str, ...]:
     return ("latte", *sys.argv[1:])
 
 
-def make_options(asked: Asked, jobs: int, predictions: bool = False) -> Options:
+def make_options(chosen: ExperimentOptions, jobs: int, predictions: bool = False) -> Options:
     """Return how to run, with the command line as it was typed."""
     from ..experiment.runner import Options
 
     executor = click.get_current_context().meta.get(_EXECUTOR) or ""
-    return Options(jobs, tuple(str(path.resolve()) for path in asked.plugins), command_line(), executor, predictions)
+    return Options(jobs, tuple(str(path.resolve()) for path in chosen.plugins), command_line(), executor, predictions)
 
 
-def drawn(events: Iterable[Event], total: int, label: str) -> Iterator[Event]:
-    """Pass events on while a bar on stderr follows them; failures are told at once, in one line each."""
+def follow(events: Iterable[Event], total: int, label: str) -> Iterator[Event]:
+    """Pass events on while a bar on stderr follows them; a failure is printed at once, in one line."""
     from .progress import bar
 
     with bar(label[:24], total) as advance:

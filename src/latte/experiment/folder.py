@@ -31,7 +31,7 @@ from .plan import Item, Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ItemEntry:
     """A line of items.jsonl: the checksum of a result, and how long it took."""
 
     method: str
@@ -41,7 +41,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ResultLine:
     """A line of results.jsonl; ``result`` is None where it must not be believed."""
 
     text: str
@@ -76,11 +76,11 @@ class RunFolder:
         """Return the checksum of the results that the run ended with; empty where it cannot be read."""
         return _content(self.path / "done").decode("ascii", errors="replace").strip()
 
-    def vouched(self) -> Iterator[Line]:
+    def vouched(self) -> Iterator[ResultLine]:
         """Yield every whole line of results; the ``result`` of those that items.jsonl does not vouch for is None."""
         sums = {entry.sha256 for entry in self._entries()}
         for line in whole_lines(self.results):
-            yield Line(line, _result(line) if sha256_of(line.encode()) in sums else None)
+            yield ResultLine(line, _result(line) if sha256_of(line.encode()) in sums else None)
 
     def trusted(self, plan: Plan) -> dict[tuple[str, int], str]:
         """Return the lines of results that can be trusted, by method label and seed."""
@@ -96,7 +96,7 @@ class RunFolder:
     def append(self, line: str, seconds: float) -> None:
         """Add one result; only after both lines are on disk does it count."""
         result = Result.from_json(line)
-        entry = Entry(result.method, result.seed, round(seconds, 3), sha256_of(line.encode()))
+        entry = ItemEntry(result.method, result.seed, round(seconds, 3), sha256_of(line.encode()))
         append_line(self.results, line)
         append_line(self.items, json.dumps(asdict(entry)))
 
@@ -127,10 +127,10 @@ class RunFolder:
         """Replace the manifest."""
         write_text(self.path / "manifest.json", json.dumps(content, indent=1) + "\n")
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[ItemEntry]:
         for line in whole_lines(self.items):
             with contextlib.suppress(ValueError):
-                yield structure(parse_json(line, str(self.items)), Entry, str(self.items), extra=True)
+                yield structure(parse_json(line, str(self.items)), ItemEntry, str(self.items), extra=True)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -157,13 +157,13 @@ def read_results(folder: RunFolder) -> Results:
     if folder.finished():
         if not folder.complete():
             raise refuse(str(folder.results), "other results than the run ended with", "`latte run` to redo them")
-        return Results(tuple(_numbered(folder)), True, 0)
+        return Results(tuple(_checked_results(folder)), True, 0)
     lines = list(folder.vouched())
     known = {(line.result.method, line.result.seed): line.result for line in lines if line.result is not None}
     return Results(tuple(known.values()), False, sum(line.result is None for line in lines))
 
 
-def _numbered(folder: RunFolder) -> Iterator[Result]:
+def _checked_results(folder: RunFolder) -> Iterator[Result]:
     """Yield the results of a run that is done; a line that is none is refused with its number."""
     seen = set()
     for number, line in enumerate(read_text(folder.results).splitlines(), 1):

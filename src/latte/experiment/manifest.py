@@ -63,13 +63,13 @@ def now() -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, of this package and of what it computes with, where installed."""
-    found = {"python": sys.version.split()[0], "latte-tta": __version__}
+    installed = {"python": sys.version.split()[0], "latte-tta": __version__}
     for package in _PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:

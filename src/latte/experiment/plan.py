@@ -20,7 +20,7 @@ from ..methods import METHODS, create, needs_text_encoder
 from .config import MethodConfig, RunConfig, parameters, setting_of
 from .structure import unstructured
 
-FORMAT = "latte-run/1"
+RUN_FORMAT = "latte-run/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class RunFile:
     sources: dict[str, str]
 
     def __post_init__(self) -> None:
-        choice("format", self.format, (FORMAT,))
+        choice("format", self.format, (RUN_FORMAT,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Plan:
     def canonical(self) -> str:
         """Return the resolved configuration as JSON, the same text for the same run on any machine."""
         content = {
-            "format": FORMAT,
+            "format": RUN_FORMAT,
             "config": unstructured(self.config),
             "data": asdict(self.data),
             "sources": dict(self.sources),
@@ -83,8 +83,8 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A benchmark that was found, read and checked."""
+class OpenBenchmark:
+    """A benchmark whose file was read and checked."""
 
     entry: Entry
     embeddings: Embeddings
@@ -96,25 +96,25 @@ def make_plan(config: RunConfig, data: Path | None = None) -> Plan:
     return plan_on(config, open_benchmark(config.benchmark, data))
 
 
-def open_benchmark(name: str, data: Path | None = None) -> Opened:
-    """Find a benchmark by name or file, read it and check it."""
+def open_benchmark(name: str, data: Path | None = None) -> OpenBenchmark:
+    """Read and check a benchmark, by name or file."""
     entry = find(name, data)
     embeddings = open_entry(entry)
     _sound(entry, embeddings)
     encoder = embeddings.metadata.get("encoder", UNKNOWN)
-    return Opened(entry, embeddings, DataInfo(checksum(entry.path), embeddings.zero_shot.fingerprint, encoder))
+    return OpenBenchmark(entry, embeddings, DataInfo(checksum(entry.path), embeddings.zero_shot.fingerprint, encoder))
 
 
-def plan_on(config: RunConfig, opened: Opened) -> Plan:
+def plan_on(config: RunConfig, benchmark: OpenBenchmark) -> Plan:
     """Fill in every default of ``config`` for a benchmark that is open."""
     clients = config.clients_per_domain
     if clients is None:
-        clients = default_clients(opened.embeddings, opened.entry.name)
-    methods = tuple(_filled(method, opened.embeddings, config.text_encoder) for method in config.methods)
-    full = replace(config, benchmark=opened.entry.name, methods=methods, clients_per_domain=clients)
-    federation = federate(opened.embeddings, clients, config.seeds[0], config.order)
+        clients = default_clients(benchmark.embeddings, benchmark.entry.name)
+    methods = tuple(_filled(method, benchmark.embeddings, config.text_encoder) for method in config.methods)
+    full = replace(config, benchmark=benchmark.entry.name, methods=methods, clients_per_domain=clients)
+    federation = federate(benchmark.embeddings, clients, config.seeds[0], config.order)
     config.schedule.check(len(federation))
-    return Plan(full, opened.entry, opened.info, {m.name: _source(m.name) for m in methods if _own(m.name)})
+    return Plan(full, benchmark.entry, benchmark.info, {m.name: _source(m.name) for m in methods if _own(m.name)})
 
 
 def _sound(entry: Entry, embeddings: Embeddings) -> None:

@@ -101,7 +101,7 @@ def execute_all(plans: Sequence[tuple[Plan, Path]], options: Options) -> Iterato
             continue
         machine = machine or describe_session(options.command, options.processes)
         sessions[position] = Session(plan, folder, options, machine)
-        yield from ((position, event) for event in sessions[position].kept())
+        yield from ((position, event) for event in sessions[position].existing())
     jobs = [(position, item) for position, session in sessions.items() for item in session.missing]
     for number, answer in answers([(plans[position][0], item) for position, item in jobs], options):
         position, item = jobs[number]
@@ -164,7 +164,7 @@ class Session:
         folder.write_manifest(manifest(plan, self.before, machine))
         self.missing = [item for item in plan.items() if (item.method.label, item.seed) not in self.complete]
 
-    def kept(self) -> Iterator[Event]:
+    def existing(self) -> Iterator[Event]:
         """Yield what was there already."""
         yield from _events(self.plan, {key: self.lines[key] for key in self.complete})
 

@@ -17,7 +17,7 @@ from ..files.checksums import sha256_of
 from ..simulation.schedule import Schedule
 from .config import RunConfig, changed, check_items, parse_value
 from .folder import RunFolder
-from .plan import Opened, Plan, plan_on
+from .plan import OpenBenchmark, Plan, plan_on
 from .runner import Event, Options, execute_all
 
 _TOP = ("clients_per_domain", "order")
@@ -81,7 +81,7 @@ def _path(name: str) -> str:
     return name if name in _TOP or name.startswith(("method.", "schedule.")) else f"method.{name}"
 
 
-def make_sweep(config: RunConfig, axes: Sequence[SweepAxis], opened: Opened) -> Sweep:
+def make_sweep(config: RunConfig, axes: Sequence[SweepAxis], benchmark: OpenBenchmark) -> Sweep:
     """Plan every point of the grid; nothing is written, and a value that cannot be is refused here."""
     if not axes:
         raise refuse("--over", "nothing", "at least one KEY=V1,V2,...")
@@ -93,7 +93,7 @@ def make_sweep(config: RunConfig, axes: Sequence[SweepAxis], opened: Opened) -> 
         here = config
         for key, value in settings.items():
             here = changed(here, key, value)
-        points.append(Point(settings, plan_on(here, opened)))
+        points.append(Point(settings, plan_on(here, benchmark)))
     return Sweep(tuple(axes), tuple(points))
 
 

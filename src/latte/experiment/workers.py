@@ -15,7 +15,7 @@ from ..core.extras import need
 from ..core.validate import refuse
 from ..data.processes import processes, signals_held
 
-TRIES = 3
+WORKER_TRIES = 3
 _THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -36,18 +36,18 @@ def unordered(
 ) -> Iterator[tuple[int, str | BaseException]]:
     """Yield (position, answer or exception) as ``call`` finishes, on ``executor`` (see :func:`executor_for`).
 
-    What a lost worker was doing is done again by another, at most ``TRIES`` times. Stopping early (an exception,
+    What a lost worker was doing is done again by another, at most ``WORKER_TRIES`` times. Stopping early (an exception,
     Ctrl-C, a generator that is closed) ends the processes of this machine at once.
     """
     left = dict(enumerate(messages))
-    for attempt in range(1, TRIES + 1):
+    for attempt in range(1, WORKER_TRIES + 1):
         lost: dict[int, str] = {}
         with executor_for(executor, min(jobs, len(left))) as pool:
             with signals_held():
                 positions = {_submit(pool, call, message): i for i, message in left.items()}
             for future in as_completed(positions):
                 position, answer = positions[future], _answer(future)
-                if isinstance(answer, LostWorkerError) and attempt < TRIES:
+                if isinstance(answer, LostWorkerError) and attempt < WORKER_TRIES:
                     lost[position] = left[position]
                 else:
                     yield position, answer

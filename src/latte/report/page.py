@@ -9,15 +9,15 @@ from ..experiment.runs import Run
 from .diagnosis import diagnosis_sections
 from .formats import render
 from .html import Section, differences_section, manifest_section, render_page, table_section
-from .result_table import Table
+from .result_table import ResultTable
 
 
-def render_report(tables: Sequence[Table], runs: Sequence[Run], kind: str) -> str:
+def render_report(tables: Sequence[ResultTable], runs: Sequence[Run], kind: str) -> str:
     """Return ``tables`` in any format, "html" among them."""
     return report_page(tables, runs) if kind == "html" else render(tables, kind)
 
 
-def report_page(tables: Sequence[Table], runs: Sequence[Run], title: str = "Latte: results") -> str:
+def report_page(tables: Sequence[ResultTable], runs: Sequence[Run], title: str = "Latte: results") -> str:
     """Return the page that ``latte report --format html`` writes."""
     sections = [section for table in tables for section in _table(table)]
     sections += [section for run in runs for section in _diagnosis(run)]
@@ -25,7 +25,7 @@ def report_page(tables: Sequence[Table], runs: Sequence[Run], title: str = "Latt
     return render_page(title, sections)
 
 
-def _table(table: Table) -> list[Section]:
+def _table(table: ResultTable) -> list[Section]:
     sections = [table_section(table)]
     pairs = table.against_reference()
     if pairs:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..analysis.cost import short
+from ..analysis.cost import short_count
 from ..analysis.stats import Paired
 
-KINDS = ("accuracy", "gain", "paper", "difference")
-SETTINGS = {
+COLUMN_KINDS = ("accuracy", "gain", "paper", "difference")
+SETTING_TITLES = {
     "preset": "published hyper-parameters",
     "default": "one dataset-free default",
     "tuned": "chosen with labels, on other partitions than the reported ones",
@@ -67,12 +67,12 @@ class Fact:
     def sentence(self) -> str:
         """Return the fact as a reader needs it."""
         beside = f", {self.paper} in the paper" if self.paper else ""
-        written = f"{short(self.here)}{self.unit}" if self.unit == "B" else f"{self.here:.3g} {self.unit}"
+        written = f"{short_count(self.here)}{self.unit}" if self.unit == "B" else f"{self.here:.3g} {self.unit}"
         return f"{self.name}: {written} here{beside}."
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ResultTable:
     """The results on one benchmark.
 
     ``differences`` holds every pair of rows, paired over seeds; ``reference`` is the label of the row that the others

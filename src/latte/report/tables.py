@@ -11,9 +11,9 @@ from ..analysis.stats import Paired, estimate, paired
 from ..core.validate import refuse
 from ..simulation.records import Result
 from . import paper
-from .result_table import SETTINGS, Cell, Column, Row, Table
+from .result_table import SETTING_TITLES, Cell, Column, ResultTable, Row
 
-ORDER = tuple(paper.METHODS)
+ORDER = tuple(paper.METHOD_TITLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Group:
 
 def build_tables(
     results: Iterable[Result], encoders: Mapping[str, str] | None = None, claimed: str | None = None
-) -> list[Table]:
+) -> list[ResultTable]:
     """Return one table per benchmark, in the order in which the benchmarks appear.
 
     ``encoders`` (benchmark -> encoder) and ``claimed`` decide about the paper's columns: see
@@ -55,15 +55,15 @@ def build_tables(
     return [build_table(same, (encoders or {}).get(name), claimed) for name, same in by_benchmark.items()]
 
 
-def build_table(results: Sequence[Result], encoder: str | None = None, claimed: str | None = None) -> Table:
+def build_table(results: Sequence[Result], encoder: str | None = None, claimed: str | None = None) -> ResultTable:
     """Return the table of one benchmark."""
     benchmark = results[0].benchmark
     groups = sorted(group(results), key=_position)
     backbone = paper.comparable(benchmark, encoder, claimed)
     appearing = dict.fromkeys(domain for result in results for domain in result.by_domain())
-    domains = paper.in_order(benchmark, appearing)
+    domains = paper.in_paper_order(benchmark, appearing)
     base = next((row for row in groups if row.method == "clip"), None)
-    return Table(
+    return ResultTable(
         title=benchmark if encoder is None else f"{benchmark}, {encoder}",
         benchmark=benchmark,
         encoder=encoder,
@@ -140,7 +140,7 @@ def _row(group: Group, domains: Sequence[str], base: Group | None, backbone: str
     by_domain = [result.by_domain() for result in group.results.values()]
     for domain in domains:
         cell = _cell([scores[domain] for scores in by_domain if domain in scores])
-        printed = paper.published(group.benchmark, backbone, group.method, domain) if backbone else None
+        printed = paper.published_accuracy(group.benchmark, backbone, group.method, domain) if backbone else None
         cells.append(replace(cell, paper=printed.mean, paper_sd=printed.sd) if cell and printed else cell)
     return Row(group.method, group.label, group.setting, tuple(group.results), tuple(cells))
 
@@ -159,7 +159,7 @@ def _gain(group: Group, base: Group) -> Cell | None:
 
 
 def _beside_paper(row: Group, micro: Cell | None, backbone: str) -> list[Cell | None]:
-    printed = paper.published(row.benchmark, backbone, row.method)
+    printed = paper.published_accuracy(row.benchmark, backbone, row.method)
     if printed is None or micro is None:
         return [None, None]
     return [Cell(printed.mean, printed.sd), Cell(micro.mean - printed.mean)]
@@ -177,7 +177,7 @@ def _reference(groups: Sequence[Group]) -> Group:
 
 def _notes(groups: Sequence[Group]) -> tuple[str, ...]:
     settings = dict.fromkeys(row.setting for row in groups)
-    origins = (f"{setting}: {SETTINGS.get(setting, 'of unknown origin')}." for setting in settings)
+    origins = (f"{setting}: {SETTING_TITLES.get(setting, 'of unknown origin')}." for setting in settings)
     return (_seed_note(groups), *origins)
 
 

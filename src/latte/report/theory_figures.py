@@ -12,7 +12,7 @@ import numpy as np
 from ..theory.errors import Errors
 from ..theory.sphere import log_cap_share, log_lower, log_upper
 from ..theory.study import BoundCurve, Study
-from .figures.style import SOFT, canvas, grid, save, settings, styled, write_csv
+from .figures.style import SOFT, canvas, grid, save_figure, settings, styled, write_csv
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 Row = tuple[object, ...]
@@ -33,7 +33,7 @@ class Drawing:
         for axes in self.figure.axes:
             axes.minorticks_off()
         with settings():
-            save(self.figure, folder, self.name)
+            save_figure(self.figure, folder, self.name)
         write_csv(folder / f"{self.name}.csv", self.header, self.rows)
         return [folder / f"{self.name}.{ending}" for ending in ("png", "svg", "csv")]
 

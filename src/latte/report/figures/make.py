@@ -22,9 +22,9 @@ from ...core.validate import choice
 from ...experiment.runner import Options
 from . import captions
 from .curves import draw_ablation, draw_decentralisation, draw_period, draw_sensitivity
-from .maps import Placed, draw_collaboration, draw_memory, place
+from .maps import Placed, draw_collaboration, draw_memory, place_memories
 from .record import FigureRecord, Picture, inputs_of
-from .style import save, settings, write_csv
+from .style import save_figure, settings, write_csv
 
 FIGURES = ("decentralisation", "period", "collaboration", "memory", "ablation", "sensitivity")
 SCORE_COLUMNS = ("panel", "method", "value", "seed", "accuracy")
@@ -111,7 +111,7 @@ def _study(name: str, setup: Setup, folder: Path, scores: list[Score]) -> str:
         "ablation": draw_ablation,
         "sensitivity": lambda measured: draw_sensitivity(measured, _used(setup, measured)),
     }
-    save(draw[name](scores), folder, name)
+    save_figure(draw[name](scores), folder, name)
     rows = [(s.panel, s.method, s.value, s.seed, s.accuracy) for s in scores]
     write_csv(folder / f"{name}.csv", SCORE_COLUMNS, rows)
     return captions.of_study(name, setup, scores)
@@ -123,7 +123,7 @@ def _used(setup: Setup, scores: Sequence[Score]) -> dict[str, float]:
 
 def _collaboration(setup: Setup, folder: Path) -> str:
     counts = collaboration(setup)
-    save(draw_collaboration(counts), folder, "collaboration")
+    save_figure(draw_collaboration(counts), folder, "collaboration")
     header = ("client", "domain", "from_client", "from_domain", "downloads")
     write_csv(folder / "collaboration.csv", header, _downloads(counts))
     return captions.of_collaboration(setup, counts)
@@ -139,9 +139,9 @@ def _downloads(counts: Collaboration) -> list[tuple[Any, ...]]:
 
 
 def _memory(setup: Setup, folder: Path) -> str:
-    placed = place(memories(setup))
-    classnames = setup.opened.embeddings.zero_shot.classnames
-    save(draw_memory(placed, classnames), folder, "memory")
+    placed = place_memories(memories(setup))
+    classnames = setup.benchmark.embeddings.zero_shot.classnames
+    save_figure(draw_memory(placed, classnames), folder, "memory")
     header = ("domain", "client", "memory", "class", "external", "entropy", "x", "y")
     write_csv(folder / "memory.csv", header, [row for one in placed for row in _items(one, classnames)])
     return captions.of_memory(setup, placed)

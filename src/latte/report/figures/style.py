@@ -82,7 +82,7 @@ def as_label(name: str) -> str:
     return visible(name).replace("_", " ").replace("$", r"\$")
 
 
-def save(figure: Any, folder: Path, name: str) -> None:
+def save_figure(figure: Any, folder: Path, name: str) -> None:
     """Write ``name``.png and ``name``.svg; the same figure gives the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     with writing(folder / f"{name}.png") as file:
