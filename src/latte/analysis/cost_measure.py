@@ -87,7 +87,7 @@ def material(shape: CostShape, views: int, images: int) -> tuple[ZeroShot, Vecto
 
 
 def peak_resident() -> int:
-    """Return the most memory that this process ever held, in bytes; 0 where the system does not say."""
+    """Return the most memory that this process ever held, in bytes; 0 where the system does not report it."""
     try:
         import resource
     except ImportError:

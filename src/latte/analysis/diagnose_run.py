@@ -1,4 +1,4 @@
-"""Diagnose a run folder: find its data again, replay one method on one seed, keep what was seen beside the results."""
+"""Diagnose a run folder: replay one method on one seed with the data of the run, and store the diagnosis there."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def open_replay(path: Path, data: Path | None = None, label: str | None = None, 
 
 
 def replay(planned: RunReplay, progress: Callable[[int], object] = lambda samples: None) -> Diagnosis:
-    """Replay and watch; a replay that does not give the recorded accuracy is refused."""
+    """Replay and diagnose; a replay that does not give the recorded accuracy is refused."""
     cohort = generators(planned.seed).cohort
     seen = diagnose(planned.federation, dict(planned.method.params), planned.config.schedule, cohort, progress)
     diagnosis = replace(seen, benchmark=planned.config.benchmark, method=planned.method.label, seed=planned.seed)

@@ -1,4 +1,4 @@
-"""What can be seen only while a federation runs: the memories of some clients, and who downloads from whom."""
+"""What results do not record: the memories of some clients, and how much each client downloads from each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..core.maths import entropy_of_one
-from ..core.readout import merge
+from ..core.readout import merge_memories
 from ..core.types import Integers, Mask, Reals, Vectors
 from ..data.benchmark import Federation
 from ..data.partition import federate
@@ -23,11 +23,11 @@ from .watch import latte_of
 
 @dataclass(frozen=True, eq=False)
 class Collaboration:
-    """Who downloads from whom, clients sorted by domain.
+    """The downloads between clients, sorted by domain.
 
-    ``downloads`` (N, N): entry (i, j) counts the prototypes of client j that client i was given. ``inside`` is the
+    ``downloads`` (N, N): entry (i, j) counts the prototypes of client j that client i downloaded. ``inside`` is the
     share in per cent that stays inside a domain, ``chance`` what it would be if donors were drawn evenly among the
-    other clients, ``most`` what it would be if everyone of the own domain came first: k_e may ask for more than those.
+    other clients, ``most`` what it would be if all clients of the own domain came first: k_e may be more than those.
     """
 
     clients: tuple[str, ...]
@@ -106,7 +106,7 @@ def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[ClientM
 
     On the first seed, with an exchange after every round. At most ``domains`` clients are chosen, evenly over the
     benchmark's domains. What a client stores of its own does not depend on what it gets from others, so the whole
-    federation need not predict: everyone stores, and of all exchanges only the last one has to take place.
+    federation need not predict: all clients store, and of all exchanges only the last has to take place.
     """
     whole = federate(setup.benchmark.embeddings, setup.clients, setup.seeds[0])
     federation = replace(whole, clients=tuple(replace(c, samples=c.samples[:samples]) for c in whole.clients))
@@ -152,7 +152,7 @@ def memory_items(method: Latte) -> tuple[MemoryItems, MemoryItems]:
     """Return what is in a client's local memory, and what it reads: both merged (eq. 3)."""
     own = method.local
     local = _items(own.vectors, own.entropy, own.valid, np.zeros(own.valid.shape, np.bool_))
-    return local, _items(*merge(own, method.external))
+    return local, _items(*merge_memories(own, method.external))
 
 
 def _items(vectors: Vectors, entropy: Reals, valid: Mask, external: Mask) -> MemoryItems:

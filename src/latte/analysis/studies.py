@@ -36,7 +36,7 @@ StepProgress = Callable[[str, int, int], object]  # what is done, how many steps
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every study of one call shares: the benchmark, the seeds, and Latte's parameters.
+    """What all studies of one call share: the benchmark, the seeds, and Latte's parameters.
 
     ``clients`` per domain; None means those that the file fixes. ``preset`` None means the dataset-free default.
     """
@@ -64,7 +64,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What one seed gave at one point, in per cent of all samples."""
+    """The accuracy of one seed at one point, in per cent of all samples."""
 
     panel: str
     method: str
@@ -113,15 +113,15 @@ def period(setup: Setup, values: Sequence[int] = ()) -> list[Case]:
 
 
 def ablation(setup: Setup) -> list[Case]:
-    """What is read, and by what it is weighed.
+    """The memory that is read (local, external, both) and its weights (similarity, certainty, both).
 
-    Switching off a weight concerns the readout only: the prototypes keep their own gamma (B14).
+    A weight is switched off in the readout only: the prototypes have their own gamma (B14).
     """
-    keep = setup.latte.prototype_gamma
+    gamma = setup.latte.prototype_gamma
     panels: dict[str, dict[str, dict[str, Any]]] = {
         "memory": {"local only": {"memory": "local"}, "external only": {"memory": "external"}, "both": {}},
         "weights": {
-            "similarity only": {"gamma": 0.0, "gamma_prototype": keep},
+            "similarity only": {"gamma": 0.0, "gamma_prototype": gamma},
             "certainty only": {"beta": 0.0},
             "both": {},
         },
@@ -134,7 +134,7 @@ def ablation(setup: Setup) -> list[Case]:
 
 
 def sensitivity(setup: Setup) -> list[Case]:
-    """One parameter at a time; the others, and the value that is used elsewhere, as they are."""
+    """One parameter at a time over its grid, the value of the other figures included."""
     return [
         Case(name, "latte", value, _config(setup, _method(setup, "latte", {name: value})))
         for name, grid in STUDY_GRIDS.items()

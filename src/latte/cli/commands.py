@@ -79,7 +79,7 @@ class LazyGroup(click.Group):
 
 @contextmanager
 def _safe_messages() -> Iterator[None]:
-    """Make what click says of a bad option safe for a terminal: it repeats what was typed."""
+    """Make click's messages safe for a terminal: they repeat what was typed."""
     try:
         yield
     except click.ClickException as error:

@@ -48,7 +48,7 @@ def cost(
 ) -> None:
     """Show what each method costs: computation, time, memory, and bytes per round, beside the paper's numbers.
 
-    The sizes are the paper's (CIFAR-100-C with CLIP ViT-B/16) unless told. MACs and bytes are closed forms; time and
+    The default sizes are the paper's (CIFAR-100-C with CLIP ViT-B/16). MACs and bytes are closed forms; time and
     memory are measured here, on the processor, and set against one pass of the encoder in the same run: that of
     --encoder, or one matrix product of as many MACs.
     """
@@ -178,7 +178,7 @@ def _bytes(row: CostRow, beside: bool) -> dict[str, Any]:
 
 
 def _shares(rows: list[CostRow], against: _Encoder, beside: bool) -> Iterator[str]:
-    """Yield what a round is against the encoder, which is sent once, beside what the paper says of it."""
+    """Yield the size of a round in per cent of the encoder, which is sent once, beside the paper's statement."""
     from ..analysis.cost import PAPER_SHARE, paper_costs, short_count
 
     if against.bytes is None:

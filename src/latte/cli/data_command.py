@@ -64,9 +64,9 @@ def check(names: tuple[str, ...], data: Path | None) -> None:
     chosen = [find(name, data) for name in names] if names else list(entries(data).values())
     bad = 0
     for entry in chosen:
-        found = _problems(entry)
-        bad += bool(found)
-        line(f"{entry.name}: {'; '.join(found) or 'ok'}")
+        faults = _problems(entry)
+        bad += bool(faults)
+        line(f"{entry.name}: {'; '.join(faults) or 'ok'}")
     if bad:
         problem(f"{bad} of {len(chosen)} files are not sound")
         sys.exit(2)
@@ -125,36 +125,36 @@ def _line(entry: Entry) -> dict[str, Any]:
     return {"name": entry.name, **facts, "file": str(entry.path)}
 
 
-def _facts(entry: Entry, found: Embeddings) -> dict[str, Any]:
+def _facts(entry: Entry, embeddings: Embeddings) -> dict[str, Any]:
     from ..data.catalogue import default_clients
     from ..files.checksums import checksum
 
-    counts = {name: int((found.domain == i).sum()) for i, name in enumerate(found.domains)}
-    clients = default_clients(found, entry.name)
-    n, views, dim = found.views.shape
+    counts = {name: int((embeddings.domain == i).sum()) for i, name in enumerate(embeddings.domains)}
+    clients = default_clients(embeddings, entry.name)
+    n, views, dim = embeddings.views.shape
     return {
         "name": entry.name,
         "file": str(entry.path),
         "sha256": checksum(entry.path),
-        "fingerprint": found.zero_shot.fingerprint,
-        "encoder": found.metadata.get("encoder", "unknown"),
+        "fingerprint": embeddings.zero_shot.fingerprint,
+        "encoder": embeddings.metadata.get("encoder", "unknown"),
         "images": n,
         "views": views,
         "dimensions": dim,
-        "scale": found.zero_shot.scale,
-        "zero-shot": f"{_zero_shot(found):.2f} %",
+        "scale": embeddings.zero_shot.scale,
+        "zero-shot": f"{_zero_shot(embeddings):.2f} %",
         "clients": f"{clients} per domain" if clients else "fixed by the file",
         "domains": counts,
-        "classes": list(found.zero_shot.classnames),
-        "made": found.metadata.get("made", "unknown"),
+        "classes": list(embeddings.zero_shot.classnames),
+        "made": embeddings.metadata.get("made", "unknown"),
     }
 
 
-def _zero_shot(found: Embeddings) -> float:
+def _zero_shot(embeddings: Embeddings) -> float:
     import numpy as np
 
-    logits = found.zero_shot.logits(np.asarray(found.views[:, 0], np.float32))
-    return float(100 * (logits.argmax(axis=1) == found.labels).mean()) if len(found) else float("nan")
+    logits = embeddings.zero_shot.logits(np.asarray(embeddings.views[:, 0], np.float32))
+    return float(100 * (logits.argmax(axis=1) == embeddings.labels).mean()) if len(embeddings) else float("nan")
 
 
 def _problems(entry: Entry) -> list[str]:

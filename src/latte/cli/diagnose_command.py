@@ -26,8 +26,8 @@ def diagnose(
 ) -> None:
     """Look into the memories of RUN, a folder that latte run wrote.
 
-    One seed is replayed with the readable simulator, every memory watched. The result is kept in the folder, and is a
-    section of its report from then on (latte report RUN --format html).
+    One seed is replayed with the readable simulator. The diagnosis is stored in the folder and is a section of its
+    report from then on (latte report RUN --format html).
     """
     from ..analysis.diagnose_run import open_replay, replay, save_diagnosis
     from .progress import bar

@@ -52,6 +52,6 @@ def write(text: str, out: Path | None) -> None:
 
 
 def by_name(out: Path | None) -> str:
-    """Return the format that the name of a file asks for."""
+    """Return the format for the ending of a file name; text for any other."""
     endings = {".md": "markdown", ".tex": "latex", ".json": "json", ".html": "html", ".htm": "html"}
     return endings.get(out.suffix.lower(), "text") if out is not None else "text"

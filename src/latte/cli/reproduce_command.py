@@ -90,7 +90,7 @@ def _table(bench_files: list[Bench], search: Search | None, runs: Path, kind: st
 
 
 def _there(files: tuple[PaperFile, PaperFile], text_encoder: str | None) -> list[PaperFile]:
-    """Return the files to use: the first must be there; without the second, the table says which rows it lacks."""
+    """Return the files to use: the first must be there; without the second, the rows that are left out are printed."""
     from ..report.paper import display
     from ..report.reproduce import needing_text_encoder
 

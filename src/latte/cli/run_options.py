@@ -36,7 +36,7 @@ class ExperimentOptions:
     plugins: tuple[Path, ...]
 
     def configs(self, **defaults: Any) -> list[RunConfig]:
-        """Return one configuration per benchmark; options override the file, ``defaults`` fill what neither says."""
+        """Return one configuration per benchmark; options override the file, ``defaults`` fill what neither has."""
         from ..experiment.config import apply_settings, parse_method, read_config
         from ..experiment.item import load_plugin
         from ..experiment.structure import configure
@@ -61,7 +61,7 @@ class ExperimentOptions:
 
 
 def experiment_options(command: Command) -> Command:
-    """Add the options that say what to run; the command gets them as ``chosen``."""
+    """Add the options that decide what is run; the command gets them as ``chosen``."""
 
     def collected(config: Path | None, **options: Any) -> Any:
         names = ("benchmark", "methods", "seeds", "settings", "engine", "data", "plugins")
@@ -82,7 +82,7 @@ class Folder(click.Path):
         super().__init__(exists=exists, file_okay=False, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path, or say in one line what is wrong with it."""
+        """Return the path, or fail with one line on what is wrong with it."""
         path: Any = super().convert(value, param, ctx)
         if path.exists() and not path.is_dir():
             self.fail(f"{str(path)!r} is no folder.", param, ctx)
@@ -96,7 +96,7 @@ class InputFile(click.Path):
         super().__init__(exists=True, dir_okay=False, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path, or say in one line what is wrong with it."""
+        """Return the path, or fail with one line on what is wrong with it."""
         path: Any = super().convert(value, param, ctx)
         if not path.is_file():
             self.fail(f"{str(path)!r} is no regular file.", param, ctx)
@@ -122,7 +122,7 @@ def _options() -> list[Callable[[Command], Command]]:
 
 
 def running_options(command: Command) -> Command:
-    """Add the options that say how to run and what to print."""
+    """Add the options that decide how to run and what to print."""
     options = [
         click.option("--out", type=Folder(), default=Path("runs"), show_default=True, help="Where run folders go."),
         click.option(

@@ -34,7 +34,7 @@ def tune(
 ) -> None:
     """Choose the parameters of methods by a grid search, and write the choice with the data it saw.
 
-    The seeds are 100 to 104 unless told, so that the partitions are other ones than those of a report on seeds 0 to 4.
+    The seeds are 100 to 104 by default, so that the partitions differ from those of a report on seeds 0 to 4.
     Use the choice with: latte run --tuned tuned.json
 
     \b

@@ -91,7 +91,7 @@ def merge_class(local: LocalMemory, external: External, label: int) -> tuple[Vec
     return vectors[positions], entropy[positions], valid[positions]
 
 
-def merge(local: LocalMemory, external: External) -> MergedItems:
+def merge_memories(local: LocalMemory, external: External) -> MergedItems:
     """Return the S most certain items of every class, in the order of :func:`merge_class`."""
     positions = merged_positions(local, external)
     vectors = np.concatenate([local.vectors, external.vectors], axis=1)

@@ -1,4 +1,4 @@
-"""What a run is told: a benchmark, methods, seeds and a schedule, from TOML, from the command line or from Python.
+"""The configuration of a run: a benchmark, methods, seeds and a schedule, from TOML, the command line or Python.
 
     benchmark = "cifar10c-mini"
     seeds = "0-4"
@@ -41,8 +41,8 @@ _SPEC = re.compile(
 class MethodConfig:
     """One row of a comparison: ``params`` change ``preset``, or the method's defaults.
 
-    ``label`` is what the row is called (the name, unless told). ``setting`` says where the numbers come from; left
-    empty, it is "preset", "default", or "custom" where ``params`` change a number by hand.
+    ``label`` names the row (by default the method's name). ``setting`` is where the parameters come from; left empty,
+    it is "preset", "default", or "custom" where ``params`` change a number by hand.
     """
 
     name: str
@@ -101,7 +101,7 @@ def _check_words(name: str, value: str) -> None:
 
 
 def check_items(name: str, count: int) -> None:
-    """Refuse more runs than anybody wants, before they are listed."""
+    """Refuse more than ``MOST_RUNS`` runs before they are listed."""
     if count > MOST_RUNS:
         raise refuse(name, f"{count} runs", f"at most {MOST_RUNS}")
 
@@ -236,7 +236,7 @@ def _like(example: Any, value: Any) -> Any:
 
 
 def setting_of(method: MethodConfig) -> str:
-    """Return where a method's numbers come from; a changed word (``variant``) is a choice of form, not of a number."""
+    """Return where a method's parameters come from; another word (``variant``) is a choice of form, not of a number."""
     if method.setting:
         return method.setting
     base = parameters(replace(method, params={}))

@@ -1,4 +1,4 @@
-"""A run folder on disk: what may be trusted in it, and writing that survives a kill at any moment.
+"""A run folder on disk: which of its lines are trusted, and writing that survives a kill at any moment.
 
 ``config.json``    the resolved configuration, whose hash names the folder
 ``manifest.json``  machine, versions, times, command lines; one entry per session
@@ -42,7 +42,7 @@ class ItemEntry:
 
 @dataclass(frozen=True, slots=True)
 class ResultLine:
-    """A line of results.jsonl; ``result`` is None where it must not be believed."""
+    """A line of results.jsonl; ``result`` is None where it is not trusted."""
 
     text: str
     result: Result | None
@@ -65,19 +65,19 @@ class RunFolder:
         return self.path / "items.jsonl"
 
     def complete(self) -> bool:
-        """Return whether the folder is done and its results are those it was done with."""
+        """Return whether the run has ended and its results are unchanged."""
         return self.finished() and self.mark() == sha256_of(_content(self.results))
 
     def finished(self) -> bool:
-        """Return whether the run has ended, whatever happened to its results since."""
+        """Return whether the run has ended; its results may have been changed since."""
         return (self.path / "done").is_file()
 
     def mark(self) -> str:
         """Return the checksum of the results that the run ended with; empty where it cannot be read."""
         return _content(self.path / "done").decode("ascii", errors="replace").strip()
 
-    def vouched(self) -> Iterator[ResultLine]:
-        """Yield every whole line of results; the ``result`` of those that items.jsonl does not vouch for is None."""
+    def lines(self) -> Iterator[ResultLine]:
+        """Yield every whole line of results; ``result`` is None for a line whose checksum is not in items.jsonl."""
         sums = {entry.sha256 for entry in self._entries()}
         for line in whole_lines(self.results):
             yield ResultLine(line, _result(line) if sha256_of(line.encode()) in sums else None)
@@ -86,7 +86,7 @@ class RunFolder:
         """Return the lines of results that can be trusted, by method label and seed."""
         items = {(item.method.label, item.seed): item for item in plan.items()}
         lines: dict[tuple[str, int], str] = {}
-        for line in self.vouched():
+        for line in self.lines():
             result = line.result
             item = None if result is None else items.get((result.method, result.seed))
             if result is not None and item is not None and _belongs(result, item, plan):
@@ -142,7 +142,7 @@ class RunFolder:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The results of a run folder, each once; ``ignored`` counts the lines that must not be believed."""
+    """The results of a run folder, each once; ``ignored`` counts the lines that are not trusted."""
 
     results: tuple[Result, ...]
     done: bool
@@ -150,7 +150,7 @@ class Results:
 
 
 def read_results(folder: RunFolder) -> Results:
-    """Read what can be believed: all of a run that is done, and of another what items.jsonl vouches for.
+    """Read the trusted results: all of a run that is done, else the lines whose checksum is in items.jsonl.
 
     A run that ended with other results than are there now is refused.
     """
@@ -158,7 +158,7 @@ def read_results(folder: RunFolder) -> Results:
         if not folder.complete():
             raise refuse(str(folder.results), "other results than the run ended with", "`latte run` to redo them")
         return Results(tuple(_checked_results(folder)), True, 0)
-    lines = list(folder.vouched())
+    lines = list(folder.lines())
     known = {(line.result.method, line.result.seed): line.result for line in lines if line.result is not None}
     return Results(tuple(known.values()), False, sum(line.result is None for line in lines))
 

@@ -93,7 +93,7 @@ def load_plugin(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise refuse("plugin", f"{path}", "a Python file that calls latte.methods.register")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: its methods are found by this name
+    sys.modules[name] = module  # before it runs: its methods are looked up by this name
     try:
         spec.loader.exec_module(module)
     except Exception as error:

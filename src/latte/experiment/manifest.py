@@ -1,4 +1,4 @@
-"""Where and when a run was made: everything that does not decide the numbers but explains them."""
+"""Where and when a run was made: what explains the numbers but does not decide them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def describe_session(command: tuple[str, ...], jobs: int) -> dict[str, Any]:
 
 
 def describe_run(plan: Plan) -> dict[str, Any]:
-    """Return what a manifest says about the run itself."""
+    """Return the part of a manifest that describes the run itself."""
     return {
         "run": plan.name,
         "benchmark": plan.config.benchmark,
@@ -73,7 +73,7 @@ def versions() -> dict[str, str]:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Return the commit of ``folder`` and whether anything is changed (None: git did not say); None without git."""
+    """Return the commit of ``folder`` and whether anything is changed (None: unknown); None without git."""
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None

@@ -1,4 +1,4 @@
-"""A configuration with every default filled in, bound to its data: what the hash of a run folder stands for."""
+"""A configuration with every default filled in, bound to its data: its hash names the run folder."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ MOST_JOBS = 1024  # processes at once
 
 
 class Done(NamedTuple):
-    """An item that was done: its line of results, its seconds, and its predictions where they are wanted."""
+    """An item that was done: its line of results, its seconds, and its predictions where they are stored."""
 
     line: str
     seconds: float
@@ -50,7 +50,7 @@ class Options:
     """How to run, none of which changes the numbers. ``jobs`` 0 means one per core.
 
     ``executor`` is where: empty for this machine, "dask:ADDRESS" for a cluster. With ``predictions`` the prediction of
-    every sample is kept too (:func:`latte.experiment.predictions.read_predictions`).
+    every sample is stored, too (:func:`latte.experiment.predictions.read_predictions`).
     """
 
     jobs: int = 0
@@ -66,7 +66,7 @@ class Options:
 
 
 class IncompleteError(RuntimeError):
-    """Some items failed; what succeeded is kept and will not be done again."""
+    """Some items failed; the others are in the run folder and will not be done again."""
 
 
 def execute(plan: Plan, out: Path, options: Options | None = None) -> Iterator[Event]:
@@ -115,7 +115,7 @@ def is_done(plan: Plan, folder: RunFolder, options: Options) -> bool:
 
 
 def complete_items(folder: RunFolder, lines: Mapping[ItemKey, str], options: Options) -> set[ItemKey]:
-    """Return what need not be done: results, with their predictions where those are wanted."""
+    """Return the items that need not be done: results, with their predictions where those are stored."""
     return PredictionFiles(folder.path).trusted(lines) if options.predictions else set(lines)
 
 
@@ -147,7 +147,7 @@ def _version(session: Any) -> str | None:
 
 
 class Session:
-    """A run folder that is being filled; whoever makes one holds its lock.
+    """A run folder that is being filled; the caller holds its lock.
 
     ``machine`` is what :func:`describe_session` returns: it takes a quarter of a second, so many sessions share it.
     """
@@ -165,11 +165,11 @@ class Session:
         self.missing = [item for item in plan.items() if (item.method.label, item.seed) not in self.complete]
 
     def existing(self) -> Iterator[Event]:
-        """Yield what was there already."""
+        """Yield the events of the items that were there already."""
         yield from _events(self.plan, {key: self.lines[key] for key in self.complete})
 
     def take(self, item: Item, answer: Answer) -> Event:
-        """Write what came back for an item."""
+        """Write the answer for an item."""
         key = item.method.label, item.seed
         if isinstance(answer, BaseException):
             return self._fail(item, f"{type(answer).__name__}: {answer}")
@@ -187,7 +187,7 @@ class Session:
         return Event("failed", item, None, 0.0, problem)
 
     def close(self) -> None:
-        """Say that it ended; a folder that has everything is done."""
+        """Record the end; a folder that has everything is done."""
         self.folder.write_manifest(manifest(self.plan, self.before, {**self.machine, "ended": now()}))
         if len(self.lines) == len(self.plan.items()):  # where items failed, it was for their predictions
             self.folder.finish(_in_order(self.plan, self.lines))
@@ -210,7 +210,7 @@ def _close(sessions: Sequence[Session]) -> None:
 
 
 def answers(jobs: Sequence[tuple[Plan, Item]], options: Options) -> Iterator[tuple[int, Answer]]:
-    """Do items of any plans, those together that can be; yield positions and what came back, as it comes."""
+    """Do items of any plans, those together that can be; yield positions and answers as they come."""
     if not jobs:
         return
     groups = batches(jobs)

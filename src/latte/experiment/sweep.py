@@ -82,7 +82,7 @@ def _path(name: str) -> str:
 
 
 def make_sweep(config: RunConfig, axes: Sequence[SweepAxis], benchmark: OpenBenchmark) -> Sweep:
-    """Plan every point of the grid; nothing is written, and a value that cannot be is refused here."""
+    """Plan every point of the grid; nothing is written, and an impossible value is refused here."""
     if not axes:
         raise refuse("--over", "nothing", "at least one KEY=V1,V2,...")
     check_items("--over", math.prod(len(axis.values) for axis in axes) * len(config.methods) * len(config.seeds))

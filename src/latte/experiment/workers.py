@@ -1,4 +1,4 @@
-"""Where work is done: processes of this machine that do not outlive their parent, or a Dask cluster.
+"""The workers of a run: processes of this machine that do not outlive their parent, or a Dask cluster.
 
 The results do not depend on it.
 """
@@ -28,7 +28,7 @@ _THREADS = (
 
 
 class LostWorkerError(RuntimeError):
-    """The worker went, not the work: killed, cut off, or its result gone before it was fetched."""
+    """A worker was lost, not its work: it was killed or cut off, or its result was lost before it was fetched."""
 
 
 def unordered(

@@ -1,4 +1,4 @@
-"""The search for the parameters of TDA and DMN that the paper made and did not print.
+"""The search for the parameters of TDA and DMN, whose values the paper does not print.
 
 The paper (appendix, "Hyperparameter selection") uses the strategy of DMN for every method: the best accuracy on
 labelled test data. It selects on other corruptions than it reports (CIFAR-C), and on other partitions and seeds
@@ -34,7 +34,7 @@ FIRST_SEED, SEEDS = 100, 5  # of the search; as many as the paper reports
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What to run before the parameters are known. ``apart`` says that no reported row is in it."""
+    """The runs from which the parameters are chosen. ``apart``: no reported row of the data is in them."""
 
     benchmark: str
     tunings: tuple[Tuning, ...]

@@ -17,7 +17,7 @@ from .palette import Look, look
 from .paper import display
 from .png import DARK_STOPS, LIGHT_STOPS, data_uri
 
-MOST_POINTS = 400  # per line: more would not be seen
+MOST_POINTS = 400  # per line: a screen shows no more
 
 
 @dataclass(frozen=True, slots=True)

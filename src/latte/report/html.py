@@ -5,7 +5,7 @@ A page is a title and a sequence of sections::
     page = render_page("My run", [table_section(table), lines_section("Accuracy over time", series, "samples", "%")])
     Path("report.html").write_text(page, encoding="utf-8")
 
-Everything shown is escaped; charts carry their numbers as a table too, for those who cannot see or hover.
+Everything shown is escaped; every chart has its numbers as a table too, for readers who cannot see it or hover over it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def heatmap_section(
     groups: Sequence[str] | None = None,
     caption: str = "",
 ) -> Section:
-    """Draw a square matrix (N, N), such as who downloads whose prototypes.
+    """Draw a square matrix (N, N), such as the downloads between clients.
 
     ``labels`` names each client and ``groups`` its domain; lines separate neighbouring groups. Values that are NaN
     (a client and itself) are left empty.

@@ -1,4 +1,4 @@
-"""The report of runs as a page: the tables, what is noise, and where the numbers come from."""
+"""The report of runs as a page: tables, differences with their intervals, diagnoses, and the origin of the numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The accuracies that the paper prints, and the rule that says when they may stand beside ours.
+"""The accuracies that the paper prints, and the rule for when they may be shown beside ours.
 
 ``paper_accuracy.csv`` holds all 900 of them: four benchmarks, two backbones, nine methods, every domain and the total.
 """
@@ -146,8 +146,8 @@ def comparable(benchmark: str, encoder: str | None, claimed: str | None = None) 
     """Return the backbone whose published numbers may stand beside a run, or None.
 
     The rule: the benchmark is one of the paper's four *and* the run was made with one of the paper's two CLIP
-    encoders. What the data file says of its encoder decides. Where it says nothing, ``claimed`` (what the user states
-    with ``--paper-backbone``) does; where it says otherwise, the claim is refused. An accuracy of any other model is
+    encoders. The encoder that the data file names decides. Where it names none, ``claimed`` (what the user states
+    with ``--paper-backbone``) does; where it names another, the claim is refused. An accuracy of any other model is
     never set beside a published one.
     """
     if claimed is not None:

@@ -1,4 +1,4 @@
-"""What the reader of a reproduced table must know: how parameters were chosen, and the cost the paper states."""
+"""The notes of a reproduced table: how the parameters were chosen, and the costs that the paper states."""
 
 from __future__ import annotations
 

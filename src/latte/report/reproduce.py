@@ -42,7 +42,7 @@ class PaperFile:
         return f"latte embed {self.benchmark}:IMAGES --encoder {ENCODERS[self.backbone]}{views}{seed} --out {self.path}"
 
     def missing(self) -> str:
-        """Return the sentence that says that the file is not there, and what to do."""
+        """Return a sentence for a missing file: which rows need it, and the command that makes it."""
         rows = ", ".join(paper.display(method) for method in self.methods)
         return f"{self.path} is not there (for {rows}); make it with: {self.command()}"
 

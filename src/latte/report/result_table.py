@@ -1,4 +1,4 @@
-"""What a table of results is, before anybody decides how it looks."""
+"""A table of results as data, independent of the format that it is shown in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..analysis.cost import short_count
 from ..analysis.stats import Paired
 
-COLUMN_KINDS = ("accuracy", "gain", "paper", "difference")
+COLUMN_KINDS = ("accuracy", "gain", "paper", "difference")  # "paper": published; "difference": from the published
 SETTING_TITLES = {
     "preset": "published hyper-parameters",
     "default": "one dataset-free default",
@@ -19,7 +19,7 @@ SETTING_TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: ``kind`` says whether it holds an accuracy, a gain, a paper's value or a difference from it."""
+    """A column: ``kind`` is one of :data:`COLUMN_KINDS`."""
 
     key: str
     label: str
@@ -65,7 +65,7 @@ class Fact:
     paper: str = ""
 
     def sentence(self) -> str:
-        """Return the fact as a reader needs it."""
+        """Return the fact in words."""
         beside = f", {self.paper} in the paper" if self.paper else ""
         written = f"{short_count(self.here)}{self.unit}" if self.unit == "B" else f"{self.here:.3g} {self.unit}"
         return f"{self.name}: {written} here{beside}."

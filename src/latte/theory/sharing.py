@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.readout import MergedItems
-from ..core.readout import merge as merge_items
+from ..core.readout import MergedItems, merge_memories
 from ..core.types import External, Mask, Reals
 from ..core.validate import at_least, choice
 from .model import Client
@@ -41,7 +40,7 @@ class Sharing:
 
 def merge(own: Client, others: Sequence[Client], sharing: Sharing) -> MergedItems:
     """Return the k most certain of one's own memory and what the others give, per class: (2, k, d), (2, k), (2, k)."""
-    return merge_items(own.memory, _external(own, others, sharing))
+    return merge_memories(own.memory, _external(own, others, sharing))
 
 
 def _external(own: Client, others: Sequence[Client], sharing: Sharing) -> External:

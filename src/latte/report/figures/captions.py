@@ -26,7 +26,7 @@ TITLES = {
 
 
 def seeds_of(setup: Setup) -> str:
-    """Return how the band is to be read."""
+    """Return what the bands and whiskers mean."""
     n = len(setup.seeds)
     if n == 1:
         return "One seed, so no band: a difference of a point may be noise."
@@ -94,8 +94,8 @@ def of_collaboration(setup: Setup, counts: Collaboration) -> str:
         f"Pixel (i, j) counts the prototypes of client j that client i was given over the whole run (seed "
         f"{setup.seeds[0]}, {len(counts.clients)} clients, an exchange after every image). {counts.inside:.1f} % of "
         f"{int(counts.downloads.sum()):,} downloads stay inside the domain; donors drawn evenly among the other "
-        f"clients would give {counts.chance:.1f} %, and taking all of the own domain first {counts.most:.1f} %, the most "
-        f"that k_e = {setup.latte.k_e} allows here."
+        f"clients would give {counts.chance:.1f} %, and taking all of the own domain first {counts.most:.1f} %, the "
+        f"most that k_e = {setup.latte.k_e} allows here."
     )
 
 

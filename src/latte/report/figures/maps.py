@@ -1,4 +1,4 @@
-"""Who downloads from whom, as a heat map; and the memories of some clients, as t-SNE maps."""
+"""Downloads between clients as a heat map, and the memories of some clients as t-SNE maps."""
 
 from __future__ import annotations
 
