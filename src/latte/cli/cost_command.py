@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import block, line
-from .run_options import print_rows
+from .output import block, line, print_rows
 
 if TYPE_CHECKING:
     from ..analysis.cost import CostShape

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import line, problem
-from .run_options import Folder, InputFile, print_rows
+from .arguments import Folder, InputFile
+from .output import line, print_rows, problem
 
 if TYPE_CHECKING:
     from ..data.benchmark import Embeddings

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import block, line
-from .run_options import Folder, print_rows
+from .arguments import Folder
+from .output import block, line, print_rows
 
 if TYPE_CHECKING:
     from ..analysis.diagnose import ClassReport, Diagnosis

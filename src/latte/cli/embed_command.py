@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .arguments import Folder
 from .output import line
-from .run_options import Folder
 
 if TYPE_CHECKING:
     from ..data.embed import EmbedPlan

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .run_options import print_rows
+from .output import print_rows
 
 
 @click.command()

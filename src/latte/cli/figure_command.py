@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from .arguments import Folder
 from .output import line
-from .run_options import Folder, command_line, or_exit
+from .run_options import Command, collect_options, command_line, or_exit
 
 if TYPE_CHECKING:
     from ..analysis.studies import Setup
@@ -43,15 +43,8 @@ class FigureOptions:
         return make_setup(benchmark, parse_seeds(self.seeds), self.clients, self.preset)
 
 
-def figure_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def figure_options(command: Command) -> Command:
     """Add the options that decide what the figures show; the command gets them as ``chosen``."""
-
-    def collected(**options: Any) -> Any:
-        names = ("benchmark", "data", "seeds", "clients", "preset")
-        return command(chosen=FigureOptions(*(options.pop(name) for name in names)), **options)
-
-    collected.__doc__, collected.__name__ = command.__doc__, command.__name__
-    collected.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     options = [
         click.option("--benchmark", default="cifar10c-mini", show_default=True, help="By name or file."),
         click.option("--data", type=Folder(), help="Folder of embedding files (default: $LATTE_DATA)."),
@@ -59,9 +52,7 @@ def figure_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--clients", type=click.IntRange(1), help="Clients per domain (default: the benchmark's own)."),
         click.option("--preset", help="Latte's parameters (default: those published for the benchmark, if any)."),
     ]
-    for option in reversed(options):
-        collected = option(collected)
-    return collected
+    return collect_options(command, FigureOptions, options)
 
 
 @click.command()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from .arguments import Folder
 from .output import block, line
-from .run_options import Folder
 
 FORMAT_NAMES = ("text", "markdown", "latex", "json", "html")
 

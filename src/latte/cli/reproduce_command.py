@@ -120,5 +120,4 @@ def _run(plans: list[Plan], runs: Path) -> None:
     from ..experiment.runner import Options, execute
 
     for plan in plans:
-        for _ in follow(execute(plan, runs, Options(command=command_line())), len(plan.items()), plan.config.benchmark):
-            pass
+        follow(execute(plan, runs, Options(command=command_line())), len(plan.items()), plan.config.benchmark)

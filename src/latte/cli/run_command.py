@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import line
+from .arguments import InputFile
+from .output import line, print_rows
 from .run_options import (
     ExperimentOptions,
-    InputFile,
     experiment_options,
     follow,
     make_options,
     or_exit,
-    print_rows,
     running_options,
     summarise,
 )
@@ -69,8 +68,7 @@ def _run_all(plans: list[Plan], out: Path, options: Options, as_json: bool) -> N
 
     rows: list[dict[str, Any]] = []
     for plan in plans:
-        for _ in follow(execute(plan, out, options), len(plan.items()), plan.config.benchmark):
-            pass
+        follow(execute(plan, out, options), len(plan.items()), plan.config.benchmark)
         line(out / plan.name, err=True)
         rows += summarise(results(plan, out))
     print_rows(rows, as_json)

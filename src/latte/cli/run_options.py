@@ -1,17 +1,17 @@
-"""What the commands that run experiments share: options, progress, and the table that they print."""
+"""What the commands that run experiments share: options, progress, and the rows that they print."""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import line, problem
+from .arguments import Folder, InputFile
+from .output import problem
 
 if TYPE_CHECKING:
     from ..experiment.config import RunConfig
@@ -62,45 +62,21 @@ class ExperimentOptions:
 
 def experiment_options(command: Command) -> Command:
     """Add the options that decide what is run; the command gets them as ``chosen``."""
+    return collect_options(command, ExperimentOptions, _options())
 
-    def collected(config: Path | None, **options: Any) -> Any:
-        names = ("benchmark", "methods", "seeds", "settings", "engine", "data", "plugins")
-        chosen = ExperimentOptions(config, *(options.pop(name) for name in names))
-        return command(chosen=chosen, **options)
+
+def collect_options(command: Command, kind: type[Any], options: Sequence[Callable[[Command], Command]]) -> Command:
+    """Add ``options`` to a command that takes their values together, as ``chosen``, a dataclass ``kind``."""
+
+    def collected(**values: Any) -> Any:
+        chosen = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        return command(chosen=chosen, **values)
 
     collected.__doc__, collected.__name__ = command.__doc__, command.__name__
     collected.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
-    for option in reversed(_options()):
+    for option in reversed(options):
         collected = option(collected)
     return collected
-
-
-class Folder(click.Path):
-    """A folder, to be made if it is not there: nothing else may have its name."""
-
-    def __init__(self, exists: bool = False) -> None:
-        super().__init__(exists=exists, file_okay=False, path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path, or fail with one line on what is wrong with it."""
-        path: Any = super().convert(value, param, ctx)
-        if path.exists() and not path.is_dir():
-            self.fail(f"{str(path)!r} is no folder.", param, ctx)
-        return path
-
-
-class InputFile(click.Path):
-    """A file to read: there, and a regular one. A FIFO would be waited for, a device has no end."""
-
-    def __init__(self) -> None:
-        super().__init__(exists=True, dir_okay=False, path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path, or fail with one line on what is wrong with it."""
-        path: Any = super().convert(value, param, ctx)
-        if not path.is_file():
-            self.fail(f"{str(path)!r} is no regular file.", param, ctx)
-        return path
 
 
 def _options() -> list[Callable[[Command], Command]]:
@@ -156,8 +132,8 @@ def make_options(chosen: ExperimentOptions, jobs: int, predictions: bool = False
     return Options(jobs, tuple(str(path.resolve()) for path in chosen.plugins), command_line(), executor, predictions)
 
 
-def follow(events: Iterable[Event], total: int, label: str) -> Iterator[Event]:
-    """Pass events on while a bar on stderr follows them; a failure is printed at once, in one line."""
+def follow(events: Iterable[Event], total: int, label: str) -> None:
+    """Go through events while a bar on stderr follows them; a failure is printed at once, in one line."""
     from .progress import bar
 
     with bar(label[:24], total) as advance:
@@ -165,7 +141,6 @@ def follow(events: Iterable[Event], total: int, label: str) -> Iterator[Event]:
             if event.kind == "failed":
                 problem(f"{event.item.method.label}, seed {event.item.seed}: {event.problem}")
             advance(1)
-            yield event
 
 
 def or_exit(run: Callable[[], None]) -> None:
@@ -190,26 +165,3 @@ def summarise(results: Iterable[Result], **first: Any) -> list[dict[str, Any]]:
         row = {"benchmark": same.benchmark, **first, "method": same.method, "setting": same.setting}
         rows.append({**row, "seeds": micro.seeds, "accuracy": micro.mean, "sd": micro.sd, "per_client": macro.mean})
     return rows
-
-
-def print_rows(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
-    """Print rows as JSON or as a plain table on stdout."""
-    if as_json:
-        line(json.dumps(list(rows)))
-        return
-    if not rows:
-        return
-    cells = [[_cell(name) for name in rows[0]], *([_cell(value) for value in row.values()] for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    numbers = [isinstance(value, (int, float)) for value in rows[0].values()]
-    for row in cells:
-        parts = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numbers, strict=True))
-        line("  ".join(parts).rstrip())
-
-
-def _cell(value: Any) -> str:
-    from ..core.escape import visible
-
-    if value is None:
-        return "-"
-    return f"{value:.2f}" if isinstance(value, float) else visible(str(value))

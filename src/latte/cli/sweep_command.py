@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import line
+from .output import line, print_rows
 from .run_options import (
     ExperimentOptions,
     experiment_options,
     follow,
     make_options,
     or_exit,
-    print_rows,
     running_options,
     summarise,
 )
 
 if TYPE_CHECKING:
-    from ..experiment.runner import Event, Options
+    from ..experiment.runner import Options
     from ..experiment.sweep import Sweep
 
 
@@ -57,20 +55,13 @@ def _sweeps(chosen: ExperimentOptions, axes: tuple[str, ...]) -> list[Sweep]:
 
 def _run_all(sweeps: list[Sweep], out: Path, options: Options, as_json: bool) -> None:
     from ..experiment.runner import results
+    from ..experiment.sweep import execute_sweep
 
     rows: list[dict[str, Any]] = []
     for current in sweeps:
         total = sum(len(point.plan.items()) for point in current.points)
-        for _ in follow(_events(current, out, options), total, current.name):
-            pass
+        follow((event for _, event in execute_sweep(current, out, options)), total, current.name)
         line(out / current.name, err=True)
         for point in current.points:
             rows += summarise(results(point.plan, out / current.name), **point.values)
     print_rows(rows, as_json)
-
-
-def _events(current: Sweep, out: Path, options: Options) -> Iterator[Event]:
-    from ..experiment.sweep import execute_sweep
-
-    for _, event in execute_sweep(current, out, options):
-        yield event

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import line
-from .run_options import (
-    ExperimentOptions,
-    experiment_options,
-    follow,
-    make_options,
-    or_exit,
-    print_rows,
-    running_options,
-)
+from .output import line, print_rows
+from .run_options import ExperimentOptions, experiment_options, follow, make_options, or_exit, running_options
 
 if TYPE_CHECKING:
-    from ..experiment.runner import Event, Options
+    from ..experiment.runner import Options
     from ..experiment.tune import Tuning
 
 
@@ -71,16 +62,10 @@ def _run_all(tunings: list[Tuning], save: Path, out: Path, options: Options, as_
 
 def search_all(tunings: list[Tuning], out: Path, options: Options) -> None:
     """Run what is missing of every search while a bar follows."""
-    total = sum(len(point.plan.items()) for tuning in tunings for point in tuning.sweep.points)
-    for _ in follow(_events(tunings, out, options), total, "tune"):
-        pass
-
-
-def _events(tunings: list[Tuning], out: Path, options: Options) -> Iterator[Event]:
     from ..experiment.tune import execute_tunings
 
-    for _, event in execute_tunings(tunings, out, options):
-        yield event
+    total = sum(len(point.plan.items()) for tuning in tunings for point in tuning.sweep.points)
+    follow((event for _, event in execute_tunings(tunings, out, options)), total, "tune")
 
 
 def _choice_row(tuning: Tuning, chosen: dict[str, Any]) -> dict[str, Any]:
