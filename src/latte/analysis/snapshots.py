@@ -11,13 +11,12 @@ from ..core.readout import merge_memories
 from ..core.types import Integers, Mask, Reals, Vectors
 from ..data.benchmark import Federation
 from ..data.partition import federate
-from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.item import run_item
 from ..methods.latte import Latte
 from ..simulation.collaboration import share_inside
 from ..simulation.readable import set_up
 from ..simulation.simulate import Client
-from .studies import Setup
+from .studies import Setup, base_plan
 from .watch import latte_of
 
 
@@ -41,20 +40,12 @@ class Collaboration:
 
 def collaboration(setup: Setup, engine: str = "auto") -> Collaboration:
     """Run Latte on the first seed and count the downloads."""
-    method = MethodConfig("latte", preset=setup.preset)
     seed = setup.seeds[0]
-    config = RunConfig(setup.benchmark.entry.name, (method,), (seed,), setup.clients, engine=engine)
+    config = replace(base_plan(setup).config, seeds=(seed,), engine=engine)
     federation = federate(setup.benchmark.embeddings, setup.clients, seed)
-    outcome = run_item(federation, _filled(config, setup), seed)
+    outcome = run_item(federation, config, seed)
     assert outcome.downloads is not None, "Latte collaborates"
     return _sorted(federation, outcome.downloads, setup.latte.k_e, outcome.engine)
-
-
-def _filled(config: RunConfig, setup: Setup) -> RunConfig:
-    """Return ``config`` with the parameters written out: an item knows no presets."""
-    from ..experiment.plan import plan_on
-
-    return plan_on(config, setup.benchmark).config
 
 
 def _sorted(federation: Federation, downloads: Integers, k_e: int, engine: str) -> Collaboration:

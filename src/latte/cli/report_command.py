@@ -36,10 +36,10 @@ def report(runs: tuple[Path, ...], kind: str | None, out: Path | None, paper_bac
         if note := run.note():
             line(note, err=True)
     tables = build_tables(merged(contents), encoders(contents), paper_backbone)
-    write(render_report(tables, contents, kind or by_name(out)), out)
+    write_output(render_report(tables, contents, kind or format_of(out)), out)
 
 
-def write(text: str, out: Path | None) -> None:
+def write_output(text: str, out: Path | None) -> None:
     """Write to a file, or to stdout."""
     if out is None:
         block(text)
@@ -51,7 +51,7 @@ def write(text: str, out: Path | None) -> None:
     line(f"wrote {out}", err=True)
 
 
-def by_name(out: Path | None) -> str:
+def format_of(out: Path | None) -> str:
     """Return the format for the ending of a file name; text for any other."""
     endings = {".md": "markdown", ".tex": "latex", ".json": "json", ".html": "html", ".htm": "html"}
     return endings.get(out.suffix.lower(), "text") if out is not None else "text"

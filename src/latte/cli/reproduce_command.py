@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import line
-from .report_command import FORMAT_NAMES, by_name, write
+from .report_command import FORMAT_NAMES, format_of, write_output
 from .run_options import command_line, follow, or_exit
 from .tune_command import search_all
 
@@ -58,7 +58,7 @@ def reproduce(
     from ..report.reproduce import benches, paper_files, tuning_source
 
     numbers, folder = parse_seeds(seeds), data_folder(data)
-    files = _there(paper_files(benchmark, backbone, folder), text_encoder)
+    files = _available_files(paper_files(benchmark, backbone, folder), text_encoder)
     tuning = tuning_source(benchmark, backbone, folder) if baselines == "tuned" else None
     extra = [tuning] if tuning is not None and tuning.path.is_file() else []
     bench_files = benches([*files, *extra], numbers, text_encoder)
@@ -66,7 +66,7 @@ def reproduce(
     search = None if baselines == "default" else make_search(bench_files[0], baselines, runs, pool)
     if tuning is not None and search is not None and not search.apart:
         line(f"tuning under the reported corruptions: {tuning.missing()}", err=True)
-    or_exit(lambda: write(_table(bench_files, search, runs, kind or by_name(out)), out))
+    or_exit(lambda: write_output(_table(bench_files, search, runs, kind or format_of(out)), out))
 
 
 def _table(bench_files: list[Bench], search: Search | None, runs: Path, kind: str) -> str:
@@ -89,7 +89,7 @@ def _table(bench_files: list[Bench], search: Search | None, runs: Path, kind: st
     return render_report([replace(table, notes=table.notes + sentences, facts=costs)], folders, kind)
 
 
-def _there(files: tuple[PaperFile, PaperFile], text_encoder: str | None) -> list[PaperFile]:
+def _available_files(files: tuple[PaperFile, PaperFile], text_encoder: str | None) -> list[PaperFile]:
     """Return the files to use: the first must be there; without the second, the rows that are left out are printed."""
     from ..report.paper import display
     from ..report.reproduce import needing_text_encoder

@@ -87,7 +87,7 @@ def merge_class(local: LocalMemory, external: External, label: int) -> tuple[Vec
     vectors = np.concatenate([vectors, external.vectors[label]])
     entropy = np.concatenate([entropy, external.entropy[label]])
     valid = np.concatenate([valid, external.valid[label]])
-    positions = _most_certain(entropy, valid, local.valid.shape[1])
+    positions = most_certain(entropy, valid, local.valid.shape[1])
     return vectors[positions], entropy[positions], valid[positions]
 
 
@@ -109,10 +109,10 @@ def merged_positions(local: LocalMemory, external: External) -> Integers:
     """Return where the S most certain items of every class are (C, S): 0 to S - 1 local, from S on external."""
     entropy = np.concatenate([local.entropy, external.entropy], axis=1)
     valid = np.concatenate([local.valid, external.valid], axis=1)
-    return _most_certain(entropy, valid, local.valid.shape[1])
+    return most_certain(entropy, valid, local.valid.shape[1])
 
 
-def _most_certain(entropy: Reals, valid: Mask, size: int) -> Integers:
+def most_certain(entropy: Reals, valid: Mask, size: int) -> Integers:
     """Return the positions (..., size), ascending, of the lowest entropies among the valid, ties to the first."""
     ranked = np.where(valid, entropy, np.inf)
     positions: Integers = np.argsort(ranked, axis=-1, kind="stable")[..., :size]
