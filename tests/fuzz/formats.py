@@ -32,8 +32,10 @@ from latte.experiment.folder import RunFolder
 from latte.experiment.runs import encoders, read_run
 from latte.experiment.structure import configure
 from latte.experiment.tune import read_tuned
+from latte.files.documents import read_json
 from latte.files.reading import read_lines
 from latte.methods import create
+from latte.report.figures.record import ENDINGS, FigureRecord, Picture, RecordFile
 from latte.report.page import report_page
 from latte.report.tables import build_tables
 from latte.simulation.records import ClientScore, Result
@@ -213,6 +215,21 @@ def compare(path: Path) -> None:
     read_run(path.parent).file()
 
 
+def make_record(folder: Path) -> Path:
+    picture = Picture(folder, "period", "A title", "A caption.")
+    for ending in ENDINGS:
+        picture.path(ending).write_bytes(b"content")
+    FigureRecord(folder).add(picture, "inputs")
+    return FigureRecord(folder).path
+
+
+def read_record(path: Path) -> None:
+    """Whatever is in a record, asking for a figure gives it or None; the schema refuses what is no record."""
+    picture = FigureRecord(path.parent).find("period", "inputs")
+    assert picture is None or all(picture.path(ending).is_file() for ending in ENDINGS)
+    read_json(path, RecordFile)
+
+
 # --- the others -------------------------------------------------------------------------------------------
 
 
@@ -289,6 +306,7 @@ FORMATS = [
     Format("manifest.json", part("manifest.json"), report, TREES, 300),
     Format("done", part("done"), compare, (damage_bytes,), 300),
     Format("diagnosis.json", part("diagnosis.json"), lambda path: load_diagnosis(path.parent), TREES, 1500),
+    Format("figures.json", make_record, read_record, TREES, 500),
     Format("model.json", make_model, lambda path: read_model_json(path.parent), TREES, 2000),
     Format("model.json, exported", make_exported, lambda path: read_model_json(path.parent), TREES, 2000),
     Format("tuned", make_tuned, read_tuned, TREES, 2000),

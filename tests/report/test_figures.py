@@ -29,6 +29,7 @@ from latte.analysis.studies import (
 from latte.cli import cli
 from latte.core.extras import need
 from latte.data.partition import federate
+from latte.experiment import runner
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.item import run_item
 from latte.experiment.plan import open_benchmark, plan_on
@@ -211,6 +212,21 @@ def test_a_stopped_call_goes_on_where_it_was(setup, tmp_path):
     assert steps[:3] == [("runs", 0, 10), ("runs there already", 4, 10), ("runs", 5, 10)]
     (whole,) = make_figures(["ablation"], setup, tmp_path / "b", Options(jobs=1))
     assert picture.path("csv").read_bytes() == whole.path("csv").read_bytes()
+
+
+def test_a_failed_run_is_named_and_the_others_are_there(setup, tmp_path, monkeypatch):
+    def fail(jobs, options):
+        yield 0, MemoryError("too large")
+        yield from ((i + 1, answer) for i, answer in real(jobs[1:], options))
+
+    real = runner.answers
+    monkeypatch.setattr(runner, "answers", fail)
+    with pytest.raises(runner.IncompleteError, match="latte, seed 0: MemoryError: too large; 1 of 2 items failed"):
+        make_figures(["ablation"], setup, tmp_path, Options(jobs=1))
+    monkeypatch.undo()
+    steps = []
+    make_figures(["ablation"], setup, tmp_path, Options(jobs=1), progress=lambda *step: steps.append(step))
+    assert steps[:3] == [("runs", 0, 10), ("runs there already", 9, 10), ("runs", 10, 10)]
 
 
 @pytest.mark.parametrize(("package", "name"), [("matplotlib.figure", "period"), ("sklearn.manifold", "memory")])
