@@ -8,12 +8,14 @@ options it needs nothing but the package: the benchmark is the bundled one.
 
 import argparse
 import json
+import shutil
+import tempfile
 from pathlib import Path
 
 from latte.analysis.studies import make_setup
 from latte.experiment.config import parse_seeds
 from latte.experiment.plan import open_benchmark
-from latte.report.figures.make import NAMES, make_figures
+from latte.report.figures.make import FIGURES, make_figures
 
 DOCS = Path(__file__).parents[1] / "docs" / "figures"
 
@@ -24,13 +26,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--seeds", default="0-4")
     parser.add_argument("--out", type=Path, default=DOCS)
-    told = parser.parse_args()
-    setup = make_setup(open_benchmark(told.benchmark, told.data), parse_seeds(told.seeds))
-    pictures = make_figures(NAMES, setup, told.out)
-    for picture in pictures:
-        picture.path("png").unlink()  # the page shows the SVG
+    options = parser.parse_args()
+    setup = make_setup(open_benchmark(options.benchmark, options.data), parse_seeds(options.seeds))
+    with tempfile.TemporaryDirectory() as folder:
+        pictures = make_figures(FIGURES, setup, Path(folder))
+        for picture in pictures:
+            for ending in ("svg", "csv"):
+                shutil.copy(picture.path(ending), options.out)
     captions = {picture.name: {"title": picture.title, "caption": picture.caption} for picture in pictures}
-    (told.out / "captions.json").write_text(json.dumps(captions, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    (options.out / "captions.json").write_text(json.dumps(captions, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import ZeroShot, create
-from latte.analysis.cost import Shape, direct_macs, own_macs, paper_costs, short, traffic
+from latte.analysis.cost import CostShape, direct_macs, own_macs, paper_costs, short_count, traffic
 from latte.analysis.cost_encoder import (
     CLIP_TEXT,
     PARAMETERS,
@@ -91,7 +91,7 @@ def test_latte_as_printed(sizes):
     memory, entropy, f = unit(rng, c, k, d), rng.uniform(0, 1, (c, k)), unit(rng, d)
     count = Counter()
     slow = slow_readout(count, memory, entropy, f, 5.0, 1.5)
-    assert count.count == sum(direct_macs("latte", LatteParams(k_l=k), Shape(c, d)).values())
+    assert count.count == sum(direct_macs("latte", LatteParams(k_l=k), CostShape(c, d)).values())
     real = MergedMemory(c, k, d, gamma=1.5)
     real.replace_all(memory, entropy, np.ones((c, k), bool))
     np.testing.assert_allclose(real.cosines(f, 5.0), slow, atol=1e-5)
@@ -109,7 +109,7 @@ def test_latte_as_computed_here(sizes):
     [count.times(-1.5, h) for h in entropy[0]]
     slow = slow_gram_readout(count, memory, -1.5 * entropy, grams, f, 5.0)
     mixed = [count.times(100.0, value) for value in slow]
-    assert count.count == sum(own_macs("latte", LatteParams(k_l=k), Shape(c, d)).values())
+    assert count.count == sum(own_macs("latte", LatteParams(k_l=k), CostShape(c, d)).values())
     real = MergedMemory(c, k, d, gamma=1.5)
     real.replace_all(memory, entropy, np.ones((c, k), bool))
     np.testing.assert_allclose(100 * real.cosines(f, 5.0), mixed, atol=1e-3)
@@ -135,7 +135,7 @@ def test_dmn(sizes):
         length = math.sqrt(sum(x * x for x in sums))
         slow.append(count.dot(f, [x / length for x in sums]))
     [count.times(1.0, value) for value in slow]  # the weight of the memory
-    assert count.count == sum(direct_macs("dmn", DmnParams(k=k), Shape(c, d)).values())
+    assert count.count == sum(direct_macs("dmn", DmnParams(k=k), CostShape(c, d)).values())
     np.testing.assert_allclose(method._cosines(f, np.array(known)), slow, atol=1e-5)
 
 
@@ -156,7 +156,7 @@ def test_tda(sizes):
     f = unit(rng, d)
     count = Counter()
     pull, push = slow_tda(count, state, params, f)
-    assert count.count == sum(direct_macs("tda", params, Shape(c, d)).values())
+    assert count.count == sum(direct_macs("tda", params, CostShape(c, d)).values())
     np.testing.assert_allclose(method._attraction(f), pull, atol=1e-4)
     np.testing.assert_allclose(method._repulsion(f), push, atol=1e-4)
 
@@ -190,23 +190,23 @@ def test_dmn_as_computed_here(sizes):
         square = count.dot(weights, [count.dot(row, weights) for row in grams[y]])
         count.times(1.0, product / math.sqrt(square))
     [count.dot(items[0, 0], item) for item in items[0]]  # the row of the item that was stored
-    assert count.count == sum(own_macs("dmn", DmnParams(k=k), Shape(c, d)).values())
+    assert count.count == sum(own_macs("dmn", DmnParams(k=k), CostShape(c, d)).values())
 
 
 # --- the paper's numbers -------------------------------------------------------------------------------------
 
 
 def test_the_papers_numbers():
-    shape, latte = Shape(100, 512), PRESETS["cifar100c"]
+    shape, latte = CostShape(100, 512), PRESETS["cifar100c"]
     terms = direct_macs("latte", latte, shape)
     assert terms["similarity"] + terms["weighted sum"] + terms["product"] == 870_400 == 2 * 100 * 8 * 512 + 100 * 512
-    assert short(sum(terms.values())) == "871 K"
+    assert short_count(sum(terms.values())) == "871 K"
     assert traffic("latte", latte, shape).vectors == 614_400
     paper = paper_costs()
-    assert short(traffic("latte", latte, shape).vectors) == paper["latte"].bytes_per_round
-    assert short(traffic("dmn-global", DmnParams(k=20), shape).vectors) == paper["dmn-global"].bytes_per_round
-    assert short(VIT_B_16.macs) == paper["clip"].macs
-    assert short(passes_macs("tpt", VIT_B_16.macs, CLIP_TEXT.macs, 64, 100)) == paper["tpt"].macs
+    assert short_count(traffic("latte", latte, shape).vectors) == paper["latte"].bytes_per_round
+    assert short_count(traffic("dmn-global", DmnParams(k=20), shape).vectors) == paper["dmn-global"].bytes_per_round
+    assert short_count(VIT_B_16.macs) == paper["clip"].macs
+    assert short_count(passes_macs("tpt", VIT_B_16.macs, CLIP_TEXT.macs, 64, 100)) == paper["tpt"].macs
 
 
 def _resnet_weights(layers, width, dim, side):
@@ -236,8 +236,8 @@ def test_the_size_of_the_encoders_and_a_rounds_share():
     """Table 3 has (172M) for the encoder; the text says that a round is less than 0.4 % of it."""
     assert PARAMETERS["ViT-B/16"] == _vit_weights(197, 16, 768, 12, 512)
     assert PARAMETERS["RN50"] == _resnet_weights((3, 4, 6, 3), 64, 1024, 7)
-    assert f"({short(encoder_bytes('ViT-B/16'))})" == paper_costs()["clip"].bytes_per_round == "(172 M)"
-    share = 100 * traffic("latte", PRESETS["cifar100c"], Shape(100, 512)).vectors / encoder_bytes("ViT-B/16")
+    assert f"({short_count(encoder_bytes('ViT-B/16'))})" == paper_costs()["clip"].bytes_per_round == "(172 M)"
+    share = 100 * traffic("latte", PRESETS["cifar100c"], CostShape(100, 512)).vectors / encoder_bytes("ViT-B/16")
     assert 0.35 < share < 0.4
     with pytest.raises(ValueError, match="backbone"):
         encoder_bytes("ViT-L/14")
@@ -259,7 +259,7 @@ def test_bytes_by_laying_them_out(classes, dim, k_e):
     """Every part of a round as an array of its type, laid end to end."""
     kinds = {"fp32": (np.float32, np.float32, 0), "fp16": (np.float16, np.float16, 0), "int8": (np.int8, np.float16, 4)}
     for precision, (number, certainty, scale) in kinds.items():
-        found = traffic("latte", LatteParams(k_e=k_e), Shape(classes, dim), precision)
+        found = traffic("latte", LatteParams(k_e=k_e), CostShape(classes, dim), precision)
         ways = ((classes, found.up, found.whole_up), (classes * k_e, found.down, found.whole_down))
         for vectors, bare, whole in ways:
             assert bare == np.zeros((vectors, dim), number).nbytes
@@ -268,14 +268,14 @@ def test_bytes_by_laying_them_out(classes, dim, k_e):
 
 
 def test_who_sends_nothing():
-    assert all(traffic(name, None, Shape(10, 8)) is None for name in ("clip", "zero", "vte", "tpt", "tda", "dmn"))
+    assert all(traffic(name, None, CostShape(10, 8)) is None for name in ("clip", "zero", "vte", "tpt", "tda", "dmn"))
 
 
 def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match="precision"):
-        traffic("latte", LatteParams(), Shape(10, 8), "fp8")
+        traffic("latte", LatteParams(), CostShape(10, 8), "fp8")
     with pytest.raises(ValueError, match="method"):
-        direct_macs("mine", None, Shape(10, 8))
+        direct_macs("mine", None, CostShape(10, 8))
 
 
 # --- encoders ------------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def test_without_torch_the_pip_line_is_given():
 
 
 def test_measured_memory_holds_the_state():
-    shape, params = Shape(10, 64), LatteParams(k_l=4, k_e=3)
+    shape, params = CostShape(10, 64), LatteParams(k_l=4, k_e=3)
     found = measure_method("latte", params, shape, images=20)
     state = 10 * (4 + 3 + 4) * 64 * 4  # local, external and merged vectors, float32
     assert found.peak > state
@@ -337,7 +337,7 @@ def test_command_prints_the_table_and_json():
     assert "dmn-global+k=20" in text.output
     told = json.loads(CliRunner().invoke(cli, [*arguments, "--json", "--methods", "latte:cifar100c"]).output)
     (row,) = told["methods"]
-    assert row["macs"] == sum(direct_macs("latte", PRESETS["cifar100c"], Shape(10, 32)).values())
+    assert row["macs"] == sum(direct_macs("latte", PRESETS["cifar100c"], CostShape(10, 32)).values())
     assert row["traffic"]["int8"]["down"] == 10 * 5 * 32
     assert row["relative"] > 1
 
@@ -357,7 +357,14 @@ def test_the_share_of_the_encoder_beside_the_papers(monkeypatch):
 
 
 def test_numbers_are_short():
-    assert [short(n) for n in (0, 7, 999, 999_600, 1_000, 12_345_678)] == ["0", "7", "999", "1 M", "1 K", "12.3 M"]
+    assert [short_count(n) for n in (0, 7, 999, 999_600, 1_000, 12_345_678)] == [
+        "0",
+        "7",
+        "999",
+        "1 M",
+        "1 K",
+        "12.3 M",
+    ]
 
 
 def test_the_papers_numbers_stand_beside_its_own_sizes_only():

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from latte import Latte, LatteParams
 from latte.analysis.diagnose import Diagnosis, diagnose
-from latte.analysis.diagnose_run import keep, kept, open_replay, replay
+from latte.analysis.diagnose_run import load_diagnosis, open_replay, replay, save_diagnosis
 from latte.cli import cli
 from latte.data.bundled import bundled
 from latte.experiment.config import MethodConfig, RunConfig
@@ -145,8 +145,8 @@ def test_replay_gives_the_recorded_accuracy_and_is_kept(folder):
     recorded = next(r for r in asked.run.results if (r.method, r.seed) == ("mine", 1))
     assert found.accuracy == pytest.approx(recorded.micro)
     assert (found.method, found.seed, found.benchmark) == ("mine", 1, "few")
-    keep(found, folder)
-    assert kept(folder) == found
+    save_diagnosis(found, folder)
+    assert load_diagnosis(folder) == found
 
 
 def test_wrong_questions_are_refused(folder, tmp_path):
@@ -154,7 +154,7 @@ def test_wrong_questions_are_refused(folder, tmp_path):
         open_replay(folder, seed=7)
     with pytest.raises(ValueError, match="mine"):
         open_replay(folder, label="clip")
-    assert kept(tmp_path) is None
+    assert load_diagnosis(tmp_path) is None
 
 
 def test_command_prints_keeps_and_the_report_shows_it(folder, tmp_path):
@@ -167,8 +167,8 @@ def test_command_prints_keeps_and_the_report_shows_it(folder, tmp_path):
     assert json.loads(told.stdout)["clients"] == 6
     assert "Memories, class by class: latte on few" in page.read_text(encoding="utf-8")
 
+    from latte.experiment.runs import read_run
     from latte.report.page import report_page
-    from latte.report.runs import read_run
 
     assert "Memories, class by class" in report_page([], [read_run(folder)])
 

@@ -128,7 +128,7 @@ def test_bad_input_is_refused(change, message):
 
 
 def test_without_pillow_the_install_line_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
     images = np.zeros((1, 32, 32, 3), np.uint8)
     for name in ("pixelate", "jpeg_compression"):
         with pytest.raises(ImportError, match=r'pip install "latte-tta\[data\]"'):

@@ -14,8 +14,9 @@ from latte.data import catalogue
 from latte.data.benchmark import Embeddings
 from latte.data.bundled import BUNDLED_FILE, bundled
 from latte.data.catalogue import find_problems
-from latte.data.embeddings import checksum, load_embeddings, load_federation, save_embeddings
+from latte.data.embeddings import load_embeddings, load_federation, save_embeddings
 from latte.data.npz import convert_npz
+from latte.files.checksums import checksum
 
 
 def unit(*shape, seed=0):

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from latte.experiment.config import (
-    MOST_ITEMS,
+    MOST_RUNS,
     MethodConfig,
     RunConfig,
     apply_settings,
@@ -152,7 +152,7 @@ def test_more_seeds_than_anybody_wants_are_refused_before_they_are_listed(text):
 
 
 def test_as_many_seeds_as_allowed_are_quick():
-    seeds = parse_seeds(f"0-{MOST_ITEMS - 1}")
+    seeds = parse_seeds(f"0-{MOST_RUNS - 1}")
     assert RunConfig("x", (MethodConfig("clip"),), seeds).seeds == seeds  # each once: in one pass, not in n squared
     with pytest.raises(ValueError, match="200000 runs"):
         RunConfig("x", (MethodConfig("clip"), MethodConfig("tda")), seeds)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from latte.experiment import pool
+from latte.experiment import workers as pool
 
 
 def die_once(message: str) -> str:
@@ -80,10 +80,10 @@ def test_whatever_a_future_raises_is_a_lost_worker(monkeypatch, error):
 
 
 def test_a_worker_that_is_always_lost_is_told(monkeypatch):
-    executor = Unlucky(*[KilledWorker("gone") for _ in range(pool.TRIES)])
+    executor = Unlucky(*[KilledWorker("gone") for _ in range(pool.WORKER_TRIES)])
     (answer,) = on(executor, monkeypatch, str.upper, "a").values()
     assert isinstance(answer, pool.LostWorkerError) and str(answer) == "KilledWorker: gone"
-    assert executor.submitted == pool.TRIES
+    assert executor.submitted == pool.WORKER_TRIES
 
 
 @pytest.mark.parametrize("where", ["processes", "elsewhere"])

@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latte.cli import main
-from latte.data.embeddings import checksum
 from latte.data.partition import federate
-from latte.experiment import run as running
+from latte.experiment import runner as running
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.folder import RunFolder
 from latte.experiment.item import run_item, work
 from latte.experiment.plan import make_plan, open_benchmark
-from latte.experiment.predictions import COLUMNS, PredictionFiles, pack, predictions_of, read_predictions, unpack
+from latte.experiment.predictions import SAMPLE_COLUMNS, PredictionFiles, pack, predictions_of, read_predictions, unpack
 from latte.experiment.runner import Done, IncompleteError, Options, execute, run
 from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
+from latte.files.checksums import checksum
 from latte.simulation.records import Result
 from small_benchmark import small_file
 
@@ -90,7 +90,7 @@ def test_every_row_is_a_sample_of_the_embedding_file(plan, made):
         assert found.sample[row] == client.samples[found.position[row]]
         assert found.label[row] == embeddings.labels[found.sample[row]]
         assert found.prediction[row] == labels[found.client[row]][found.position[row]]
-    assert all(getattr(found, name).dtype == np.int32 for name in COLUMNS)
+    assert all(getattr(found, name).dtype == np.int32 for name in SAMPLE_COLUMNS)
 
 
 def test_the_engine_writes_the_same_files(plan, made, tmp_path):
@@ -268,7 +268,7 @@ def test_packing_loses_nothing(plan):
     outcome = run_item(federation, replace(plan.config, methods=plan.config.methods[:1]), 0)
     first = predictions_of(federation, outcome)
     again = unpack(json.loads(json.dumps(pack(first))))
-    assert all((getattr(first, name) == getattr(again, name)).all() for name in COLUMNS)
+    assert all((getattr(first, name) == getattr(again, name)).all() for name in SAMPLE_COLUMNS)
     assert (first.clients, first.domains, first.classes) == (again.clients, again.domains, again.classes)
 
 

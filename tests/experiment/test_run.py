@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from latte.data.partition import federate
-from latte.experiment.compare import comparable, load_runs, same_classifier
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.folder import RunFolder
 from latte.experiment.item import run_item
 from latte.experiment.plan import make_plan, open_benchmark
 from latte.experiment.runner import Options, execute, results, run
+from latte.experiment.runs import check_classifiers, check_plans, encoders, find_runs, read_run
 from latte.simulation.readable import run_readable
 from latte.simulation.records import Result
 from small_benchmark import small_file
@@ -190,19 +190,19 @@ def test_a_run_that_cannot_start_is_refused_before_anything_is_written(made):
 def test_encoders_are_not_mixed(made, tmp_path):
     plan, folder = made
     other = make_plan(replace(plan.config, benchmark=str(small_file(tmp_path, seed=9)), seeds=(0,)))
-    comparable([plan, plan])
+    check_plans([plan, plan])
     with pytest.raises(ValueError, match="one encoder per comparison"):
-        comparable([plan, other])
+        check_plans([plan, other])
     run(other, tmp_path, ONE)
-    assert len(load_runs([folder])[0].results) == 6
+    assert len(read_run(folder).results) == 6
     with pytest.raises(ValueError, match=r"benchmark small: got another encoder"):
-        load_runs([folder.parent, tmp_path])
+        encoders([read_run(path) for path in find_runs([folder.parent, tmp_path])])
     (tmp_path / other.name / "results.jsonl").write_text("")
-    with pytest.raises(ValueError, match="unfinished or was changed"):
-        load_runs([tmp_path])
-    with pytest.raises(ValueError, match="not there"):
-        load_runs([tmp_path / "nowhere"])
-    same_classifier([("a", "1", "x"), ("b", "2", "y")])
+    with pytest.raises(ValueError, match="other results than the run ended with"):
+        read_run(tmp_path / other.name)
+    with pytest.raises(ValueError, match=r"has no results\.jsonl"):
+        find_runs([tmp_path / "nowhere"])
+    check_classifiers([("a", "1", "x"), ("b", "2", "y")])
 
 
 def test_partial_participation_is_drawn_from_its_own_generator(made):

@@ -10,9 +10,9 @@ import pytest
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.plan import open_benchmark, plan_on
 from latte.experiment.runner import Options, results
-from latte.experiment.sweep import Axis, execute_sweep, make_sweep, parse_axis
+from latte.experiment.sweep import SweepAxis, execute_sweep, make_sweep, parse_axis
 from latte.experiment.tune import (
-    GRIDS,
+    TUNING_GRIDS,
     execute_tunings,
     make_tunings,
     read_tuned,
@@ -28,18 +28,18 @@ ONE = Options(jobs=2)
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory):
+def benchmark(tmp_path_factory):
     return open_benchmark(str(small_file(tmp_path_factory.mktemp("data"))))
 
 
 @pytest.fixture(scope="module")
-def config(opened):
+def config(benchmark):
     return RunConfig("small", (MethodConfig("dmn"),), seeds=(100,), clients_per_domain=2)
 
 
-def test_every_point_is_the_run_it_says(opened, config, tmp_path):
+def test_every_point_is_the_run_it_says(benchmark, config, tmp_path):
     both = replace(config, methods=(MethodConfig("clip"), MethodConfig("dmn")))
-    sweep = make_sweep(both, [parse_axis("weight=0.1,10")], opened)
+    sweep = make_sweep(both, [parse_axis("weight=0.1,10")], benchmark)
     events = list(execute_sweep(sweep, tmp_path, ONE))
     assert [event.kind for _, event in events] == ["done"] * 4
     told = json.loads((tmp_path / sweep.name / "sweep.json").read_text())
@@ -51,21 +51,21 @@ def test_every_point_is_the_run_it_says(opened, config, tmp_path):
     assert [event.kind for _, event in execute_sweep(sweep, tmp_path, ONE)] == ["kept"] * 4
 
 
-def test_every_kind_of_axis(opened, config):
+def test_every_kind_of_axis(benchmark, config):
     latte = replace(config, methods=(MethodConfig("latte"),))
     of_latte = ("alpha=1,2", "beta=1", "gamma=1", "k_l=1,2", "k_e=1")
     for text in (*of_latte, "clients_per_domain=1,2", "T=1,5", "participation=0.5"):
-        sweep = make_sweep(latte, [parse_axis(text)], opened)
+        sweep = make_sweep(latte, [parse_axis(text)], benchmark)
         assert len(sweep.points) == len(text.split(","))
-    grid = make_sweep(latte, [parse_axis("alpha=1,2"), parse_axis("T=1,5,9")], opened)
+    grid = make_sweep(latte, [parse_axis("alpha=1,2"), parse_axis("T=1,5,9")], benchmark)
     assert len({point.plan.name for point in grid.points}) == 6
     assert grid.points[0].plan.config.schedule.period == 1 and grid.points[2].plan.config.schedule.period == 9
 
 
-def test_an_axis_of_one_method(opened, config):
+def test_an_axis_of_one_method(benchmark, config):
     both = replace(config, methods=(MethodConfig("latte"), MethodConfig("tda")))
     for text in ("latte.alpha=0.5,2", "method.latte.alpha=0.5,2"):
-        points = make_sweep(both, [parse_axis(text)], opened).points
+        points = make_sweep(both, [parse_axis(text)], benchmark).points
         alphas = [[method.params.get("alpha") for method in point.plan.config.methods] for point in points]
         assert alphas == [[0.5, 2.0], [2.0, 2.0]]  # the second is TDA's own
 
@@ -76,32 +76,34 @@ def test_an_axis_that_cannot_be_read(text):
         parse_axis(text)
 
 
-def test_a_grid_of_more_points_than_anybody_wants(opened, config):
+def test_a_grid_of_more_points_than_anybody_wants(benchmark, config):
     many = ",".join(map(str, range(1, 1000)))
     axes = [parse_axis(f"alpha={many}"), parse_axis(f"beta={many}")]
     with pytest.raises(ValueError, match=r"--over: got [0-9]+ runs, want at most 100000"):
-        make_sweep(config, axes, opened)
+        make_sweep(config, axes, benchmark)
 
 
-def test_a_value_that_cannot_be_is_refused_before_anything_runs(opened, config):
+def test_a_value_that_cannot_be_is_refused_before_anything_runs(benchmark, config):
     with pytest.raises(ValueError, match="weight"):
-        make_sweep(config, [Axis("method.weight", (1.0, -1.0))], opened)
+        make_sweep(config, [SweepAxis("method.weight", (1.0, -1.0))], benchmark)
     with pytest.raises(ValueError, match="wieght"):
-        make_sweep(config, [Axis("method.wieght", (1.0,))], opened)
+        make_sweep(config, [SweepAxis("method.wieght", (1.0,))], benchmark)
 
 
-def test_the_grids_are_grids_of_parameters_that_exist(opened, config):
+def test_the_grids_are_grids_of_parameters_that_exist(benchmark, config):
     assert len(WEIGHT_GRID) == 13 and WEIGHT_GRID[0] == 0.001 and WEIGHT_GRID[-1] == 1000
-    assert set(GRIDS) <= set(METHODS)
-    for name in GRIDS:
-        (tuning,) = make_tunings(replace(config, methods=(MethodConfig(name),)), opened)
+    assert set(TUNING_GRIDS) <= set(METHODS)
+    for name in TUNING_GRIDS:
+        (tuning,) = make_tunings(replace(config, methods=(MethodConfig(name),)), benchmark)
         assert len({point.plan.name for point in tuning.sweep.points}) == len(tuning.sweep.points)
 
 
-def test_tuning_chooses_the_best_point_and_labels_its_use(opened, config, tmp_path):
+def test_tuning_chooses_the_best_point_and_labels_its_use(benchmark, config, tmp_path):
     both = replace(config, methods=(MethodConfig("dmn"), MethodConfig("latte")))
     axes = {"dmn": [parse_axis("weight=0.001,1,1000")], "latte": [parse_axis("alpha=0.1,2")]}
-    tunings = [make_tunings(replace(both, methods=(method,)), opened, axes[method.name])[0] for method in both.methods]
+    tunings = [
+        make_tunings(replace(both, methods=(method,)), benchmark, axes[method.name])[0] for method in both.methods
+    ]
     list(execute_tunings(tunings, tmp_path, ONE))
     tuned = select(tunings, tmp_path)
     for tuning in tunings:
@@ -111,20 +113,20 @@ def test_tuning_chooses_the_best_point_and_labels_its_use(opened, config, tmp_pa
         assert entry["accuracy"] == max(scores) and entry["tied"] == scores.count(max(scores))
         assert entry["params"] == dict(best.plan.config.methods[0].params)
         assert [point["accuracy"] for point in entry["grid"]] == scores
-    assert tuned["saw"]["seeds"] == [100] and tuned["saw"]["data"]["sha256"] == opened.info.sha256
+    assert tuned["saw"]["seeds"] == [100] and tuned["saw"]["data"]["sha256"] == benchmark.info.sha256
     save_tuned(tmp_path / "t" / "tuned.json", tuned)
-    check_use(read_tuned(tmp_path / "t" / "tuned.json"), both, opened, tmp_path)
+    check_use(read_tuned(tmp_path / "t" / "tuned.json"), both, benchmark, tmp_path)
 
 
-def check_use(tuned, config, opened, tmp_path):
+def check_use(tuned, config, benchmark, tmp_path):
     report = replace(config, methods=(MethodConfig("clip"), *config.methods), seeds=(0, 1))
-    used = plan_on(use_tuned(report, tuned, opened), opened).config.methods
+    used = plan_on(use_tuned(report, tuned, benchmark), benchmark).config.methods
     assert [m.setting for m in used] == ["default", "tuned", "tuned"]
     assert dict(used[1].params) == tuned["methods"]["dmn"]["params"]
-    same = use_tuned(replace(report, seeds=(1, 100)), tuned, opened)
+    same = use_tuned(replace(report, seeds=(1, 100)), tuned, benchmark)
     assert [m.setting for m in same.methods] == ["", "oracle", "oracle"]
     with pytest.raises(ValueError, match="tuned none"):
-        use_tuned(replace(report, methods=(MethodConfig("clip"),)), tuned, opened)
+        use_tuned(replace(report, methods=(MethodConfig("clip"),)), tuned, benchmark)
     sibling = open_benchmark(str(small_file(tmp_path, "sibling", seed=3)))
     elsewhere = use_tuned(replace(report, seeds=(100,)), tuned, sibling)
     assert elsewhere.methods[1].setting == "tuned", "other data of the same encoder"
@@ -144,9 +146,9 @@ def test_fixed_clients_make_every_seed_an_oracle():
     assert use_tuned(replace(config, clients_per_domain=2), tuned, bundled).methods[0].setting == "tuned"
 
 
-def test_no_grid_and_no_tuned_file(opened, config, tmp_path):
+def test_no_grid_and_no_tuned_file(benchmark, config, tmp_path):
     with pytest.raises(ValueError, match="no grid"):
-        make_tunings(replace(config, methods=(MethodConfig("clip"),)), opened)
+        make_tunings(replace(config, methods=(MethodConfig("clip"),)), benchmark)
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(ValueError, match="latte tune"):
         read_tuned(tmp_path / "x.json")

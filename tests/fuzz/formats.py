@@ -17,7 +17,7 @@ import numpy as np
 
 from fuzz.mutate import damage_bytes, damage_header, damage_tree, damage_zip
 from latte.analysis.diagnose import LEVELS, ClassReport, Diagnosis
-from latte.analysis.diagnose_run import kept
+from latte.analysis.diagnose_run import load_diagnosis
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import Embeddings
 from latte.data.catalogue import BenchmarkFile, find_problems, read_benchmark, summarise_benchmark
@@ -27,15 +27,16 @@ from latte.data.fetch import unpack_archive
 from latte.edge.memory_file import load_memory, save_memory
 from latte.encoders import read_templates
 from latte.encoders.model_json import read_model_json
-from latte.experiment.compare import load_runs
 from latte.experiment.config import read_config
 from latte.experiment.folder import RunFolder
+from latte.experiment.runs import encoders, read_run
 from latte.experiment.structure import configure
 from latte.experiment.tune import read_tuned
+from latte.files.documents import read_json
 from latte.files.reading import read_lines
 from latte.methods import create
+from latte.report.figures.record import ENDINGS, FigureRecord, Picture, RecordFile
 from latte.report.page import report_page
-from latte.report.runs import encoders, read_run
 from latte.report.tables import build_tables
 from latte.simulation.records import ClientScore, Result
 
@@ -207,11 +208,26 @@ def report_again(path: Path) -> None:
     (path.parent / "done").write_text(hashlib.sha256(path.read_bytes()).hexdigest())
     run = read_run(path.parent)
     assert all(0 <= result.micro <= 100 for result in run.results)
-    load_runs([path.parent])
+    run.file()
 
 
 def compare(path: Path) -> None:
-    load_runs([path.parent])
+    read_run(path.parent).file()
+
+
+def make_record(folder: Path) -> Path:
+    picture = Picture(folder, "period", "A title", "A caption.")
+    for ending in ENDINGS:
+        picture.path(ending).write_bytes(b"content")
+    FigureRecord(folder).add(picture, "inputs")
+    return FigureRecord(folder).path
+
+
+def read_record(path: Path) -> None:
+    """Whatever is in a record, asking for a figure gives it or None; the schema refuses what is no record."""
+    picture = FigureRecord(path.parent).find("period", "inputs")
+    assert picture is None or all(picture.path(ending).is_file() for ending in ENDINGS)
+    read_json(path, RecordFile)
 
 
 # --- the others -------------------------------------------------------------------------------------------
@@ -289,7 +305,8 @@ FORMATS = [
     Format("config.json", part("config.json"), compare, TREES, 1500),
     Format("manifest.json", part("manifest.json"), report, TREES, 300),
     Format("done", part("done"), compare, (damage_bytes,), 300),
-    Format("diagnosis.json", part("diagnosis.json"), lambda path: kept(path.parent), TREES, 1500),
+    Format("diagnosis.json", part("diagnosis.json"), lambda path: load_diagnosis(path.parent), TREES, 1500),
+    Format("figures.json", make_record, read_record, TREES, 500),
     Format("model.json", make_model, lambda path: read_model_json(path.parent), TREES, 2000),
     Format("model.json, exported", make_exported, lambda path: read_model_json(path.parent), TREES, 2000),
     Format("tuned", make_tuned, read_tuned, TREES, 2000),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from latte.analysis.stats import Paired
 from latte.report.html import (
     Series,
     differences_section,
@@ -14,7 +15,6 @@ from latte.report.html import (
     table_section,
     text_section,
 )
-from latte.report.stats import Paired
 from latte.report.tables import build_table
 from report.fake import DOMAINS, GAINS, fake_results
 

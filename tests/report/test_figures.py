@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
@@ -10,10 +11,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from latte.analysis.snapshots import Items, Memory, collaboration, memories, memory_items
+from latte.analysis.snapshots import ClientMemory, MemoryItems, collaboration, memories, memory_items
 from latte.analysis.studies import (
-    GRIDS,
     PERIODS,
+    STUDY_GRIDS,
     Score,
     ablation,
     client_numbers,
@@ -26,7 +27,9 @@ from latte.analysis.studies import (
     summary,
 )
 from latte.cli import cli
+from latte.core.extras import need
 from latte.data.partition import federate
+from latte.experiment import runner
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.item import run_item
 from latte.experiment.plan import open_benchmark, plan_on
@@ -34,9 +37,8 @@ from latte.experiment.runner import Options
 from latte.methods import resolve
 from latte.report.figures.curves import lines_of
 from latte.report.figures.gallery import write_gallery
-from latte.report.figures.make import NAMES, make_figures
-from latte.report.figures.maps import Placed, drawn_classes, tsne
-from latte.report.figures.style import need
+from latte.report.figures.make import FIGURES, make_figures
+from latte.report.figures.maps import Placed, classes_to_draw, tsne
 from latte.report.html import picture_section
 from latte.simulation.collaboration import share_inside
 from latte.simulation.readable import run_readable, set_up
@@ -54,7 +56,7 @@ def setup(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(setup, tmp_path_factory):
     folder = tmp_path_factory.mktemp("figures")
-    return make_figures(NAMES, setup, folder, Options(jobs=2))
+    return make_figures(FIGURES, setup, folder, Options(jobs=2))
 
 
 def rows_of(picture):
@@ -66,7 +68,7 @@ def rows_of(picture):
 
 
 def test_every_figure_is_a_png_an_svg_and_a_csv(made):
-    assert [picture.name for picture in made] == list(NAMES)
+    assert [picture.name for picture in made] == list(FIGURES)
     for picture in made:
         png = picture.path("png").read_bytes()
         assert png[:8] == b"\x89PNG\r\n\x1a\n"
@@ -86,7 +88,7 @@ def test_the_same_numbers_give_the_same_svg(made, setup, tmp_path):
 
 def test_page_shows_every_figure_without_the_network(made, setup):
     page = write_gallery(made, setup, made[0].folder).read_text(encoding="utf-8")
-    assert page.count("data:image/svg+xml;base64,") == len(NAMES)
+    assert page.count("data:image/svg+xml;base64,") == len(FIGURES)
     for picture in made:
         assert f'href="{picture.name}.csv"' in page
     assert "http://" not in page.replace("http://www.w3.org", "")
@@ -101,13 +103,13 @@ def test_a_picture_without_a_size_is_refused():
 
 
 def accuracy(setup, seed, clients, name, params, schedule=None):
-    federation = federate(setup.opened.embeddings, clients, seed)
+    federation = federate(setup.benchmark.embeddings, clients, seed)
     outcome = run_readable(federation, name, resolve(name, params), schedule)
     return outcome.result(federation, name, {}, "default", seed).micro
 
 
 def test_decentralisation_again(made, setup):
-    rows = rows_of(made[NAMES.index("decentralisation")])
+    rows = rows_of(made[FIGURES.index("decentralisation")])
     assert {row["method"] for row in rows} == {"clip", "tda", "tda-global", "dmn", "dmn-global", "latte"}
     assert {int(row["value"]) for row in rows} == {1, 2, 3, 4, 6, 12}
     for row in rows[::3]:
@@ -116,7 +118,7 @@ def test_decentralisation_again(made, setup):
 
 
 def test_period_again(made, setup):
-    rows = [row for row in rows_of(made[NAMES.index("period")]) if row["method"] == "latte"]
+    rows = [row for row in rows_of(made[FIGURES.index("period")]) if row["method"] == "latte"]
     assert {int(row["value"]) for row in rows} == set(PERIODS)
     for row in rows:
         again = accuracy(setup, int(row["seed"]), 2, "latte", {}, Schedule(int(row["value"])))
@@ -132,7 +134,7 @@ def test_ablation_again(made, setup):
         ("weights", "certainty only"): {"beta": 0.0},
         ("weights", "both"): {},
     }
-    rows = rows_of(made[NAMES.index("ablation")])
+    rows = rows_of(made[FIGURES.index("ablation")])
     assert {(row["panel"], row["value"]) for row in rows} == set(changes)
     for row in rows:
         again = accuracy(setup, int(row["seed"]), 2, "latte", changes[row["panel"], row["value"]])
@@ -140,8 +142,8 @@ def test_ablation_again(made, setup):
 
 
 def test_sensitivity_again(made, setup):
-    rows = rows_of(made[NAMES.index("sensitivity")])
-    assert {row["panel"] for row in rows} == set(GRIDS)
+    rows = rows_of(made[FIGURES.index("sensitivity")])
+    assert {row["panel"] for row in rows} == set(STUDY_GRIDS)
     for row in rows[::4]:
         value = int(row["value"]) if row["panel"] in ("k_l", "k_e") else float(row["value"])
         again = accuracy(setup, int(row["seed"]), 2, "latte", {row["panel"]: value})
@@ -156,15 +158,83 @@ def test_means_and_spreads():
     assert summary(scores[:1])[0][2] == 0
 
 
-def test_the_same_run_is_done_once(setup):
-    """What several figures ask for is one item of work."""
+def test_the_same_run_is_done_once(setup, tmp_path):
+    """A point that several figures share is one item of work."""
     done = []
     usual = setup.latte.k_l
     both = [case for case in ablation(setup) if case.value == "both"]
     cases = both + [case for case in sensitivity(setup) if (case.panel, case.value) == ("k_l", usual)]
-    scores = measure(setup, cases, Options(jobs=1), lambda count, total: done.append((count, total)))
-    assert done == [(1, 2), (2, 2)]  # one configuration, two seeds
+    scores = measure(setup, cases, tmp_path, Options(jobs=1), lambda *step: done.append(step))
+    assert done == [("runs", 0, 2), ("runs", 1, 2), ("runs", 2, 2)]  # one configuration, two seeds
     assert len(scores) == 2 * len(cases)
+
+
+# --- made once ---------------------------------------------------------------------------------------------------
+
+
+def test_a_second_call_makes_nothing_again(made, setup, monkeypatch):
+    folder, steps = made[0].folder, []
+    before = {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*")) if path.is_file()}
+    for package in ("matplotlib", "matplotlib.figure", "sklearn.manifold"):
+        monkeypatch.setitem(sys.modules, package, None)  # nothing is drawn, either
+    again = make_figures(FIGURES, setup, folder, Options(jobs=1), progress=lambda *step: steps.append(step))
+    assert again == made
+    assert steps == [(f"{name}: there already", 1, 1) for name in FIGURES]
+    assert {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*")) if path.is_file()} == before
+
+
+def test_a_changed_figure_is_drawn_again_from_the_runs(setup, tmp_path):
+    def draw():
+        steps = []
+        (picture,) = make_figures(["ablation"], setup, tmp_path, Options(jobs=1), progress=lambda *s: steps.append(s))
+        return picture, steps
+
+    first, _ = draw()
+    content = first.path("csv").read_bytes()
+    first.path("csv").write_text("edited")
+    again, steps = draw()
+    assert steps == [("runs", 0, 10), ("runs there already", 10, 10), ("ablation", 0, 1), ("ablation", 1, 1)]
+    assert again == first and again.path("csv").read_bytes() == content
+
+
+def test_a_stopped_call_goes_on_where_it_was(setup, tmp_path):
+    class StopError(Exception):
+        pass
+
+    def stop(what, done, total):
+        if (what, done) == ("runs", 4):
+            raise StopError
+
+    with pytest.raises(StopError):
+        make_figures(["ablation"], setup, tmp_path / "a", Options(jobs=1), progress=stop)
+    steps = []
+    (picture,) = make_figures(["ablation"], setup, tmp_path / "a", Options(jobs=1), progress=lambda *s: steps.append(s))
+    assert steps[:3] == [("runs", 0, 10), ("runs there already", 4, 10), ("runs", 5, 10)]
+    (whole,) = make_figures(["ablation"], setup, tmp_path / "b", Options(jobs=1))
+    assert picture.path("csv").read_bytes() == whole.path("csv").read_bytes()
+
+
+def test_a_failed_run_is_named_and_the_others_are_there(setup, tmp_path, monkeypatch):
+    def fail(jobs, options):
+        yield 0, MemoryError("too large")
+        yield from ((i + 1, answer) for i, answer in real(jobs[1:], options))
+
+    real = runner.answers
+    monkeypatch.setattr(runner, "answers", fail)
+    with pytest.raises(runner.IncompleteError, match="latte, seed 0: MemoryError: too large; 1 of 2 items failed"):
+        make_figures(["ablation"], setup, tmp_path, Options(jobs=1))
+    monkeypatch.undo()
+    steps = []
+    make_figures(["ablation"], setup, tmp_path, Options(jobs=1), progress=lambda *step: steps.append(step))
+    assert steps[:3] == [("runs", 0, 10), ("runs there already", 9, 10), ("runs", 10, 10)]
+
+
+@pytest.mark.parametrize(("package", "name"), [("matplotlib.figure", "period"), ("sklearn.manifold", "memory")])
+def test_a_missing_package_is_named_before_anything_runs(setup, tmp_path, monkeypatch, package, name):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "latte-tta\[report\]"'):
+        make_figures([name, "ablation"], setup, tmp_path / "new", Options(jobs=1))
+    assert not (tmp_path / "new").exists()
 
 
 # --- who downloads from whom -------------------------------------------------------------------------------------
@@ -179,17 +249,19 @@ def test_map_is_the_same_by_both_ways(setup):
 
 def test_map_is_the_same_by_both_ways_on_real_embeddings(shared):
     """CIFAR-10-C, 190 clients, the first images of each."""
-    opened = open_benchmark(str(shared / "data" / "embeddings" / "cifar10c.npz"))
-    whole = federate(opened.embeddings, 10, 0)
+    benchmark = open_benchmark(str(shared / "data" / "embeddings" / "cifar10c.npz"))
+    whole = federate(benchmark.embeddings, 10, 0)
     federation = replace(whole, clients=tuple(replace(c, samples=c.samples[:12]) for c in whole.clients))
-    config = plan_on(RunConfig(str(opened.entry.path), (MethodConfig("latte", preset="cifar10c"),)), opened).config
+    config = plan_on(
+        RunConfig(str(benchmark.entry.path), (MethodConfig("latte", preset="cifar10c"),)), benchmark
+    ).config
     fast = run_item(federation, config, 0)
     readable = run_item(federation, replace(config, engine="readable"), 0)
     np.testing.assert_array_equal(fast.downloads, readable.downloads)
 
 
 def test_map_in_the_file_gives_the_share(made, setup):
-    rows = rows_of(made[NAMES.index("collaboration")])
+    rows = rows_of(made[FIGURES.index("collaboration")])
     total = sum(int(row["downloads"]) for row in rows)
     inside = sum(int(row["downloads"]) for row in rows if row["domain"] == row["from_domain"])
     found = collaboration(setup)
@@ -197,7 +269,7 @@ def test_map_in_the_file_gives_the_share(made, setup):
     assert all(int(row["downloads"]) == 0 for row in rows if row["client"] == row["from_client"])
     assert found.chance == pytest.approx(100 / 3)  # one peer among three others
     assert found.most == pytest.approx(100 / 3)  # k_e = 9 asks for all three
-    assert f"{found.inside:.1f} %" in made[NAMES.index("collaboration")].caption
+    assert f"{found.inside:.1f} %" in made[FIGURES.index("collaboration")].caption
 
 
 def test_clients_are_sorted_by_domain(setup):
@@ -213,7 +285,7 @@ def test_clients_are_sorted_by_domain(setup):
 @pytest.mark.parametrize("samples", [1, 2, 7, 10, 300])
 def test_memories_are_those_of_a_whole_simulation(setup, samples):
     """Only storing and the last exchange take place for the figure; here everyone predicts and exchanges."""
-    whole = federate(setup.opened.embeddings, setup.clients, 0)
+    whole = federate(setup.benchmark.embeddings, setup.clients, 0)
     federation = replace(whole, clients=tuple(replace(c, samples=c.samples[:samples]) for c in whole.clients))
     clients, exchange = set_up(federation, "latte", setup.latte)
     for _ in simulate(clients, exchange, Schedule()):
@@ -241,7 +313,7 @@ def test_memories_of_one_client_per_domain(setup):
 
 
 def test_memory_file_has_the_items(made, setup):
-    rows = rows_of(made[NAMES.index("memory")])
+    rows = rows_of(made[FIGURES.index("memory")])
     for memory in memories(setup):
         for name, items in (("local", memory.local), ("merged", memory.merged)):
             mine = [row for row in rows if (row["client"], row["memory"]) == (memory.client, name)]
@@ -251,11 +323,11 @@ def test_memory_file_has_the_items(made, setup):
 
 def test_of_many_classes_those_with_most_items_are_drawn():
     label = np.repeat(np.arange(30), np.arange(30) % 15 + 1)  # 14 and 29 have the most
-    items = Items(np.zeros((len(label), 2), np.float32), label, np.zeros(len(label)), np.zeros(len(label), bool))
-    one = Placed(Memory("c", "d", 1, items, items), np.zeros((len(label), 2)), np.zeros((len(label), 2)))
-    drawn = drawn_classes([one], 30)
+    items = MemoryItems(np.zeros((len(label), 2), np.float32), label, np.zeros(len(label)), np.zeros(len(label), bool))
+    one = Placed(ClientMemory("c", "d", 1, items, items), np.zeros((len(label), 2)), np.zeros((len(label), 2)))
+    drawn = classes_to_draw([one], 30)
     assert drawn == [9, 10, 11, 12, 13, 14, 24, 25, 26, 27, 28, 29]
-    assert drawn_classes([one], 12) == list(range(12))
+    assert classes_to_draw([one], 12) == list(range(12))
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 5, 9])
@@ -271,8 +343,8 @@ def test_tsne_places_any_number(n):
 
 def test_nobody_is_without_an_image(setup):
     assert client_numbers(setup) == (1, 2, 3, 4, 6, 12)
-    few = replace(setup.opened.embeddings, domain=np.repeat([0, 1], [45, 3]))
-    assert client_numbers(replace(setup, opened=replace(setup.opened, embeddings=few))) == (1, 2, 3)
+    few = replace(setup.benchmark.embeddings, domain=np.repeat([0, 1], [45, 3]))
+    assert client_numbers(replace(setup, benchmark=replace(setup.benchmark, embeddings=few))) == (1, 2, 3)
 
 
 def test_values_replace_the_grid(setup):
@@ -287,17 +359,25 @@ def test_preset_by_name(name, preset):
 
 def test_a_missing_package_gives_the_pip_line():
     with pytest.raises(ModuleNotFoundError, match=r'pip install "latte-tta\[report\]"'):
-        need("no_such_package")
+        need("no_such_package", "report")
+
+
+FILES = {"period.png", "period.svg", "period.csv", "index.html", "figures.json", "runs"}
 
 
 def test_command(setup, tmp_path):
-    path, out = str(setup.opened.entry.path), tmp_path / "out"
+    path, out = str(setup.benchmark.entry.path), tmp_path / "out"
     arguments = ["figure", "period", "--benchmark", path, "--clients", "2", "--seeds", "0", "--values", "1,3"]
     done = CliRunner().invoke(cli, [*arguments, "--out", str(out), "--jobs", "1"])
     assert done.exit_code == 0, done.output
-    assert {file.name for file in out.iterdir()} == {"period.png", "period.svg", "period.csv", "index.html"}
+    assert {file.name for file in out.iterdir()} == FILES
     assert "One seed" in done.output
+    again = CliRunner().invoke(cli, [*arguments, "--out", str(out), "--jobs", "1"])
+    assert again.exit_code == 0 and "period: there already" in again.stderr
+    assert again.stdout == done.stdout
     wrong = CliRunner().invoke(cli, ["figure", "ablation", "--benchmark", path, "--values", "1"])
     assert wrong.exit_code == 2
+    wrong = CliRunner().invoke(cli, ["figure", "decentralisation", "--benchmark", path, "--clients", "2"])
+    assert wrong.exit_code == 2 and "--values, not --clients" in wrong.output
     with pytest.raises(ValueError, match="--values"):
         CliRunner().invoke(cli, [*arguments[:-1], "0,x", "--out", str(out)], catch_exceptions=False)

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from latte.report.formats import WIDTH, render
-from latte.report.stats import Paired
+from latte.analysis.stats import Paired
+from latte.report.formats import TEXT_WIDTH, render
 from latte.report.tables import build_table
 from report.fake import DOMAINS, GAINS, fake_results
 from report.test_tables import SMALL, result
@@ -27,7 +27,7 @@ def test_text_of_a_small_table():
 
 def test_wide_text_is_broken_into_panels_of_whole_columns():
     text = render([TABLE], "text")
-    assert max(map(len, text.splitlines())) <= WIDTH
+    assert max(map(len, text.splitlines())) <= TEXT_WIDTH
     heads = [line for line in text.splitlines() if line.startswith("method ")]
     assert len(heads) > 2
     labels = [label for head in heads for label in re.split(r"\s{2,}", head)[2:]]

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostile import CLASSES, DOMAINS, ENCODER, LABELS, check_clean
-from latte.analysis.snapshots import Collaboration, Items, Memory
+from latte.analysis.snapshots import ClientMemory, Collaboration, MemoryItems
 from latte.core.escape import visible
 from latte.report.figures.make import _downloads
 from latte.report.figures.maps import Placed, draw_collaboration, draw_memory
-from latte.report.figures.style import save, write_csv
+from latte.report.figures.style import save_figure, write_csv
 from latte.report.figures.style import settings as plotting
 from latte.report.formats import FORMATS, render
 from latte.report.html import (
@@ -104,11 +104,11 @@ def plots(tmp_path):
     """Draw hostile names and return the folder."""
     pytest.importorskip("matplotlib")
     found = Collaboration(("a", "b"), DOMAINS, np.array([[0, 2], [1, 0]]), 50.0, 50.0, 50.0, "readable")
-    items = Items(np.eye(3, dtype=np.float32), np.arange(3), np.full(3, 0.5), np.array([False, True, False]))
-    placed = [Placed(Memory("c", name, 3, items, items), np.eye(3, 2), np.eye(3, 2)) for name in DOMAINS]
+    items = MemoryItems(np.eye(3, dtype=np.float32), np.arange(3), np.full(3, 0.5), np.array([False, True, False]))
+    placed = [Placed(ClientMemory("c", name, 3, items, items), np.eye(3, 2), np.eye(3, 2)) for name in DOMAINS]
     with plotting():
-        save(draw_collaboration(found), tmp_path, "collaboration")
-        save(draw_memory(placed, CLASSES), tmp_path, "memory")
+        save_figure(draw_collaboration(found), tmp_path, "collaboration")
+        save_figure(draw_memory(placed, CLASSES), tmp_path, "memory")
     write_csv(
         tmp_path / "collaboration.csv", ("client", "domain", "from_client", "from_domain", "n"), _downloads(found)
     )

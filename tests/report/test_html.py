@@ -19,7 +19,7 @@ from latte.report.html import (
     table_section,
     text_section,
 )
-from latte.report.palette import DARK_PAGE, LIGHT_PAGE, LOOKS, OTHERS, contrast, look
+from latte.report.palette import DARK_PAGE, LIGHT_PAGE, LOOKS, OTHERS, contrast_ratio, look
 from latte.report.png import LIGHT_STOPS, colours, data_uri
 from latte.report.tables import build_table
 from report.fake import fake_results
@@ -165,8 +165,8 @@ def test_zero_has_no_sign():
 
 @pytest.mark.parametrize("one", [*LOOKS.values(), *OTHERS])
 def test_colours_can_be_seen_on_both_pages(one):
-    assert contrast(one.light, LIGHT_PAGE) >= 4.5
-    assert contrast(one.dark, DARK_PAGE) >= 4.5
+    assert contrast_ratio(one.light, LIGHT_PAGE) >= 4.5
+    assert contrast_ratio(one.dark, DARK_PAGE) >= 4.5
 
 
 def test_no_two_methods_look_the_same():

@@ -8,13 +8,13 @@ import pytest
 from latte.report.paper import (
     BACKBONES,
     BENCHMARKS,
-    METHODS,
+    METHOD_TITLES,
     SAMPLES,
     accuracies,
     backbone_of,
     canonical,
     comparable,
-    published,
+    published_accuracy,
 )
 
 
@@ -22,32 +22,32 @@ def test_all_of_the_papers_accuracies_are_there(shared):
     with (shared / "paper" / "accuracy.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(accuracies()) == 900
-    short = {name: key for key, name in BENCHMARKS.items()}, {name: key for key, name in METHODS.items()}
+    short = {name: key for key, name in BENCHMARKS.items()}, {name: key for key, name in METHOD_TITLES.items()}
     for row in rows:
-        found = published(short[0][row["dataset"]], row["backbone"], short[1][row["method"]], row["domain"])
+        found = published_accuracy(short[0][row["dataset"]], row["backbone"], short[1][row["method"]], row["domain"])
         assert found is not None
         assert f"{found.mean:g}" == f"{float(row['accuracy_mean']):g}"
         assert found.sd == (float(row["accuracy_sd"]) if row["accuracy_sd"] else None)
 
 
 def test_every_method_has_a_total_on_every_benchmark():
-    for benchmark, backbone, method in itertools.product(BENCHMARKS, BACKBONES, METHODS):
-        assert published(benchmark, backbone, method) is not None
+    for benchmark, backbone, method in itertools.product(BENCHMARKS, BACKBONES, METHOD_TITLES):
+        assert published_accuracy(benchmark, backbone, method) is not None
 
 
 def test_some_totals_of_the_main_table():
-    assert published("terra", "ViT-B/16", "latte").mean == 40.95
-    assert published("terra", "ViT-B/16", "latte").sd == 1.06
-    assert published("TerraIncognita", "RN50", "clip").mean == 23.24
-    assert published("vlcs", "ViT-B/16", "latte+variant=released").mean == 82.57
+    assert published_accuracy("terra", "ViT-B/16", "latte").mean == 40.95
+    assert published_accuracy("terra", "ViT-B/16", "latte").sd == 1.06
+    assert published_accuracy("TerraIncognita", "RN50", "clip").mean == 23.24
+    assert published_accuracy("vlcs", "ViT-B/16", "latte+variant=released").mean == 82.57
 
 
 def test_what_the_paper_does_not_have():
-    assert published("pacs", "RN50", "clip") is None
-    assert published("vlcs", "RN50", "mine") is None
-    assert published("vlcs", "RN50", "clip", "Moon") is None
+    assert published_accuracy("pacs", "RN50", "clip") is None
+    assert published_accuracy("vlcs", "RN50", "mine") is None
+    assert published_accuracy("vlcs", "RN50", "clip", "Moon") is None
     with pytest.raises(ValueError, match="backbone"):
-        published("vlcs", "ViT-L/14", "clip")
+        published_accuracy("vlcs", "ViT-L/14", "clip")
 
 
 @pytest.mark.parametrize(

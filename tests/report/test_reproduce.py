@@ -17,12 +17,12 @@ from latte.data.embeddings import load_embeddings, save_embeddings
 from latte.data.partition import federate
 from latte.experiment.config import parameters
 from latte.experiment.runner import Options
-from latte.experiment.sweep import Axis
-from latte.experiment.tune import GRIDS, execute_tunings, read_tuned
+from latte.experiment.sweep import SweepAxis
+from latte.experiment.tune import TUNING_GRIDS, execute_tunings, read_tuned
 from latte.report import baselines
 from latte.report.baselines import make_search, other_seeds
 from latte.report.protocol import facts
-from latte.report.reproduce import benches, sources, tuning_source
+from latte.report.reproduce import benches, paper_files, tuning_source
 
 CLASSES = ("bird", "car", "chair", "dog", "person")
 PAPER_ORDER = [
@@ -74,9 +74,12 @@ def invoke(data, *more, benchmark="vlcs"):
 @pytest.fixture
 def small_search(monkeypatch):
     """A search of two seeds over few points, where the whole of it is not what is tested."""
-    dmn, tda = (Axis("method.weight", (0.3, 3.0)),), (Axis("method.alpha", (1.0, 2.0)), Axis("method.beta", (5.0,)))
+    dmn, tda = (
+        (SweepAxis("method.weight", (0.3, 3.0)),),
+        (SweepAxis("method.alpha", (1.0, 2.0)), SweepAxis("method.beta", (5.0,))),
+    )
     for name in ("dmn", "dmn-global", "tda", "tda-global"):
-        monkeypatch.setitem(GRIDS, name, dmn if name.startswith("dmn") else tda)
+        monkeypatch.setitem(TUNING_GRIDS, name, dmn if name.startswith("dmn") else tda)
     monkeypatch.setattr(baselines, "SEEDS", 2)
 
 
@@ -89,7 +92,7 @@ def test_a_missing_file_is_named_with_the_command_that_makes_it(tmp_path):
     assert "\n" not in message
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="is not there"):
-        benches(sources("vlcs", "RN50", tmp_path), [0])
+        benches(paper_files("vlcs", "RN50", tmp_path), [0])
 
 
 def test_the_whole_table(tmp_path):
@@ -172,7 +175,7 @@ def test_an_interrupted_search_goes_on(tmp_path, small_search):
         (tmp_path / name).mkdir()
         save_embeddings(tmp_path / name / "vlcs-vit-b-16.safetensors", embeddings())
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
-    (bench,) = benches(sources("vlcs", "ViT-B/16", stopped)[:1], (0, 1))
+    (bench,) = benches(paper_files("vlcs", "ViT-B/16", stopped)[:1], (0, 1))
     search = make_search(bench, "tuned", stopped / "runs")
     events = execute_tunings(search.tunings, search.folder, Options(jobs=1))
     for _ in range(5):
@@ -276,7 +279,7 @@ def test_a_tuning_file_of_another_classifier_is_refused_before_anything_runs(tmp
 def test_table_3_in_its_own_setting_and_the_share_with_rn50(tmp_path):
     """The paper's bytes with its sizes; with RN50's wider embeddings and smaller encoder the share is above 0.4 %."""
     save_embeddings(tmp_path / "cifar100c-vit-b-16.safetensors", corrupted())
-    (bench,) = benches(sources("cifar100c", "ViT-B/16", tmp_path)[:1], (0,))
+    (bench,) = benches(paper_files("cifar100c", "ViT-B/16", tmp_path)[:1], (0,))
     methods = tuple(replace(m, preset="paper") if m.name == "dmn-global" else m for m in bench.config.methods)
     plan = replace(bench, config=replace(bench.config, methods=methods)).plan()
     assert next(parameters(m)["k"] for m in plan.config.methods if m.name == "dmn-global") == 20
@@ -328,11 +331,11 @@ def test_files_of_two_classifiers_are_refused(tmp_path):
     save_embeddings(tmp_path / "vlcs-vit-b-16.safetensors", embeddings())
     save_embeddings(tmp_path / "vlcs-vit-b-16-views64.safetensors", embeddings(64, text_seed=5))
     with pytest.raises(ValueError, match="one encoder per comparison"):
-        benches(sources("vlcs", "ViT-B/16", tmp_path), [0])
+        benches(paper_files("vlcs", "ViT-B/16", tmp_path), [0])
 
 
 def test_names_of_files():
-    names = {source.path.name for name in ("terra", "cifar100c") for source in sources(name, "RN50", Path())}
+    names = {source.path.name for name in ("terra", "cifar100c") for source in paper_files(name, "RN50", Path())}
     assert names == {
         "terra-rn50.safetensors", "terra-rn50-views64.safetensors",
         "cifar100c-rn50.safetensors", "cifar100c-rn50-views64.safetensors",

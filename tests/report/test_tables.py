@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from latte.cli.run_options import summarise
 from latte.report.tables import build_table, build_tables, group
 from latte.simulation.records import ClientScore, Result
 from report.fake import DOMAINS, GAINS, fake_results
@@ -142,3 +143,14 @@ def test_one_table_per_benchmark():
     assert [table.title for table in tables] == ["vlcs", "pacs, mini-VLM"]
     with pytest.raises(ValueError, match="results: got none"):
         build_tables([])
+
+
+def test_the_summary_of_a_command_is_that_of_the_table():
+    """The same groups, means and deviations; results with other parameters are a row of their own."""
+    other = [dataclasses.replace(one, params={"alpha": 9.0}) for one in SMALL]
+    rows = summarise(SMALL + other, T=5)
+    table = build_table(SMALL + other)
+    assert len(rows) == 2 * len(group(SMALL)) == len(table.rows)
+    assert {"benchmark", "T", "method", "setting", "seeds", "accuracy", "sd", "per_client"} == set(rows[0])
+    totals = sorted((row.cells[0].mean, row.cells[0].sd, row.cells[1].mean) for row in table.rows)
+    assert sorted((row["accuracy"], row["sd"], row["per_client"]) for row in rows) == totals

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte.report.theory_files import as_json, table
+from latte.report.theory_files import table, theory_json
 from latte.theory import Setting, World
 from latte.theory.errors import Trial
 from latte.theory.planes import compare_grid, compare_planes, errors_in_order, grid_settings
@@ -55,7 +55,7 @@ def test_the_grid_reaches_from_nothing_to_everything() -> None:
 
 
 def test_the_study_says_whether_it_holds(study: Study) -> None:
-    record = json.loads(as_json(study))["asymptotic"]
+    record = json.loads(theory_json(study))["asymptotic"]
     assert [row["d"] for row in record["worlds"]] == 2 * list(LEMMA_DIMENSIONS)
     assert all(row["holds"] and row["asymptotic"] <= row["initial"] for row in record["worlds"])
     assert record["grid"]["holds"] and record["grid"]["holding"] == record["grid"]["settings"]

@@ -25,14 +25,14 @@ from ..methods.tda import TdaParams
 PAPER_SIZES = (100, 512)  # classes and dimensions of the paper's cost table
 PAPER_SHARE = "less than 0.4 %"  # of the encoder's size: a round of Latte ("Communication cost (RQ2)")
 PRECISIONS = {"fp32": 4, "fp16": 2, "int8": 1}  # bytes per number of a vector
-VIEWED = ("vte", "zero", "tpt")
+VIEW_METHODS = ("vte", "zero", "tpt")
 Terms = dict[str, int]
 
-MOST = 100_000  # classes, dimensions or views: the methods are run at these sizes
+LARGEST_SIZE = 100_000  # classes, dimensions or views: the methods are run at these sizes
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CostShape:
     """The sizes that decide the cost: classes, dimensions, views of the methods that augment."""
 
     classes: int
@@ -40,9 +40,9 @@ class Shape:
     views: int = 64
 
     def __post_init__(self) -> None:
-        at_least("classes", self.classes, 2, MOST)
-        at_least("dim", self.dim, 1, MOST)
-        at_least("views", self.views, 1, MOST)
+        at_least("classes", self.classes, 2, LARGEST_SIZE)
+        at_least("dim", self.dim, 1, LARGEST_SIZE)
+        at_least("views", self.views, 1, LARGEST_SIZE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,42 +72,42 @@ class Traffic:
 # --- multiply-accumulates --------------------------------------------------------------------------------------
 
 
-def direct_macs(name: str, params: Any, shape: Shape) -> Terms:
+def direct_macs(name: str, params: Any, shape: CostShape) -> Terms:
     """Return the MACs per image beyond encoder and head, term by term, as the printed formulas have them.
 
     >>> from latte.methods.latte import PRESETS
-    >>> terms = direct_macs("latte", PRESETS["cifar100c"], Shape(classes=100, dim=512))
+    >>> terms = direct_macs("latte", PRESETS["cifar100c"], CostShape(classes=100, dim=512))
     >>> sum(terms.values())    # the paper: 871 K
     871200
     """
     return _terms(_DIRECT, name, params, shape)
 
 
-def own_macs(name: str, params: Any, shape: Shape) -> Terms:
+def own_macs(name: str, params: Any, shape: CostShape) -> Terms:
     """Return the MACs per image beyond encoder and head, term by term, as this package computes."""
     return _terms({**_DIRECT, **_OWN}, name, params, shape)
 
 
-def _terms(table: Mapping[str, Callable[[Any, Shape], Terms]], name: str, params: Any, shape: Shape) -> Terms:
+def _terms(table: Mapping[str, Callable[[Any, CostShape], Terms]], name: str, params: Any, shape: CostShape) -> Terms:
     family = name.removesuffix("-global")
     choice("method", family, tuple(table))
     return table[family](params, shape)
 
 
-def _latte(p: LatteParams, s: Shape) -> Terms:
+def _latte(p: LatteParams, s: CostShape) -> Terms:
     """Similarities (eq. 4), one exponent per slot (gamma · h is known when stored), eq. 5 without its norm, eq. 6."""
     c, k, d = s.classes, p.k_l, s.dim
     return {"similarity": c * k * d, "weights": c * k, "weighted sum": c * k * d, "product": c * d}
 
 
-def _latte_own(p: LatteParams, s: Shape) -> Terms:
+def _latte_own(p: LatteParams, s: CostShape) -> Terms:
     """Similarities, weights, Σ w s, wᵀ G w, alpha; gamma · h and G of the class that changed."""
     c, k, d = s.classes, p.k_l, s.dim
     read = {"similarity": c * k * d, "weights": c * k, "sum": c * k, "norm": c * k * k + c * k, "mix": c}
     return {**read, "class update": k * k * d + k}
 
 
-def _tda(p: TdaParams, s: Shape) -> Terms:
+def _tda(p: TdaParams, s: CostShape) -> Terms:
     """Two caches: similarities, exponents, sums per class; the negative one weighs a row of C indicators per item."""
     c, d = s.classes, s.dim
     attract = {"similarity": c * p.k * d, "weights": c * p.k, "mix": c}
@@ -115,34 +115,34 @@ def _tda(p: TdaParams, s: Shape) -> Terms:
     return {**attract, **repel, "negative sum": c * p.k_negative * c, "negative mix": c}
 
 
-def _dmn(p: DmnParams, s: Shape) -> Terms:
+def _dmn(p: DmnParams, s: CostShape) -> Terms:
     """As Latte, with the text as one more item, whose similarity the head has computed already."""
     c, k, d = s.classes, p.k, s.dim
     read = {"similarity": c * k * d, "weights": c * (k + 1), "weighted sum": c * (k + 1) * d}
     return {**read, "product": c * d, "mix": c}
 
 
-def _dmn_own(p: DmnParams, s: Shape) -> Terms:
+def _dmn_own(p: DmnParams, s: CostShape) -> Terms:
     c, k, d = s.classes, p.k, s.dim
     read = {"similarity": c * k * d, "weights": c * (k + 1), "sum": c * (k + 1)}
     norm = {"norm": c * (k + 1) * (k + 1) + c * (k + 1), "mix": c}
     return {**read, **norm, "gram update": (k + 1) * d}
 
 
-def _views(p: Any, s: Shape) -> Terms:
+def _views(p: Any, s: CostShape) -> Terms:
     """The head on the other views."""
     return {"head on the other views": (s.views - 1) * s.classes * s.dim}
 
 
-def _vte(p: Any, s: Shape) -> Terms:
+def _vte(p: Any, s: CostShape) -> Terms:
     return {**_views(p, s), "head on the mean": s.classes * s.dim}
 
 
-def _tpt(p: Any, s: Shape) -> Terms:
+def _tpt(p: Any, s: CostShape) -> Terms:
     return {**_views(p, s), "head with the tuned prompt": s.classes * s.dim}
 
 
-_DIRECT: dict[str, Callable[[Any, Shape], Terms]] = {
+_DIRECT: dict[str, Callable[[Any, CostShape], Terms]] = {
     "clip": lambda p, s: {},
     "latte": _latte,
     "tda": _tda,
@@ -151,20 +151,20 @@ _DIRECT: dict[str, Callable[[Any, Shape], Terms]] = {
     "vte": _vte,
     "tpt": _tpt,
 }
-_OWN: dict[str, Callable[[Any, Shape], Terms]] = {"latte": _latte_own, "dmn": _dmn_own}
+_OWN: dict[str, Callable[[Any, CostShape], Terms]] = {"latte": _latte_own, "dmn": _dmn_own}
 
 
 # --- bytes -----------------------------------------------------------------------------------------------------
 
 
-def traffic(name: str, params: Any, shape: Shape, precision: str = "fp16") -> Traffic | None:
+def traffic(name: str, params: Any, shape: CostShape, precision: str = "fp16") -> Traffic | None:
     """Return the bytes of one round; None for a method that sends nothing.
 
     Latte sends one prototype per class and gets k_e back, a round being whenever a client likes. A global memory is
     charged as the paper does, per image: the new item up, the whole memory down.
 
     >>> from latte.methods.latte import PRESETS
-    >>> traffic("latte", PRESETS["cifar100c"], Shape(classes=100, dim=512)).vectors    # the paper: 614 K
+    >>> traffic("latte", PRESETS["cifar100c"], CostShape(classes=100, dim=512)).vectors    # the paper: 614 K
     614400
     """
     choice("precision", precision, tuple(PRECISIONS))
@@ -175,7 +175,7 @@ def traffic(name: str, params: Any, shape: Shape, precision: str = "fp16") -> Tr
     return Traffic(each[0][0], each[1][0], each[0][1], each[1][1])
 
 
-def _vectors_sent(name: str, params: Any, shape: Shape) -> tuple[int, int] | None:
+def _vectors_sent(name: str, params: Any, shape: CostShape) -> tuple[int, int] | None:
     """Return how many vectors go up and down in a round."""
     if name == "latte":
         return shape.classes, shape.classes * params.k_e
@@ -219,10 +219,10 @@ def paper_costs() -> dict[str, PaperCost]:
     return {row.method: row for row in rows}
 
 
-def short(number: float | None) -> str:
+def short_count(number: float | None) -> str:
     """Write a count as the paper does, three digits and a letter.
 
-    >>> short(871_200), short(614_400), short(17_563_453_440), short(2_049_024)
+    >>> short_count(871_200), short_count(614_400), short_count(17_563_453_440), short_count(2_049_024)
     ('871 K', '614 K', '17.6 G', '2.05 M')
     """
     if number is None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.extras import need
 from ..core.validate import choice
 
 
@@ -75,11 +75,8 @@ def counted_macs(forward: Callable[[], Any]) -> int:
 
     Attention runs as plain matrix products meanwhile: torch does not count the fused kernel of the processor.
     """
-    try:
-        counting = importlib.import_module("torch.utils.flop_counter")
-        attention = importlib.import_module("torch.nn.attention")
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError('counting needs torch; run: pip install "latte-tta[torch]"') from None
+    counting = need("torch.utils.flop_counter", "torch")
+    attention = need("torch.nn.attention", "torch")
     plain = attention.sdpa_kernel(attention.SDPBackend.MATH)
     with plain, counting.FlopCounterMode(display=False) as counter:
         forward()

@@ -17,9 +17,9 @@ from ..core.types import External, Method, Vectors
 from ..core.zero_shot import ZeroShot
 from ..methods import create
 from ..methods.latte import Latte
-from .cost import VIEWED, Shape
+from .cost import VIEW_METHODS, CostShape
 
-SIDE = 2048  # of the square matrix in the reference product
+REFERENCE_SIDE = 2048  # of the square matrix in the reference product
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Measured:
 
 def matmul_reference(macs: int, repeats: int = 5) -> Reference:
     """Time one float32 matrix product with as many MACs as the encoder: what this machine could do at best."""
-    columns = max(1, round(macs / SIDE**2))
+    columns = max(1, round(macs / REFERENCE_SIDE**2))
     rng = np.random.default_rng(0)
-    left = rng.standard_normal((SIDE, SIDE), np.float32)
-    right = rng.standard_normal((SIDE, columns), np.float32)
+    left = rng.standard_normal((REFERENCE_SIDE, REFERENCE_SIDE), np.float32)
+    right = rng.standard_normal((REFERENCE_SIDE, columns), np.float32)
     seconds = _median(lambda: left @ right, repeats)
-    return Reference(f"one float32 matrix product of {SIDE**2 * columns:,} MACs", seconds)
+    return Reference(f"one float32 matrix product of {REFERENCE_SIDE**2 * columns:,} MACs", seconds)
 
 
 def encoder_reference(load: Callable[[], Any], repeats: int = 10) -> tuple[Any, Reference]:
@@ -67,9 +67,9 @@ def one_picture(encoder: Any) -> Vectors:
     return np.asarray(encoder.preprocess(picture), np.float32)
 
 
-def measure_method(name: str, params: Any, shape: Shape, images: int = 200) -> Measured:
+def measure_method(name: str, params: Any, shape: CostShape, images: int = 200) -> Measured:
     """Let one client with a full memory handle ``images`` images; the median time, and the peak of a shorter run."""
-    zero_shot, stream = material(shape, shape.views if name in VIEWED else 1, images)
+    zero_shot, stream = material(shape, shape.views if name in VIEW_METHODS else 1, images)
     client = _client(name, zero_shot, params)
     for views in stream[: images // 2]:
         client.predict(views)
@@ -77,7 +77,7 @@ def measure_method(name: str, params: Any, shape: Shape, images: int = 200) -> M
     return Measured(statistics.median(times), _peak(name, zero_shot, params, stream[:20]))
 
 
-def material(shape: Shape, views: int, images: int) -> tuple[ZeroShot, Vectors]:
+def material(shape: CostShape, views: int, images: int) -> tuple[ZeroShot, Vectors]:
     """Return a classifier, and images (n, V, D) scattered around its classes so that every memory fills."""
     rng = np.random.default_rng(0)
     text = normalised(rng.standard_normal((shape.classes, shape.dim), np.float32))
@@ -87,7 +87,7 @@ def material(shape: Shape, views: int, images: int) -> tuple[ZeroShot, Vectors]:
 
 
 def peak_resident() -> int:
-    """Return the most memory that this process ever held, in bytes; 0 where the system does not say."""
+    """Return the most memory that this process ever held, in bytes; 0 where the system does not report it."""
     try:
         import resource
     except ImportError:

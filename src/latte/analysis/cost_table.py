@@ -8,7 +8,7 @@ from typing import Any
 
 from ..experiment.config import MethodConfig
 from ..methods import describe, resolve
-from .cost import PRECISIONS, VIEWED, PaperCost, Shape, Traffic, direct_macs, own_macs, paper_costs, traffic
+from .cost import PRECISIONS, VIEW_METHODS, CostShape, PaperCost, Traffic, direct_macs, own_macs, paper_costs, traffic
 from .cost_encoder import CLIP_TEXT, passes_macs
 from .cost_measure import Measured, Reference, measure_method
 
@@ -35,20 +35,20 @@ class CostRow:
 
 
 def cost_rows(
-    methods: Sequence[MethodConfig], shape: Shape, encoder_macs: int | None, reference: Reference | None
+    methods: Sequence[MethodConfig], shape: CostShape, encoder_macs: int | None, reference: Reference | None
 ) -> list[CostRow]:
     """Return a row per method; without a ``reference`` nothing is measured."""
     return [_row(method, shape, encoder_macs, reference) for method in methods]
 
 
-def _row(method: MethodConfig, shape: Shape, macs: int | None, reference: Reference | None) -> CostRow:
+def _row(method: MethodConfig, shape: CostShape, macs: int | None, reference: Reference | None) -> CostRow:
     name, params = method.name, resolve(method.name, dict(method.params), method.preset)
     passes = None if macs is None else passes_macs(name, macs, CLIP_TEXT.macs, shape.views, shape.classes)
     prompts = describe(name).tunes_prompt
     measured = measure_method(name, params, shape) if reference and not prompts else None
     return CostRow(
         method.label,
-        name in VIEWED,
+        name in VIEW_METHODS,
         prompts,
         passes,
         direct_macs(name, params, shape),
@@ -60,19 +60,19 @@ def _row(method: MethodConfig, shape: Shape, macs: int | None, reference: Refere
     )
 
 
-def _traffic(name: str, params: Any, shape: Shape) -> dict[str, Traffic] | None:
-    found = {precision: traffic(name, params, shape, precision) for precision in PRECISIONS}
-    return {precision: bytes_ for precision, bytes_ in found.items() if bytes_ is not None} or None
+def _traffic(name: str, params: Any, shape: CostShape) -> dict[str, Traffic] | None:
+    by_precision = {precision: traffic(name, params, shape, precision) for precision in PRECISIONS}
+    return {precision: bytes_ for precision, bytes_ in by_precision.items() if bytes_ is not None} or None
 
 
-def _relative(name: str, shape: Shape, reference: Reference | None, measured: Measured | None) -> float | None:
+def _relative(name: str, shape: CostShape, reference: Reference | None, measured: Measured | None) -> float | None:
     if reference is None or measured is None:
         return None
-    passes = shape.views if name in VIEWED else 1
+    passes = shape.views if name in VIEW_METHODS else 1
     return passes + measured.seconds / reference.seconds
 
 
-def as_json(rows: Sequence[CostRow], shape: Shape, reference: Reference | None) -> dict[str, Any]:
+def cost_record(rows: Sequence[CostRow], shape: CostShape, reference: Reference | None) -> dict[str, Any]:
     """Return everything as plain numbers."""
     sums = [{"macs": sum(row.direct.values()), "own_macs": sum(row.own.values())} for row in rows]
     return {

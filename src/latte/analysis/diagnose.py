@@ -1,8 +1,8 @@
-"""Look into the memories of a run: replay one seed with the readable simulator and watch.
+"""Look into the memories of a run: replay one seed with the readable simulator and count.
 
-Per class: how full the local memories are, how often a client asks without a prototype of its own (B3) and has nothing
-to read (B2), what share of what it reads is from others, how often the released code's gate would silence it although
-something is stored (B1), and how certain the stored items are.
+Per class: how full the local memories are, how often a client syncs without a prototype of its own (B3) and has nothing
+to read (B2), the share of external items among those it reads, how often the gate of the released code would silence
+the class although something is stored (B1), and how certain the stored items are.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ..methods.latte import Latte, LatteParams
 from ..simulation.readable import set_up
 from ..simulation.schedule import Schedule
 from ..simulation.simulate import simulate
-from .watch import Watch, Watched, latte_of
+from .watch import Watch, WatchedExchange, latte_of
 
-FORMAT = "latte-diagnosis/1"
+DIAGNOSIS_FORMAT = "latte-diagnosis/1"
 QUANTILES = (0.1, 0.5, 0.9)
 LEVELS = tuple(round(0.05 * i, 2) for i in range(21))
 
 
 @dataclass(frozen=True, slots=True)
 class ClassReport:
-    """What was seen of one class (or of all). Shares are in per cent, None where there was nothing to share.
+    """The counts of one class (or of all). Shares are in per cent, None where there was nothing to count.
 
     ``images`` that were taken for the class. ``full``: filled local slots at the end, over clients. ``without``:
     clients that end with no item of it. ``empty_queries``: syncs at which a client had no prototype to ask with.
@@ -63,7 +63,7 @@ class ClassReport:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was seen of one method on one seed.
+    """The diagnosis of one method on one seed.
 
     ``below`` gives, for images, local items and external items, the share in per cent with an entropy up to each of
     :data:`LEVELS`. ``accuracy`` is that of the replay.
@@ -89,7 +89,7 @@ class Diagnosis:
 
     def to_json(self) -> str:
         """Return everything as JSON."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n"
+        return json.dumps({"format": DIAGNOSIS_FORMAT, **asdict(self)}, indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Diagnosis:
@@ -104,10 +104,10 @@ def _check_shares(name: str, shares: Sequence[float]) -> None:
 
 
 def read_diagnosis(text: str | bytes, name: str) -> Diagnosis:
-    """Read a diagnosis; ``name`` says in a refusal where it comes from."""
+    """Read a diagnosis; ``name`` is its origin, for refusals."""
     raw = parse_json(text, name)
-    if not isinstance(raw, dict) or raw.pop("format", None) != FORMAT:
-        raise refuse(name, "another kind of file", f"{FORMAT}: what latte diagnose wrote")
+    if not isinstance(raw, dict) or raw.pop("format", None) != DIAGNOSIS_FORMAT:
+        raise refuse(name, "another kind of file", f"{DIAGNOSIS_FORMAT}: what latte diagnose wrote")
     return structure(raw, Diagnosis, name)
 
 
@@ -132,7 +132,7 @@ def diagnose(
     assert exchange is not None, "Latte collaborates"
     watch = Watch(federation.embeddings.zero_shot.classes)
     right = 0
-    for step in simulate(clients, Watched(exchange, watch), schedule, rng):
+    for step in simulate(clients, WatchedExchange(exchange, watch), schedule, rng):
         watch.see(clients[step.client], step.sample, step.prediction.entropy)
         right += step.prediction.label == federation.labels(federation.clients[step.client])[step.sample]
         progress(1)

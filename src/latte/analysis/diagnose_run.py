@@ -1,4 +1,4 @@
-"""Diagnose a run folder: find its data again, replay one method on one seed, keep what was seen beside the results."""
+"""Diagnose a run folder: replay one method on one seed with the data of the run, and store the diagnosis there."""
 
 from __future__ import annotations
 
@@ -6,84 +6,87 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..core.validate import refuse
+from ..core.validate import near, refuse
 from ..data.benchmark import Federation
 from ..data.catalogue import BenchmarkFile, find_benchmark, read_benchmark
-from ..data.embeddings import checksum
 from ..data.partition import federate, generators
-from ..experiment.compare import Finished, load_runs
 from ..experiment.config import MethodConfig, RunConfig
-from ..experiment.folder import RunFolder
+from ..experiment.plan import RunFile
+from ..experiment.runs import Run, find_runs, read_run
 from ..experiment.structure import structured
 from ..files.atomic import write_text
+from ..files.checksums import checksum
 from ..files.reading import read_bytes
-from ..files.schema import near
 from .diagnose import Diagnosis, diagnose, read_diagnosis
 
-FILE = "diagnosis.json"
+DIAGNOSIS_FILE = "diagnosis.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    """What will be replayed: one method of a run on one of its seeds."""
+class RunReplay:
+    """What is replayed: one method of a run on one of its seeds."""
 
-    run: Finished
+    run: Run
     config: RunConfig
     method: MethodConfig
     seed: int
     federation: Federation
 
 
-def open_replay(path: Path, data: Path | None = None, label: str | None = None, seed: int | None = None) -> Replay:
-    """Read a finished run; ``label`` picks the method (the first Latte, unless told), ``seed`` one of its seeds."""
-    (run,) = _one(path)
-    config = structured(run.file.config)
+def open_replay(path: Path, data: Path | None = None, label: str | None = None, seed: int | None = None) -> RunReplay:
+    """Read a finished run; ``label`` picks the method (by default the first Latte), ``seed`` one of its seeds."""
+    run = _finished_run(path)
+    file = run.file()
+    config = structured(file.config)
     chosen = config.seeds[0] if seed is None else seed
     if chosen not in config.seeds:
         raise refuse("seed", chosen, f"one of the run's: {', '.join(map(str, config.seeds))}")
-    embeddings = read_benchmark(_entry(run, config.benchmark, data))
+    embeddings = read_benchmark(_entry(run, file, config.benchmark, data))
     federation = federate(embeddings, config.clients_per_domain, chosen, config.order)
-    return Replay(run, config, _method(config, label), chosen, federation)
+    return RunReplay(run, config, _method(config, label), chosen, federation)
 
 
-def replay(asked: Replay, progress: Callable[[int], object] = lambda samples: None) -> Diagnosis:
-    """Replay and watch; a replay that does not give the recorded accuracy is refused."""
-    cohort = generators(asked.seed).cohort
-    found = diagnose(asked.federation, dict(asked.method.params), asked.config.schedule, cohort, progress)
-    named = replace(found, benchmark=asked.config.benchmark, method=asked.method.label, seed=asked.seed)
-    recorded = [r for r in asked.run.results if (r.method, r.seed) == (asked.method.label, asked.seed)]
-    if abs(recorded[0].micro - named.accuracy) > 1e-9:
-        got = f"accuracy {named.accuracy:.3f} where the run recorded {recorded[0].micro:.3f}"
+def replay(planned: RunReplay, progress: Callable[[int], object] = lambda samples: None) -> Diagnosis:
+    """Replay and diagnose; a replay that does not give the recorded accuracy is refused."""
+    cohort = generators(planned.seed).cohort
+    seen = diagnose(planned.federation, dict(planned.method.params), planned.config.schedule, cohort, progress)
+    diagnosis = replace(seen, benchmark=planned.config.benchmark, method=planned.method.label, seed=planned.seed)
+    recorded = [r for r in planned.run.results if (r.method, r.seed) == (planned.method.label, planned.seed)]
+    if abs(recorded[0].micro - diagnosis.accuracy) > 1e-9:
+        got = f"accuracy {diagnosis.accuracy:.3f} where the run recorded {recorded[0].micro:.3f}"
         raise refuse("replay", got, "the same: run it again with this version (latte run)")
-    return named
+    return diagnosis
 
 
-def keep(found: Diagnosis, path: Path) -> Path:
-    """Write a diagnosis into the run folder, where the report finds it."""
-    write_text(path / FILE, found.to_json())
-    return path / FILE
+def save_diagnosis(diagnosis: Diagnosis, path: Path) -> Path:
+    """Write a diagnosis into the run folder, where the report looks for it."""
+    write_text(path / DIAGNOSIS_FILE, diagnosis.to_json())
+    return path / DIAGNOSIS_FILE
 
 
-def kept(path: Path) -> Diagnosis | None:
+def load_diagnosis(path: Path) -> Diagnosis | None:
     """Return the diagnosis in a run folder; None where there is none."""
-    file = path / FILE
+    file = path / DIAGNOSIS_FILE
     return read_diagnosis(read_bytes(file), str(file)) if file.exists() else None
 
 
-def _one(path: Path) -> list[Finished]:
-    runs = load_runs([path])
-    if len(runs) != 1:
-        raise refuse("run folder", f"{path}, which holds {len(runs)} runs", "one of them")
-    return runs
+def _finished_run(path: Path) -> Run:
+    folders = find_runs([path])
+    if len(folders) != 1:
+        raise refuse("run folder", f"{path}, which holds {len(folders)} runs", "one of them")
+    run = read_run(folders[0])
+    if not run.done:
+        raise refuse("run folder", f"{path}, which is unfinished", "a finished run (run it again)")
+    return run
 
 
-def _entry(run: Finished, benchmark: str, data: Path | None) -> BenchmarkFile:
+def _entry(run: Run, file: RunFile, benchmark: str, data: Path | None) -> BenchmarkFile:
     """Return the data file: the one of the manifest, or the benchmark by name; its checksum must be the run's."""
-    told = RunFolder(run.path).manifest().get("data")
-    path = told.get("path") if isinstance(told, dict) else None
+    recorded = run.manifest.get("data")
+    path = recorded.get("path") if isinstance(recorded, dict) else None
     known = data is None and isinstance(path, str) and Path(path).is_file()
     entry = BenchmarkFile(benchmark, Path(str(path))) if known else find_benchmark(benchmark, data)
-    if checksum(entry.path) != run.file.data.sha256:
+    if checksum(entry.path) != file.data.sha256:
         got = f"{entry.path}, which is not the run's"
         raise refuse("embedding file", got, "the file that the run saw (--data DIR)")
     return entry

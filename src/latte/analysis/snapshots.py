@@ -1,4 +1,4 @@
-"""What can be seen only while a federation runs: the memories of some clients, and who downloads from whom."""
+"""What results do not record: the memories of some clients, and how much each client downloads from each other."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..core.maths import entropy_of_one
-from ..core.readout import concatenated, most_certain
+from ..core.readout import merge_memories
 from ..core.types import Integers, Mask, Reals, Vectors
 from ..data.benchmark import Federation
 from ..data.partition import federate
-from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.item import run_item
 from ..methods.latte import Latte
 from ..simulation.collaboration import share_inside
 from ..simulation.readable import set_up
 from ..simulation.simulate import Client
-from .studies import Setup
+from .studies import Setup, base_plan
 from .watch import latte_of
 
 
 @dataclass(frozen=True, eq=False)
 class Collaboration:
-    """Who downloads from whom, clients sorted by domain.
+    """The downloads between clients, sorted by domain.
 
-    ``downloads`` (N, N): entry (i, j) counts the prototypes of client j that client i was given. ``inside`` is the
+    ``downloads`` (N, N): entry (i, j) counts the prototypes of client j that client i downloaded. ``inside`` is the
     share in per cent that stays inside a domain, ``chance`` what it would be if donors were drawn evenly among the
-    other clients, ``most`` what it would be if everyone of the own domain came first: k_e may ask for more than those.
+    other clients, ``most`` what it would be if all clients of the own domain came first: k_e may be more than those.
     """
 
     clients: tuple[str, ...]
@@ -41,20 +40,12 @@ class Collaboration:
 
 def collaboration(setup: Setup, engine: str = "auto") -> Collaboration:
     """Run Latte on the first seed and count the downloads."""
-    method = MethodConfig("latte", preset=setup.preset)
     seed = setup.seeds[0]
-    config = RunConfig(setup.opened.entry.name, (method,), (seed,), setup.clients, engine=engine)
-    federation = federate(setup.opened.embeddings, setup.clients, seed)
-    outcome = run_item(federation, _filled(config, setup), seed)
+    config = replace(base_plan(setup).config, seeds=(seed,), engine=engine)
+    federation = federate(setup.benchmark.embeddings, setup.clients, seed)
+    outcome = run_item(federation, config, seed)
     assert outcome.downloads is not None, "Latte collaborates"
     return _sorted(federation, outcome.downloads, setup.latte.k_e, outcome.engine)
-
-
-def _filled(config: RunConfig, setup: Setup) -> RunConfig:
-    """Return ``config`` with the parameters written out: an item knows no presets."""
-    from ..experiment.plan import plan_on
-
-    return plan_on(config, setup.opened).config
 
 
 def _sorted(federation: Federation, downloads: Integers | Reals, k_e: int, engine: str) -> Collaboration:
@@ -76,18 +67,18 @@ def _sorted(federation: Federation, downloads: Integers | Reals, k_e: int, engin
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class ClientMemory:
     """The local and the merged memory of one client: what is stored for which class, how certain, and whose it is."""
 
     client: str
     domain: str
     samples: int
-    local: Items
-    merged: Items
+    local: MemoryItems
+    merged: MemoryItems
 
 
 @dataclass(frozen=True, eq=False)
-class Items:
+class MemoryItems:
     """Stored items: ``vectors`` (n, D), ``label`` (n,), ``entropy`` (n,), ``external`` (n,): from another client."""
 
     vectors: Vectors
@@ -101,14 +92,14 @@ class Items:
         return float(self.entropy.mean()) if len(self.entropy) else float("nan")
 
 
-def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[Memory]:
+def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[ClientMemory]:
     """Return the memories of the first client of some domains after ``samples`` images (or its whole stream).
 
     On the first seed, with an exchange after every round. At most ``domains`` clients are chosen, evenly over the
     benchmark's domains. What a client stores of its own does not depend on what it gets from others, so the whole
-    federation need not predict: everyone stores, and of all exchanges only the last one has to take place.
+    federation need not predict: all clients store, and of all exchanges only the last has to take place.
     """
-    whole = federate(setup.opened.embeddings, setup.clients, setup.seeds[0])
+    whole = federate(setup.benchmark.embeddings, setup.clients, setup.seeds[0])
     federation = replace(whole, clients=tuple(replace(c, samples=c.samples[:samples]) for c in whole.clients))
     clients, exchange = set_up(federation, "latte", setup.latte)
     assert exchange is not None, "Latte collaborates"
@@ -137,32 +128,24 @@ def _chosen(federation: Federation, domains: int) -> list[int]:
     first: dict[int, int] = {}
     for i, client in enumerate(federation.clients):
         first.setdefault(client.domain, i)
-    there = [first[domain] for domain in sorted(first)]
-    places = np.linspace(0, len(there) - 1, min(domains, len(there)))
-    return [there[round(place)] for place in places]
+    clients = [first[domain] for domain in sorted(first)]
+    places = np.linspace(0, len(clients) - 1, min(domains, len(clients)))
+    return [clients[round(place)] for place in places]
 
 
-def _memory(federation: Federation, i: int, method: Latte) -> Memory:
+def _memory(federation: Federation, i: int, method: Latte) -> ClientMemory:
     client = federation.clients[i]
     domain = federation.embeddings.domains[client.domain]
-    return Memory(client.name, domain, len(client), *memory_items(method))
+    return ClientMemory(client.name, domain, len(client), *memory_items(method))
 
 
-def memory_items(method: Latte) -> tuple[Items, Items]:
+def memory_items(method: Latte) -> tuple[MemoryItems, MemoryItems]:
     """Return what is in a client's local memory, and what it reads: both merged (eq. 3)."""
-    own = (method.local.vectors, method.local.entropy, method.local.valid)
-    local = _items(*own, np.zeros(method.local.valid.shape, np.bool_))
-    vectors, entropy, valid = concatenated(own, method.external)
-    kept = most_certain(entropy, valid, method.params.k_l)
-    merged = _items(
-        np.take_along_axis(vectors, kept[:, :, None], axis=1),
-        np.take_along_axis(entropy, kept, axis=1),
-        np.take_along_axis(valid, kept, axis=1),
-        kept >= method.params.k_l,
-    )
-    return local, merged
+    own = method.local
+    local = _items(own.vectors, own.entropy, own.valid, np.zeros(own.valid.shape, np.bool_))
+    return local, _items(*merge_memories(own, method.external))
 
 
-def _items(vectors: Vectors, entropy: Reals, valid: Mask, external: Mask) -> Items:
+def _items(vectors: Vectors, entropy: Reals, valid: Mask, external: Mask) -> MemoryItems:
     label = np.broadcast_to(np.arange(len(valid))[:, None], valid.shape)
-    return Items(vectors[valid], label[valid], entropy[valid], external[valid])
+    return MemoryItems(vectors[valid], label[valid], entropy[valid], external[valid])

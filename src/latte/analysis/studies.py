@@ -1,45 +1,47 @@
 """The paper's studies on any benchmark: what to run for each figure, and running it.
 
 A study is a list of cases; a case is a run at one value of what is varied. :func:`measure` runs the cases of any number
-of studies in one pool of processes, each distinct run once however many cases ask for it.
+of studies in one pool of processes, each distinct run once, into run folders: a second call computes what is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..core.validate import refuse
 from ..data.catalogue import default_clients
 from ..experiment.config import MethodConfig, RunConfig, check_items
-from ..experiment.plan import Item, Opened, Plan, as_message, plan_on
-from ..experiment.runner import Options, answers
+from ..experiment.folder import RunFolder
+from ..experiment.plan import OpenBenchmark, Plan, plan_on
+from ..experiment.runner import Event, IncompleteError, Options, execute_all, results
 from ..methods.latte import PRESETS, LatteParams
-from ..simulation.records import Result
 from ..simulation.schedule import Schedule
+from .stats import estimate
 
-BASELINES = ("clip", "tda", "tda-global", "dmn", "dmn-global")
+STUDY_BASELINES = ("clip", "tda", "tda-global", "dmn", "dmn-global")
 PERIODS = (1, 2, 5, 10, 20, 50, 100, 200)
-GRIDS: dict[str, tuple[Any, ...]] = {
+STUDY_GRIDS: dict[str, tuple[Any, ...]] = {
     "k_l": (1, 2, 4, 8, 12, 16, 24),
     "k_e": (0, 1, 3, 5, 9, 15, 20),
     "alpha": (0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0),
     "beta": (0.0, 3.0, 6.0, 15.0, 35.0, 60.0, 100.0),
     "gamma": (0.0, 0.5, 1.5, 3.0, 6.0, 10.0),
 }
+StepProgress = Callable[[str, int, int], object]  # what is done, how many steps of it, of how many
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every study of one call shares: the benchmark, the seeds, and Latte's parameters.
+    """What all studies of one call share: the benchmark, the seeds, and Latte's parameters.
 
     ``clients`` per domain; None means those that the file fixes. ``preset`` None means the dataset-free default.
     """
 
-    opened: Opened
+    benchmark: OpenBenchmark
     seeds: tuple[int, ...]
     clients: int | None
     preset: str | None
@@ -62,7 +64,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What one seed gave at one point, in per cent of all samples."""
+    """The accuracy of one seed at one point, in per cent of all samples."""
 
     panel: str
     method: str
@@ -71,15 +73,17 @@ class Score:
     accuracy: float
 
 
-def make_setup(opened: Opened, seeds: Sequence[int], clients: int | None = None, preset: str | None = None) -> Setup:
-    """Fill in what is not told: the benchmark's own clients, and the published parameters where there are some."""
+def make_setup(
+    benchmark: OpenBenchmark, seeds: Sequence[int], clients: int | None = None, preset: str | None = None
+) -> Setup:
+    """Fill in what is None: the benchmark's own clients, and the published parameters where there are some."""
     if clients is None:
-        clients = default_clients(opened.embeddings, opened.entry.name)
-    return Setup(opened, tuple(seeds), clients, preset or preset_for(opened.entry.name))
+        clients = default_clients(benchmark.embeddings, benchmark.entry.name)
+    return Setup(benchmark, tuple(seeds), clients, preset or preset_for(benchmark.entry.name))
 
 
 def preset_for(benchmark: str) -> str | None:
-    """Return the published parameters that a benchmark's name asks for; None where there are none.
+    """Return the preset of published parameters for a benchmark, by its name; None where there is none.
 
     >>> preset_for("cifar10c-mini"), preset_for("cifar100c_test"), preset_for("pacs")
     ('cifar10c', 'cifar100c', None)
@@ -95,7 +99,7 @@ def decentralisation(setup: Setup, values: Sequence[int] = ()) -> list[Case]:
     """Every domain dealt to more and more clients: less data for each."""
     cases = []
     for clients in values or client_numbers(setup):
-        for name in (*BASELINES, "latte"):
+        for name in (*STUDY_BASELINES, "latte"):
             cases.append(Case("", name, clients, _config(replace(setup, clients=clients), _method(setup, name))))
     return cases
 
@@ -109,15 +113,15 @@ def period(setup: Setup, values: Sequence[int] = ()) -> list[Case]:
 
 
 def ablation(setup: Setup) -> list[Case]:
-    """What is read, and by what it is weighed.
+    """The memory that is read (local, external, both) and its weights (similarity, certainty, both).
 
-    Switching off a weight concerns the readout only: the prototypes keep their own gamma (B14).
+    A weight is switched off in the readout only: the prototypes have their own gamma (B14).
     """
-    keep = setup.latte.prototype_gamma
+    gamma = setup.latte.prototype_gamma
     panels: dict[str, dict[str, dict[str, Any]]] = {
         "memory": {"local only": {"memory": "local"}, "external only": {"memory": "external"}, "both": {}},
         "weights": {
-            "similarity only": {"gamma": 0.0, "gamma_prototype": keep},
+            "similarity only": {"gamma": 0.0, "gamma_prototype": gamma},
             "certainty only": {"beta": 0.0},
             "both": {},
         },
@@ -130,10 +134,10 @@ def ablation(setup: Setup) -> list[Case]:
 
 
 def sensitivity(setup: Setup) -> list[Case]:
-    """One parameter at a time; the others, and the value that is used elsewhere, as they are."""
+    """One parameter at a time over its grid, the value of the other figures included."""
     return [
         Case(name, "latte", value, _config(setup, _method(setup, "latte", {name: value})))
-        for name, grid in GRIDS.items()
+        for name, grid in STUDY_GRIDS.items()
         for value in sorted({*grid, getattr(setup.latte, name)})
     ]
 
@@ -147,14 +151,14 @@ STUDIES: dict[str, Callable[[Setup], list[Case]]] = {
 
 
 def client_numbers(setup: Setup) -> tuple[int, ...]:
-    """Return the clients per domain to try: those of the benchmark among them, nobody without an image."""
+    """Return the clients per domain to try: those of the benchmark among them, and no client without an image."""
     least = _images_per_domain(setup)
-    wanted = {1, 2, 5, 10, 20} if least >= 500 else {1, 2, 3, 4, 6, 12}
-    return tuple(sorted(n for n in wanted | {setup.clients or 1} if n <= least))
+    usual = {1, 2, 5, 10, 20} if least >= 500 else {1, 2, 3, 4, 6, 12}
+    return tuple(sorted(n for n in usual | {setup.clients or 1} if n <= least))
 
 
 def _images_per_domain(setup: Setup) -> int:
-    data = setup.opened.embeddings
+    data = setup.benchmark.embeddings
     return int(np.bincount(data.domain, minlength=len(data.domains)).min())
 
 
@@ -162,8 +166,13 @@ def _method(setup: Setup, name: str, changes: dict[str, Any] | None = None) -> M
     return MethodConfig(name, preset=setup.preset if name == "latte" else None, params=changes or {})
 
 
+def base_plan(setup: Setup) -> Plan:
+    """Return the run that the studies vary: Latte as ``setup`` has it."""
+    return plan_on(_config(setup, _method(setup, "latte")), setup.benchmark)
+
+
 def _config(setup: Setup, method: MethodConfig, schedule: Schedule | None = None) -> RunConfig:
-    entry = setup.opened.entry
+    entry = setup.benchmark.entry
     return RunConfig(entry.name, (method,), setup.seeds, setup.clients, schedule or Schedule())
 
 
@@ -173,33 +182,52 @@ def _config(setup: Setup, method: MethodConfig, schedule: Schedule | None = None
 def measure(
     setup: Setup,
     cases: Sequence[Case],
+    out: Path,
     options: Options | None = None,
-    progress: Callable[[int, int], object] = lambda done, total: None,
+    progress: StepProgress = lambda what, done, total: None,
 ) -> list[Score]:
-    """Run the cases; one :class:`Score` per case and seed, in their order. ``progress(done, total)`` counts runs."""
-    check_items("figure", len(cases) * len(setup.seeds))
-    points = [(case, seed, _job(setup, case, seed)) for case in cases for seed in setup.seeds]
-    names = [as_message([job]) for _, _, job in points]  # points that several panels share are run once
-    found = _accuracies(dict(zip(names, (job for _, _, job in points), strict=True)), options or Options(), progress)
-    return [Score(c.panel, c.method, c.value, s, found[name]) for (c, s, _), name in zip(points, names, strict=True)]
+    """Run what is missing of the cases in run folders under ``out``; one :class:`Score` per case and seed, in order."""
+    plans = [plan_on(case.config, setup.benchmark) for case in cases]
+    distinct = {plan.name: plan for plan in plans}  # points of several figures are often the same run
+    _execute(list(distinct.values()), out, options or Options(), progress)
+    by_name = {name: results(plan, out) for name, plan in distinct.items()}
+    return [
+        Score(case.panel, case.method, case.value, result.seed, result.micro)
+        for case, plan in zip(cases, plans, strict=True)
+        for result in by_name[plan.name]
+    ]
 
 
-def _job(setup: Setup, case: Case, seed: int) -> tuple[Plan, Item]:
-    plan = plan_on(replace(case.config, seeds=(seed,)), setup.opened)
-    return plan, Item(plan.config.methods[0], seed)
+def _execute(plans: Sequence[Plan], out: Path, options: Options, progress: StepProgress) -> None:
+    total = sum(len(plan.items()) for plan in plans)
+    check_items("figure", total)
+    problems: list[str] = []
+    try:
+        with RunFolder(out).lock():
+            for event in _followed([(plan, out) for plan in plans], options, progress, total):
+                if event.kind == "failed":
+                    problems.append(f"{event.item.method.label}, seed {event.item.seed}: {event.problem}")
+    except IncompleteError as error:
+        raise IncompleteError(f"{problems[0]}; {error}") from None
 
 
-def _accuracies(
-    jobs: Mapping[str, tuple[Plan, Item]], options: Options, progress: Callable[[int, int], object]
-) -> dict[str, float]:
-    names = list(jobs)
-    found: dict[str, float] = {}
-    for position, answer in answers(list(jobs.values()), options):
-        if isinstance(answer, BaseException):
-            raise answer
-        found[names[position]] = Result.from_json(answer.line).micro
-        progress(len(found), len(names))
-    return found
+def _followed(
+    plans: Sequence[tuple[Plan, Path]], options: Options, progress: StepProgress, total: int
+) -> Iterator[Event]:
+    """Execute plans and report their progress: first what is there already, then every run."""
+    progress("runs", 0, total)
+    existing = done = 0
+    for _, event in execute_all(plans, options):
+        if event.kind == "kept":
+            existing += 1
+        else:
+            if existing and not done:
+                progress("runs there already", existing, total)
+            done += 1
+            progress("runs", existing + done, total)
+        yield event
+    if not done:
+        progress("runs there already", existing, total)
 
 
 def summary(scores: Sequence[Score]) -> list[tuple[Score, float, float]]:
@@ -207,10 +235,5 @@ def summary(scores: Sequence[Score]) -> list[tuple[Score, float, float]]:
     groups: dict[tuple[str, str, float | str], list[Score]] = {}
     for score in scores:
         groups.setdefault((score.panel, score.method, score.value), []).append(score)
-    return [(group[0], *_mean_and_sd([score.accuracy for score in group])) for group in groups.values()]
-
-
-def _mean_and_sd(values: Sequence[float]) -> tuple[float, float]:
-    if not values:
-        raise refuse("scores", "none", "at least one")
-    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    estimates = {key: estimate([score.accuracy for score in group]) for key, group in groups.items()}
+    return [(group[0], estimates[key].mean, estimates[key].sd or 0.0) for key, group in groups.items()]

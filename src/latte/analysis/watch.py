@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..core.readout import GATE, concatenated, most_certain
+from ..core.readout import GATE, merged_positions
 from ..core.types import External, Integers, Mask, Prototypes, Vectors
 from ..methods.latte import Latte
 from ..simulation.collaboration import CountingExchange
@@ -51,7 +51,7 @@ class Watch:
         self.external += external_items(method)
 
     def count_query(self, prototypes: Prototypes) -> None:
-        """Look at what a client uploads."""
+        """Count a sync of a client, which uploads ``prototypes`` and queries with them."""
         self.queries += 1
         self.empty += ~prototypes.seen
 
@@ -82,17 +82,13 @@ def external_items(method: Latte) -> Integers:
     if method.params.memory == "external":
         count = held(method).sum(axis=1)
         return count
-    own = (method.local.vectors[:, :, :1], method.local.entropy, method.local.valid)  # the vectors are not needed
-    others = replace(method.external, vectors=method.external.vectors[:, :, :1])
-    _, entropy, valid = concatenated(own, others)
-    kept = most_certain(entropy, valid, method.params.k_l)
-    count = (np.take_along_axis(valid, kept, axis=1) & (kept >= method.params.k_l)).sum(axis=1)
+    count = (held(method) & (merged_positions(method.local, method.external) >= method.params.k_l)).sum(axis=1)
     return count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Watched:
-    """An exchange that is watched."""
+class WatchedExchange:
+    """An exchange whose uploads a :class:`Watch` counts."""
 
     exchange: CountingExchange
     watch: Watch

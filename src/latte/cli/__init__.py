@@ -1,4 +1,4 @@
-"""The command line. Commands are found by name and imported when they run, so that ``latte --help`` is quick.
+"""The command line. Commands are looked up by name and imported when they run, so that ``latte --help`` is quick.
 
 This module itself imports next to nothing: a signal should meet our handler, not the import of click.
 """
@@ -70,7 +70,7 @@ def _run(arguments: list[str] | None) -> None:
     except (ValueError, ModuleNotFoundError) as error:  # bad input, or an extra that is not installed
         problem(error)
         sys.exit(2)
-    except MemoryError as error:  # numpy says how much it wanted
+    except MemoryError as error:  # numpy names the size of the array
         problem(f"not enough memory ({error})")
         sys.exit(1)
     except OSError as error:  # a full disk, a folder that may not be written; or a name that no file can have

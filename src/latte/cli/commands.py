@@ -59,10 +59,9 @@ class LazyGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Offer near names for an unknown command."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib
+            from ..core.validate import near
 
-            near = difflib.get_close_matches(args[0], COMMANDS, n=3, cutoff=0.4) or list(COMMANDS)
-            ctx.fail(f"no command {args[0]!r}; there is {', '.join(near)}")
+            ctx.fail(f"no command {args[0]!r}; there is {', '.join(near(args[0], COMMANDS))}")
         return super().resolve_command(ctx, args)
 
     def make_context(
@@ -80,7 +79,7 @@ class LazyGroup(click.Group):
 
 @contextmanager
 def _safe_messages() -> Iterator[None]:
-    """Make what click says of a bad option safe for a terminal: it repeats what was typed."""
+    """Make click's messages safe for a terminal: they repeat what was typed."""
     try:
         yield
     except click.ClickException as error:

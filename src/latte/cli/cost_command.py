@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import block, line
-from .run_options import print_rows
+from .output import block, line, print_rows
 
 if TYPE_CHECKING:
-    from ..analysis.cost import Shape
+    from ..analysis.cost import CostShape
     from ..analysis.cost_measure import Reference
     from ..analysis.cost_table import CostRow
     from ..experiment.config import MethodConfig
 
 # DMN with 20 images per class: with them the closed form gives the paper's bytes
-METHODS = "clip,vte,tpt,zero,tda,tda-global,dmn+k=20,dmn-global+k=20,latte:cifar100c"
+COST_METHODS = "clip,vte,tpt,zero,tda,tda-global,dmn+k=20,dmn-global+k=20,latte:cifar100c"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class _Encoder:
 @click.option("--classes", type=click.IntRange(2), default=100, show_default=True)
 @click.option("--dim", type=click.IntRange(1), default=512, show_default=True, help="Dimensions of an embedding.")
 @click.option("--views", type=click.IntRange(1), default=64, show_default=True, help="Of the methods that augment.")
-@click.option("--methods", default=METHODS, help="[LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated.")
+@click.option("--methods", default=COST_METHODS, help="[LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated.")
 @click.option("--encoder", metavar="DIR", help="Encoder to time: a model folder, or a name such as onnx:DIR, hf:ID.")
 @click.option(
     "--encoder-macs", type=click.FloatRange(1, 1e15), help="MACs of one image (default: counted, else CLIP ViT-B/16)."
@@ -48,21 +47,21 @@ def cost(
 ) -> None:
     """Show what each method costs: computation, time, memory, and bytes per round, beside the paper's numbers.
 
-    The sizes are the paper's (CIFAR-100-C with CLIP ViT-B/16) unless told. MACs and bytes are closed forms; time and
+    The default sizes are the paper's (CIFAR-100-C with CLIP ViT-B/16). MACs and bytes are closed forms; time and
     memory are measured here, on the processor, and set against one pass of the encoder in the same run: that of
     --encoder, or one matrix product of as many MACs.
     """
-    from ..analysis.cost import Shape
+    from ..analysis.cost import CostShape
     from ..analysis.cost_table import cost_rows
     from ..core.validate import real
 
-    shape = Shape(classes, dim, views)
-    asked = [_method(text) for text in methods.split(",")]
+    shape = CostShape(classes, dim, views)
+    chosen = [_method(text) for text in methods.split(",")]
     try:
         against = _encoder(encoder, None if encoder_macs is None else int(real("--encoder-macs", encoder_macs, 1)))
     except ModuleNotFoundError as error:
         raise click.ClickException(str(error)) from None
-    rows = cost_rows(asked, shape, against.macs, against.reference)
+    rows = cost_rows(chosen, shape, against.macs, against.reference)
     if as_json:
         _print_json(rows, shape, against)
     else:
@@ -112,20 +111,20 @@ def _counted(encoder: Any) -> int | None:
     return counted_macs(lambda: encoder.images([pixels]))
 
 
-def _print_json(rows: list[CostRow], shape: Shape, against: _Encoder) -> None:
-    from ..analysis.cost_table import as_json
+def _print_json(rows: list[CostRow], shape: CostShape, against: _Encoder) -> None:
+    from ..analysis.cost_table import cost_record
 
     facts = {"encoder_macs": against.macs, "encoder_macs_from": against.words, "encoder_bytes": against.bytes}
-    line(json.dumps({**as_json(rows, shape, against.reference), **facts}))
+    line(json.dumps({**cost_record(rows, shape, against.reference), **facts}))
 
 
-def _print_text(rows: list[CostRow], shape: Shape, against: _Encoder) -> None:
-    from ..analysis.cost import PAPER_SIZES, short
+def _print_text(rows: list[CostRow], shape: CostShape, against: _Encoder) -> None:
+    from ..analysis.cost import PAPER_SIZES, short_count
 
-    macs = f"{short(against.macs) or '?'} ({against.words})"
+    macs = f"{short_count(against.macs) or '?'} ({against.words})"
     line(f"{shape.classes} classes, {shape.dim} dimensions; MACs of the encoder: {macs}")
     if against.reference is not None:
-        held = f", {short(against.reference.bytes)}B" if against.reference.bytes else ""
+        held = f", {short_count(against.reference.bytes)}B" if against.reference.bytes else ""
         line(f"times are set against {against.reference.what}: {1e3 * against.reference.seconds:.1f} ms{held}")
     block("\nper image\n")
     beside = (shape.classes, shape.dim) == PAPER_SIZES  # the paper's numbers are for its own sizes only
@@ -138,7 +137,7 @@ def _print_text(rows: list[CostRow], shape: Shape, against: _Encoder) -> None:
 
 
 def _computation(row: CostRow) -> dict[str, Any]:
-    from ..analysis.cost import short
+    from ..analysis.cost import short_count
 
     total = None if row.encoder_macs is None else row.encoder_macs + sum(row.direct.values())
     measured = row.measured
@@ -146,12 +145,12 @@ def _computation(row: CostRow) -> dict[str, Any]:
         "method": row.label,
         "augments": "yes" if row.augments else "no",
         "backprop": "yes" if row.backprop else "no",
-        "MACs": short(total) or "?",
-        "of which memory": short(sum(row.direct.values())),
-        "here": short(sum(row.own.values())),
+        "MACs": short_count(total) or "?",
+        "of which memory": short_count(sum(row.direct.values())),
+        "here": short_count(sum(row.own.values())),
         "ms": f"{1e3 * measured.seconds:.3f}" if measured else "-",
         "extra time": f"{100 * (row.relative - 1):.3g} %" if row.relative is not None else "-",
-        "peak memory": f"{short(measured.peak)}B" if measured else "-",
+        "peak memory": f"{short_count(measured.peak)}B" if measured else "-",
     }
 
 
@@ -165,11 +164,12 @@ def _papers(row: CostRow) -> dict[str, Any]:
 
 
 def _bytes(row: CostRow, beside: bool) -> dict[str, Any]:
-    from ..analysis.cost import short
+
+    from ..analysis.cost import short_count
 
     assert row.traffic is not None
     cells = {
-        name: f"{short(t.up)} + {short(t.down)} = {short(t.vectors)} ({short(t.whole)})"
+        name: f"{short_count(t.up)} + {short_count(t.down)} = {short_count(t.vectors)} ({short_count(t.whole)})"
         for name, t in row.traffic.items()
     }
     paper = row.paper.bytes_per_round if row.paper else ""
@@ -177,13 +177,13 @@ def _bytes(row: CostRow, beside: bool) -> dict[str, Any]:
 
 
 def _shares(rows: list[CostRow], against: _Encoder, beside: bool) -> Iterator[str]:
-    """Yield what a round is against the encoder, which is sent once, beside what the paper says of it."""
-    from ..analysis.cost import PAPER_SHARE, paper_costs, short
+    """Yield the size of a round in per cent of the encoder, which is sent once, beside the paper's statement."""
+    from ..analysis.cost import PAPER_SHARE, paper_costs, short_count
 
     if against.bytes is None:
         return
     printed = f"; paper: {paper_costs()['clip'].bytes_per_round}" if beside else ""
-    yield f"\nthe encoder in fp16, sent once: {short(against.bytes)}{printed}"
+    yield f"\nthe encoder in fp16, sent once: {short_count(against.bytes)}{printed}"
     for row in rows:
         if row.traffic:
             claim = f"; paper: {PAPER_SHARE}" if beside and row.label.startswith("latte") else ""

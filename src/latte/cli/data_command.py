@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import line, problem
-from .run_options import Folder, InputFile, print_rows
+from .arguments import Folder, InputFile
+from .output import line, print_rows, problem
 
 if TYPE_CHECKING:
     from ..data.benchmark import Embeddings
@@ -64,9 +64,9 @@ def check(names: tuple[str, ...], data: Path | None) -> None:
     chosen = [find_benchmark(name, data) for name in names] if names else list(list_benchmarks(data).values())
     bad = 0
     for entry in chosen:
-        found = _problems(entry)
-        bad += bool(found)
-        line(f"{entry.name}: {'; '.join(found) or 'ok'}")
+        faults = _problems(entry)
+        bad += bool(faults)
+        line(f"{entry.name}: {'; '.join(faults) or 'ok'}")
     if bad:
         problem(f"{bad} of {len(chosen)} files are not sound")
         sys.exit(2)
@@ -98,16 +98,14 @@ def fetch(name: str, dest: Path, source: Path | None) -> None:
     A download that was cut goes on where it was. Datasets whose terms ask for it are to be downloaded by hand: then it
     says from where, and where to put them.
     """
+    from ..core.validate import near
     from ..data.fetch import dataset_sources
     from ..data.fetch import fetch_dataset as get
     from .progress import absolute, bar
 
     known = dataset_sources()
     if name not in known:
-        import difflib
-
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or sorted(known)
-        raise click.UsageError(f"no dataset {name!r}; there is {', '.join(near)}")
+        raise click.UsageError(f"no dataset {name!r}; there is {', '.join(near(name, sorted(known)))}")
     try:
         with bar(name, known[name].sums.size or 0, "bytes") as advance:
             place = get(name, dest, source, absolute(advance))
@@ -127,36 +125,36 @@ def _line(entry: BenchmarkFile) -> dict[str, Any]:
     return {"name": entry.name, **facts, "file": str(entry.path)}
 
 
-def _facts(entry: BenchmarkFile, found: Embeddings) -> dict[str, Any]:
+def _facts(entry: BenchmarkFile, embeddings: Embeddings) -> dict[str, Any]:
     from ..data.catalogue import default_clients
-    from ..data.embeddings import checksum
+    from ..files.checksums import checksum
 
-    counts = {name: int((found.domain == i).sum()) for i, name in enumerate(found.domains)}
-    clients = default_clients(found, entry.name)
-    n, views, dim = found.views.shape
+    counts = {name: int((embeddings.domain == i).sum()) for i, name in enumerate(embeddings.domains)}
+    clients = default_clients(embeddings, entry.name)
+    n, views, dim = embeddings.views.shape
     return {
         "name": entry.name,
         "file": str(entry.path),
         "sha256": checksum(entry.path),
-        "fingerprint": found.zero_shot.fingerprint,
-        "encoder": found.metadata.get("encoder", "unknown"),
+        "fingerprint": embeddings.zero_shot.fingerprint,
+        "encoder": embeddings.metadata.get("encoder", "unknown"),
         "images": n,
         "views": views,
         "dimensions": dim,
-        "scale": found.zero_shot.scale,
-        "zero-shot": f"{_zero_shot(found):.2f} %",
+        "scale": embeddings.zero_shot.scale,
+        "zero-shot": f"{_zero_shot(embeddings):.2f} %",
         "clients": f"{clients} per domain" if clients else "fixed by the file",
         "domains": counts,
-        "classes": list(found.zero_shot.classnames),
-        "made": found.metadata.get("made", "unknown"),
+        "classes": list(embeddings.zero_shot.classnames),
+        "made": embeddings.metadata.get("made", "unknown"),
     }
 
 
-def _zero_shot(found: Embeddings) -> float:
+def _zero_shot(embeddings: Embeddings) -> float:
     import numpy as np
 
-    logits = found.zero_shot.logits(np.asarray(found.views[:, 0], np.float32))
-    return float(100 * (logits.argmax(axis=1) == found.labels).mean()) if len(found) else float("nan")
+    logits = embeddings.zero_shot.logits(np.asarray(embeddings.views[:, 0], np.float32))
+    return float(100 * (logits.argmax(axis=1) == embeddings.labels).mean()) if len(embeddings) else float("nan")
 
 
 def _problems(entry: BenchmarkFile) -> list[str]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import block, line
-from .run_options import Folder, print_rows
+from .arguments import Folder
+from .output import block, line, print_rows
 
 if TYPE_CHECKING:
     from ..analysis.diagnose import ClassReport, Diagnosis
@@ -26,31 +26,31 @@ def diagnose(
 ) -> None:
     """Look into the memories of RUN, a folder that latte run wrote.
 
-    One seed is replayed with the readable simulator, every memory watched. The result is kept in the folder, and is a
-    section of its report from then on (latte report RUN --format html).
+    One seed is replayed with the readable simulator. The diagnosis is stored in the folder and is a section of its
+    report from then on (latte report RUN --format html).
     """
-    from ..analysis.diagnose_run import keep, open_replay, replay
+    from ..analysis.diagnose_run import open_replay, replay, save_diagnosis
     from .progress import bar
 
-    asked = open_replay(run, data, label, seed)
-    with bar(asked.method.label[:12], asked.federation.samples) as advance:
-        found = replay(asked, advance)
-    line(f"wrote {keep(found, asked.run.path)}", err=True)
+    planned = open_replay(run, data, label, seed)
+    with bar(planned.method.label[:12], planned.federation.samples) as advance:
+        diagnosis = replay(planned, advance)
+    line(f"wrote {save_diagnosis(diagnosis, planned.run.folder)}", err=True)
     if html is not None:
-        _write_page(found, html)
+        _write_page(diagnosis, html)
     if as_json:
-        block(found.to_json())
+        block(diagnosis.to_json())
     else:
-        _print(found)
+        _print(diagnosis)
 
 
-def _print(found: Diagnosis) -> None:
+def _print(diagnosis: Diagnosis) -> None:
     line(
-        f"{found.method} on {found.benchmark}, seed {found.seed} (one seed, replayed): {found.clients} clients, "
-        f"{found.samples} images, accuracy {found.accuracy:.2f} %"
+        f"{diagnosis.method} on {diagnosis.benchmark}, seed {diagnosis.seed} (one seed, replayed): "
+        f"{diagnosis.clients} clients, {diagnosis.samples} images, accuracy {diagnosis.accuracy:.2f} %"
     )
     line("")
-    print_rows([_row(report) for report in (found.total, *found.classes)], False)
+    print_rows([_row(report) for report in (diagnosis.total, *diagnosis.classes)], False)
     block(_NOTES)
 
 
@@ -77,14 +77,14 @@ def _spread(values: tuple[float, ...] | None) -> str:
     return "-" if values is None else " ".join(f"{value:.2f}" for value in values)
 
 
-def _write_page(found: Diagnosis, path: Path) -> None:
+def _write_page(diagnosis: Diagnosis, path: Path) -> None:
     from ..files.atomic import write_text
     from ..report.diagnosis import diagnosis_sections
     from ..report.html import render_page
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    title = f"Diagnosis: {found.method} on {found.benchmark}"
-    write_text(path, render_page(title, diagnosis_sections(found)))
+    title = f"Diagnosis: {diagnosis.method} on {diagnosis.benchmark}"
+    write_text(path, render_page(title, diagnosis_sections(diagnosis)))
     line(f"wrote {path}", err=True)
 
 

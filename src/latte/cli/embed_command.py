@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .arguments import Folder
 from .output import line
-from .run_options import Folder
 
 if TYPE_CHECKING:
     from ..data.embed import EmbedPlan
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     "--severity", type=click.IntRange(1, 5), default=5, show_default=True, help="Of the corruptions of CIFAR-C."
 )
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, help="Of the random views, the corruptions and who gets which."
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    help="Of the random views, the corruptions and their assignment to images.",
 )
 @click.option(
     "--frost",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .run_options import print_rows
+from .output import print_rows
 
 
 @click.command()
@@ -30,5 +30,5 @@ def export(encoder: str, out: Path, variants: str, images: Path | None, as_json:
     from ..encoders.export import export_onnx
 
     pictures = None if images is None else find_pictures([images])
-    found = export_onnx(encoder, out, tuple(part.strip() for part in variants.split(",")), pictures)
-    print_rows([asdict(agreement) for agreement in found], as_json)
+    agreements = export_onnx(encoder, out, tuple(part.strip() for part in variants.split(",")), pictures)
+    print_rows([asdict(agreement) for agreement in agreements], as_json)

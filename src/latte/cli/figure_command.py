@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from .arguments import Folder
 from .output import line
-from .run_options import Folder
+from .run_options import Command, collect_options, command_line, or_exit
 
 if TYPE_CHECKING:
     from ..analysis.studies import Setup
 
-NAMES = ("decentralisation", "period", "collaboration", "memory", "ablation", "sensitivity", "all")
+FIGURE_NAMES = ("decentralisation", "period", "collaboration", "memory", "ablation", "sensitivity", "all")
 VARIED = ("decentralisation", "period")
 
 
 @dataclass(frozen=True, slots=True)
-class On:
-    """What the figures are drawn of."""
+class FigureOptions:
+    """The options of a call that decide what the figures show."""
 
     benchmark: str
     data: Path | None
@@ -39,19 +39,12 @@ class On:
 
         if self.preset is not None:
             choice("preset", self.preset, tuple(PRESETS))
-        opened = open_benchmark(self.benchmark, self.data)
-        return make_setup(opened, parse_seeds(self.seeds), self.clients, self.preset)
+        benchmark = open_benchmark(self.benchmark, self.data)
+        return make_setup(benchmark, parse_seeds(self.seeds), self.clients, self.preset)
 
 
-def on_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say what the figures are drawn of; the command gets them as ``on``."""
-
-    def collected(**given: Any) -> Any:
-        on = On(*(given.pop(name) for name in ("benchmark", "data", "seeds", "clients", "preset")))
-        return command(on=on, **given)
-
-    collected.__doc__, collected.__name__ = command.__doc__, command.__name__
-    collected.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+def figure_options(command: Command) -> Command:
+    """Add the options that decide what the figures show; the command gets them as ``chosen``."""
     options = [
         click.option("--benchmark", default="cifar10c-mini", show_default=True, help="By name or file."),
         click.option("--data", type=Folder(), help="Folder of embedding files (default: $LATTE_DATA)."),
@@ -59,18 +52,16 @@ def on_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--clients", type=click.IntRange(1), help="Clients per domain (default: the benchmark's own)."),
         click.option("--preset", help="Latte's parameters (default: those published for the benchmark, if any)."),
     ]
-    for option in reversed(options):
-        collected = option(collected)
-    return collected
+    return collect_options(command, FigureOptions, options)
 
 
 @click.command()
-@click.argument("name", type=click.Choice(NAMES))
-@on_options
+@click.argument("name", type=click.Choice(FIGURE_NAMES))
+@figure_options
 @click.option("--values", help="What decentralisation or period varies, such as 1,2,5,10.")
 @click.option("--out", type=Folder(), default=Path("figures"), show_default=True, help="Folder for the files.")
 @click.option("--jobs", type=click.IntRange(0, 1024), default=0, help="Processes at once (default: one per core).")
-def figure(name: str, on: On, values: str | None, out: Path, jobs: int) -> None:
+def figure(name: str, chosen: FigureOptions, values: str | None, out: Path, jobs: int) -> None:
     """Draw a figure of the paper, or all, for a benchmark: PNG, SVG, the numbers as CSV, and a page.
 
     \b
@@ -80,11 +71,17 @@ def figure(name: str, on: On, values: str | None, out: Path, jobs: int) -> None:
     memory            t-SNE of one client's local and merged memory per domain
     ablation          local, external or both; similarity, certainty or both
     sensitivity       k_l, k_e, alpha, beta, gamma
+
+    The runs behind the figures go to run folders in --out/runs: running again computes only what is missing there, and
+    draws only what is not drawn yet.
     """
     if values and name not in VARIED:
         raise click.UsageError(f"--values is for {' and '.join(VARIED)}")
+    if chosen.clients and name == "decentralisation":
+        raise click.UsageError("decentralisation varies the clients per domain: give them as --values, not --clients")
+    names = FIGURE_NAMES[:-1] if name == "all" else (name,)
     try:
-        _draw(NAMES[:-1] if name == "all" else (name,), on.setup(), out, jobs, _numbers(values))
+        or_exit(lambda: _draw(names, chosen.setup(), out, jobs, _numbers(values)))
     except ModuleNotFoundError as error:
         raise click.ClickException(str(error)) from None
 
@@ -101,7 +98,7 @@ def _draw(names: tuple[str, ...], setup: Setup, out: Path, jobs: int, values: tu
     from ..report.figures.gallery import write_gallery
     from ..report.figures.make import make_figures
 
-    pictures = make_figures(names, setup, out, Options(jobs), values, _Follow())
+    pictures = make_figures(names, setup, out, Options(jobs, command=command_line()), values, _Follow())
     page = write_gallery(pictures, setup, out)
     for picture in pictures:
         line(picture.path("svg"))
@@ -110,13 +107,13 @@ def _draw(names: tuple[str, ...], setup: Setup, out: Path, jobs: int, values: tu
 
 
 class _Follow:
-    """Say on stderr where the work is, one line per step; a tenth of the runs is a step."""
+    """Write to stderr where the work is, one line per step; a tenth of the runs is a step."""
 
     def __init__(self) -> None:
-        self._said = ""
+        self._last = ""
 
     def __call__(self, what: str, done: int, total: int) -> None:
         text = f"{what} {total * (10 * done // total) // 10}/{total}" if total > 1 else what
-        if text != self._said:
+        if text != self._last:
             line(text, err=True)
-        self._said = text
+        self._last = text

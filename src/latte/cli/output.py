@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 import click
 
 
@@ -22,3 +25,26 @@ def block(text: str) -> None:
 def problem(text: object) -> None:
     """Print what went wrong, in one line."""
     line(f"latte: {text}", err=True)
+
+
+def print_rows(rows: Sequence[dict[str, object]], as_json: bool) -> None:
+    """Print rows as JSON or as a plain table on stdout."""
+    if as_json:
+        line(json.dumps(list(rows)))
+        return
+    if not rows:
+        return
+    cells = [[_cell(name) for name in rows[0]], *([_cell(value) for value in row.values()] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    numbers = [isinstance(value, (int, float)) for value in rows[0].values()]
+    for row in cells:
+        parts = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numbers, strict=True))
+        line("  ".join(parts).rstrip())
+
+
+def _cell(value: object) -> str:
+    from ..core.escape import visible
+
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else visible(str(value))

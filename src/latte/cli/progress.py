@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def bar(label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
-    """Draw a bar while the block runs; the block calls what it is given with the number of steps done.
+    """Draw a bar while the block runs; the block calls what it gets with the number of new steps.
 
     ``unit`` shows the speed, such as images per second.
     """
@@ -32,12 +32,12 @@ def bar(label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None
 
 
 def absolute(advance: Callable[[int], None]) -> Callable[[int, int | None], None]:
-    """Return a callback that is told how far it is in all, for code that counts so."""
-    told = 0
+    """Return a callback for code that counts from the start: it takes the steps done so far."""
+    last = 0
 
     def update(done: int, total: int | None) -> None:
-        nonlocal told
-        advance(done - told)
-        told = done
+        nonlocal last
+        advance(done - last)
+        last = done
 
     return update

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import line
-from .report_command import FORMATS, by_name, write
-from .run_options import command_line, drawn, or_exit
+from .report_command import FORMAT_NAMES, format_of, write_output
+from .run_options import command_line, follow, or_exit
 from .tune_command import search_all
 
 if TYPE_CHECKING:
     from ..experiment.plan import Plan
     from ..report.baselines import Search
-    from ..report.reproduce import Bench, Source
+    from ..report.reproduce import Bench, PaperFile
 
 
 @click.command()
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     help="TDA and DMN: tuned on other seeds, on the reported ones, or not at all.",
 )
 @click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Run folders.")
-@click.option("--format", "kind", type=click.Choice(FORMATS), help="Default: what --out ends in, else text.")
+@click.option("--format", "kind", type=click.Choice(FORMAT_NAMES), help="Default: what --out ends in, else text.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file instead of stdout.")
 def reproduce(
     benchmark: str,
@@ -55,42 +55,42 @@ def reproduce(
     from ..data.catalogue import data_folder
     from ..experiment.config import parse_seeds
     from ..report.baselines import make_search
-    from ..report.reproduce import benches, sources, tuning_source
+    from ..report.reproduce import benches, paper_files, tuning_source
 
     numbers, folder = parse_seeds(seeds), data_folder(data)
-    files = _there(sources(benchmark, backbone, folder), text_encoder)
+    files = _available_files(paper_files(benchmark, backbone, folder), text_encoder)
     tuning = tuning_source(benchmark, backbone, folder) if baselines == "tuned" else None
     extra = [tuning] if tuning is not None and tuning.path.is_file() else []
-    opened = benches([*files, *extra], numbers, text_encoder)
-    pool = opened.pop() if extra else None
-    search = None if baselines == "default" else make_search(opened[0], baselines, runs, pool)
+    bench_files = benches([*files, *extra], numbers, text_encoder)
+    pool = bench_files.pop() if extra else None
+    search = None if baselines == "default" else make_search(bench_files[0], baselines, runs, pool)
     if tuning is not None and search is not None and not search.apart:
         line(f"tuning under the reported corruptions: {tuning.missing()}", err=True)
-    or_exit(lambda: write(_table(opened, search, runs, kind or by_name(out)), out))
+    or_exit(lambda: write_output(_table(bench_files, search, runs, kind or format_of(out)), out))
 
 
-def _table(opened: list[Bench], search: Search | None, runs: Path, kind: str) -> str:
+def _table(bench_files: list[Bench], search: Search | None, runs: Path, kind: str) -> str:
     """Tune, run and return the table."""
-    from ..report.page import rendered
+    from ..experiment.runs import encoders, merged, read_run
+    from ..report.page import render_report
     from ..report.protocol import facts, notes
     from ..report.reproduce import one_name
-    from ..report.runs import encoders, merged, read_run
     from ..report.tables import build_table
 
     tuned = _tuned(search) if search else None
-    plans = [bench.plan(tuned) for bench in opened]
+    plans = [bench.plan(tuned) for bench in bench_files]
     _run(plans, runs)
-    source, zero_shot = opened[0].source, opened[0].opened.embeddings.zero_shot
+    source, zero_shot = bench_files[0].source, bench_files[0].benchmark.embeddings.zero_shot
     folders = [read_run(runs / plan.name) for plan in plans]
     encoder = next(iter(encoders(folders).values()), None)
     table = build_table(one_name(merged(folders), source.benchmark), encoder, source.backbone)
     costs = facts(plans[0], source.benchmark, source.backbone, zero_shot)
     sentences = (*notes(source, plans[0], search, tuned), *(fact.sentence() for fact in costs))
-    return rendered([replace(table, notes=table.notes + sentences, facts=costs)], folders, kind)
+    return render_report([replace(table, notes=table.notes + sentences, facts=costs)], folders, kind)
 
 
-def _there(files: tuple[Source, Source], text_encoder: str | None) -> list[Source]:
-    """Return the files to use: the first must be there; without the second, the table says which rows it lacks."""
+def _available_files(files: tuple[PaperFile, PaperFile], text_encoder: str | None) -> list[PaperFile]:
+    """Return the files to use: the first must be there; without the second, the rows that are left out are printed."""
     from ..report.paper import display
     from ..report.reproduce import needing_text_encoder
 
@@ -120,5 +120,4 @@ def _run(plans: list[Plan], runs: Path) -> None:
     from ..experiment.runner import Options, execute
 
     for plan in plans:
-        for _ in drawn(execute(plan, runs, Options(command=command_line())), len(plan.items()), plan.config.benchmark):
-            pass
+        follow(execute(plan, runs, Options(command=command_line())), len(plan.items()), plan.config.benchmark)

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import line
+from .arguments import InputFile
+from .output import line, print_rows
 from .run_options import (
-    Asked,
-    InputFile,
-    drawn,
+    ExperimentOptions,
     experiment_options,
+    follow,
     make_options,
     or_exit,
-    print_rows,
     running_options,
     summarise,
 )
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--tuned", type=InputFile(), help="What latte tune wrote.")
 @click.option("--predictions", is_flag=True, help="Keep the prediction of every sample, too, in the run folder.")
 def run(
-    asked: Asked, out: Path, jobs: int, dry_run: bool, as_json: bool, tuned: Path | None, predictions: bool
+    chosen: ExperimentOptions, out: Path, jobs: int, dry_run: bool, as_json: bool, tuned: Path | None, predictions: bool
 ) -> None:
     """Run methods on benchmarks and print their accuracy.
 
@@ -42,25 +41,25 @@ def run(
     latte run --benchmark cifar10c-mini --methods clip,tda,latte:cifar10c --seeds 0-4
     latte run CONFIG.toml --set method.alpha=0.5 --set schedule.period=5 --dry-run
     """
-    plans, options = _plans(asked, tuned), make_options(asked, jobs, predictions)
+    plans, options = _plans(chosen, tuned), make_options(chosen, jobs, predictions)
     if dry_run:
-        print_rows([_described(plan, out, options) for plan in plans], as_json)
+        print_rows([_plan_row(plan, out, options) for plan in plans], as_json)
         return
     or_exit(lambda: _run_all(plans, out, options, as_json))
 
 
-def _plans(asked: Asked, tuned: Path | None) -> list[Plan]:
+def _plans(chosen: ExperimentOptions, tuned: Path | None) -> list[Plan]:
     """Plan everything before anything is written."""
-    from ..experiment.compare import comparable
     from ..experiment.plan import open_benchmark, plan_on
+    from ..experiment.runs import check_plans
     from ..experiment.tune import read_tuned, use_tuned
 
-    chosen = read_tuned(tuned) if tuned else None
+    choices = read_tuned(tuned) if tuned else None
     plans = []
-    for config in asked.configs():
-        opened = open_benchmark(config.benchmark, asked.data)
-        plans.append(plan_on(use_tuned(config, chosen, opened) if chosen else config, opened))
-    comparable(plans)
+    for config in chosen.configs():
+        benchmark = open_benchmark(config.benchmark, chosen.data)
+        plans.append(plan_on(use_tuned(config, choices, benchmark) if choices else config, benchmark))
+    check_plans(plans)
     return plans
 
 
@@ -69,14 +68,13 @@ def _run_all(plans: list[Plan], out: Path, options: Options, as_json: bool) -> N
 
     rows: list[dict[str, Any]] = []
     for plan in plans:
-        for _ in drawn(execute(plan, out, options), len(plan.items()), plan.config.benchmark):
-            pass
+        follow(execute(plan, out, options), len(plan.items()), plan.config.benchmark)
         line(out / plan.name, err=True)
         rows += summarise(results(plan, out))
     print_rows(rows, as_json)
 
 
-def _described(plan: Plan, out: Path, options: Options) -> dict[str, Any]:
+def _plan_row(plan: Plan, out: Path, options: Options) -> dict[str, Any]:
     from ..experiment.config import format_seeds
     from ..experiment.folder import RunFolder
     from ..experiment.runner import complete_items

@@ -1,17 +1,17 @@
-"""What the commands that run experiments share: their options, their progress, their table."""
+"""What the commands that run experiments share: options, progress, and the rows that they print."""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import line, problem
+from .arguments import Folder, InputFile
+from .output import problem
 
 if TYPE_CHECKING:
     from ..experiment.config import RunConfig
@@ -23,8 +23,8 @@ _EXECUTOR = "latte.executor"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the options of one call said."""
+class ExperimentOptions:
+    """The options of a call that decide what is run."""
 
     config: Path | None
     benchmark: str | None
@@ -36,7 +36,7 @@ class Asked:
     plugins: tuple[Path, ...]
 
     def configs(self, **defaults: Any) -> list[RunConfig]:
-        """Return one configuration per benchmark; options override the file, ``defaults`` fill what neither says."""
+        """Return one configuration per benchmark; options override the file, ``defaults`` fill what neither has."""
         from ..experiment.config import apply_settings, parse_method, read_config
         from ..experiment.item import load_plugin
         from ..experiment.structure import configure
@@ -52,8 +52,8 @@ class Asked:
             raw["engine"] = self.engine
         if self.benchmark is None and self.config is None:
             raise click.UsageError("name a benchmark (--benchmark NAME) or give a CONFIG.toml")
-        named = self.benchmark.split(",") if self.benchmark else []
-        choices = [{**raw, "benchmark": name} for name in named] or [raw]
+        names = self.benchmark.split(",") if self.benchmark else []
+        choices = [{**raw, "benchmark": name} for name in names] or [raw]
         try:
             return [apply_settings(configure(choice), self.settings) for choice in choices]
         except ValueError as error:
@@ -61,46 +61,22 @@ class Asked:
 
 
 def experiment_options(command: Command) -> Command:
-    """Add the options that say what to run; the command gets them as ``asked``."""
+    """Add the options that decide what is run; the command gets them as ``chosen``."""
+    return collect_options(command, ExperimentOptions, _options())
 
-    def collected(config: Path | None, **given: Any) -> Any:
-        names = ("benchmark", "methods", "seeds", "settings", "engine", "data", "plugins")
-        asked = Asked(config, *(given.pop(name) for name in names))
-        return command(asked=asked, **given)
+
+def collect_options(command: Command, kind: type[Any], options: Sequence[Callable[[Command], Command]]) -> Command:
+    """Add ``options`` to a command that takes their values together, as ``chosen``, a dataclass ``kind``."""
+
+    def collected(**values: Any) -> Any:
+        chosen = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        return command(chosen=chosen, **values)
 
     collected.__doc__, collected.__name__ = command.__doc__, command.__name__
     collected.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
-    for option in reversed(_options()):
+    for option in reversed(options):
         collected = option(collected)
     return collected
-
-
-class Folder(click.Path):
-    """A folder, to be made if it is not there: nothing else may have its name."""
-
-    def __init__(self, exists: bool = False) -> None:
-        super().__init__(exists=exists, file_okay=False, path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path, or say in one line what is wrong with it."""
-        path: Any = super().convert(value, param, ctx)
-        if path.exists() and not path.is_dir():
-            self.fail(f"{str(path)!r} is no folder.", param, ctx)
-        return path
-
-
-class InputFile(click.Path):
-    """A file to read: there, and a regular one. A FIFO would be waited for, a device has no end."""
-
-    def __init__(self) -> None:
-        super().__init__(exists=True, dir_okay=False, path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path, or say in one line what is wrong with it."""
-        path: Any = super().convert(value, param, ctx)
-        if not path.is_file():
-            self.fail(f"{str(path)!r} is no regular file.", param, ctx)
-        return path
 
 
 def _options() -> list[Callable[[Command], Command]]:
@@ -122,7 +98,7 @@ def _options() -> list[Callable[[Command], Command]]:
 
 
 def running_options(command: Command) -> Command:
-    """Add the options that say how to run and what to print."""
+    """Add the options that decide how to run and what to print."""
     options = [
         click.option("--out", type=Folder(), default=Path("runs"), show_default=True, help="Where run folders go."),
         click.option(
@@ -148,16 +124,16 @@ def command_line() -> tuple[str, ...]:
     return ("latte", *sys.argv[1:])
 
 
-def make_options(asked: Asked, jobs: int, predictions: bool = False) -> Options:
+def make_options(chosen: ExperimentOptions, jobs: int, predictions: bool = False) -> Options:
     """Return how to run, with the command line as it was typed."""
     from ..experiment.runner import Options
 
     executor = click.get_current_context().meta.get(_EXECUTOR) or ""
-    return Options(jobs, tuple(str(path.resolve()) for path in asked.plugins), command_line(), executor, predictions)
+    return Options(jobs, tuple(str(path.resolve()) for path in chosen.plugins), command_line(), executor, predictions)
 
 
-def drawn(events: Iterable[Event], total: int, label: str) -> Iterator[Event]:
-    """Pass events on while a bar on stderr follows them; failures are told at once, in one line each."""
+def follow(events: Iterable[Event], total: int, label: str) -> None:
+    """Go through events while a bar on stderr follows them; a failure is printed at once, in one line."""
     from .progress import bar
 
     with bar(label[:24], total) as advance:
@@ -165,7 +141,6 @@ def drawn(events: Iterable[Event], total: int, label: str) -> Iterator[Event]:
             if event.kind == "failed":
                 problem(f"{event.item.method.label}, seed {event.item.seed}: {event.problem}")
             advance(1)
-            yield event
 
 
 def or_exit(run: Callable[[], None]) -> None:
@@ -179,46 +154,14 @@ def or_exit(run: Callable[[], None]) -> None:
         sys.exit(1)
 
 
-def mean_and_sd(values: Sequence[float]) -> tuple[float, float | None]:
-    """Return the mean, and the standard deviation where there is more than one value."""
-    mean = sum(values) / len(values)
-    if len(values) < 2:
-        return mean, None
-    return mean, (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5
-
-
 def summarise(results: Iterable[Result], **first: Any) -> list[dict[str, Any]]:
-    """Return one row per method: accuracy over samples and over clients, mean and sd over seeds."""
-    groups: dict[tuple[str, str, str], list[Result]] = {}
-    for result in results:
-        groups.setdefault((result.benchmark, result.method, result.setting), []).append(result)
+    """Return one row per method and parameters: accuracy over samples and over clients, mean and sd over seeds."""
+    from ..analysis.stats import estimate
+    from ..report.tables import group
+
     rows = []
-    for (benchmark, method, setting), group in groups.items():
-        micro, spread = mean_and_sd([result.micro for result in group])
-        macro, _ = mean_and_sd([result.macro for result in group])
-        row = {"benchmark": benchmark, **first, "method": method, "setting": setting, "seeds": len(group)}
-        rows.append({**row, "accuracy": micro, "sd": spread, "per_client": macro})
+    for same in group(results):
+        micro, macro = estimate(same.micro().values()), estimate(same.macro().values())
+        row = {"benchmark": same.benchmark, **first, "method": same.method, "setting": same.setting}
+        rows.append({**row, "seeds": micro.seeds, "accuracy": micro.mean, "sd": micro.sd, "per_client": macro.mean})
     return rows
-
-
-def print_rows(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
-    """Print rows as JSON or as a plain table on stdout."""
-    if as_json:
-        line(json.dumps(list(rows)))
-        return
-    if not rows:
-        return
-    cells = [[_cell(name) for name in rows[0]], *([_cell(value) for value in row.values()] for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    numbers = [isinstance(value, (int, float)) for value in rows[0].values()]
-    for row in cells:
-        parts = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numbers, strict=True))
-        line("  ".join(parts).rstrip())
-
-
-def _cell(value: Any) -> str:
-    from ..core.escape import visible
-
-    if value is None:
-        return "-"
-    return f"{value:.2f}" if isinstance(value, float) else visible(str(value))

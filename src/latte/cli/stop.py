@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: one line on stderr that says how to go on, exit code 130 or 143, no process left behind.
+"""SIGINT and SIGTERM: one line on stderr on how to go on, exit code 130 or 143, no process left behind.
 
 The signal becomes a :class:`Stopped` in the main thread: files are closed, locks released and workers ended on its way
 up. It is not raised in the middle of an import: extension modules turn it into another exception (numpy into an
@@ -28,16 +28,15 @@ _WAIT = 5.0  # seconds for killed workers to be gone
 _LOST = "nothing is kept: run the same command again to start over"
 _RESUMES = "what is finished is kept: run the same command again to go on"
 HINTS = {
-    **dict.fromkeys(("run", "sweep", "tune", "reproduce", "embed", "data fetch"), _RESUMES),
+    **dict.fromkeys(("run", "sweep", "tune", "reproduce", "figure", "embed", "data fetch"), _RESUMES),
     "classify": "without --memory nothing is kept: run the same command again to start over",
     "classify --memory": "what the memory file holds is kept: run the same command again to go on",
-    "figure": "figures that are written stay, their runs are not kept: run the same command again to draw the others",
 }
 _active: Stopper | None = None
 
 
 class Stopped(BaseException):
-    """A signal wants the program to end; ``hint`` replaces the command's own word on how to go on."""
+    """A signal to end the program; ``hint`` replaces the command's own sentence on how to go on."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -51,12 +50,12 @@ class Stopper:
     def __init__(self, hint: str) -> None:
         self.hint = hint
         self.over = False  # the command has ended: only the interpreter is left to take down
-        self.postponed = 0  # how many blocks want to be finished first
+        self.postponed = 0  # how many blocks must be finished first
         self._first: tuple[int, float] | None = None  # the signal that came, and when
         self._before: dict[int, Any] = {}
 
     def install(self) -> None:
-        """Take the signals, except those that whoever started the program wants ignored."""
+        """Handle the signals, except those that the parent process has set to be ignored."""
         global _active
         import threading
 
@@ -69,7 +68,7 @@ class Stopper:
                 self._before[number] = signal.signal(number, self)
 
     def remove(self) -> None:
-        """Give the signals back to whoever had them."""
+        """Restore the earlier handlers."""
         global _active
         for number, handler in self._before.items():
             signal.signal(number, handler)

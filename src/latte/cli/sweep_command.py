@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import line
-from .run_options import Asked, drawn, experiment_options, make_options, or_exit, print_rows, running_options, summarise
+from .output import line, print_rows
+from .run_options import (
+    ExperimentOptions,
+    experiment_options,
+    follow,
+    make_options,
+    or_exit,
+    running_options,
+    summarise,
+)
 
 if TYPE_CHECKING:
-    from ..experiment.runner import Event, Options
+    from ..experiment.runner import Options
     from ..experiment.sweep import Sweep
 
 
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
 @experiment_options
 @click.option("--over", "axes", metavar="KEY=V1,V2,...", multiple=True, required=True, help="What varies; repeatable.")
 @running_options
-def sweep(asked: Asked, axes: tuple[str, ...], out: Path, jobs: int, dry_run: bool, as_json: bool) -> None:
+def sweep(chosen: ExperimentOptions, axes: tuple[str, ...], out: Path, jobs: int, dry_run: bool, as_json: bool) -> None:
     """Run methods at every value of a parameter, or every point of a grid.
 
     KEY is a parameter of a method (alpha, beta, gamma, k_l, k_e; of every method that has it, or latte.alpha for one),
@@ -30,38 +37,31 @@ def sweep(asked: Asked, axes: tuple[str, ...], out: Path, jobs: int, dry_run: bo
     latte sweep --benchmark cifar10c-mini --methods latte:cifar10c --over alpha=0.1,0.3,1,3
     latte sweep --benchmark cifar10c-mini --methods tda,latte:cifar10c --over clients_per_domain=1,2,4
     """
-    sweeps = _sweeps(asked, axes)
+    sweeps = _sweeps(chosen, axes)
     if dry_run:
         rows = [{**p.values, "folder": str(out / s.name / p.plan.name)} for s in sweeps for p in s.points]
         print_rows(rows, as_json)
         return
-    or_exit(lambda: _run_all(sweeps, out, make_options(asked, jobs), as_json))
+    or_exit(lambda: _run_all(sweeps, out, make_options(chosen, jobs), as_json))
 
 
-def _sweeps(asked: Asked, axes: tuple[str, ...]) -> list[Sweep]:
+def _sweeps(chosen: ExperimentOptions, axes: tuple[str, ...]) -> list[Sweep]:
     from ..experiment.plan import open_benchmark
     from ..experiment.sweep import make_sweep, parse_axis
 
     parsed = [parse_axis(text) for text in axes]
-    return [make_sweep(c, parsed, open_benchmark(c.benchmark, asked.data)) for c in asked.configs()]
+    return [make_sweep(c, parsed, open_benchmark(c.benchmark, chosen.data)) for c in chosen.configs()]
 
 
 def _run_all(sweeps: list[Sweep], out: Path, options: Options, as_json: bool) -> None:
     from ..experiment.runner import results
-
-    rows: list[dict[str, Any]] = []
-    for one in sweeps:
-        total = sum(len(point.plan.items()) for point in one.points)
-        for _ in drawn(_events(one, out, options), total, one.name):
-            pass
-        line(out / one.name, err=True)
-        for point in one.points:
-            rows += summarise(results(point.plan, out / one.name), **point.values)
-    print_rows(rows, as_json)
-
-
-def _events(one: Sweep, out: Path, options: Options) -> Iterator[Event]:
     from ..experiment.sweep import execute_sweep
 
-    for _, event in execute_sweep(one, out, options):
-        yield event
+    rows: list[dict[str, Any]] = []
+    for current in sweeps:
+        total = sum(len(point.plan.items()) for point in current.points)
+        follow((event for _, event in execute_sweep(current, out, options)), total, current.name)
+        line(out / current.name, err=True)
+        for point in current.points:
+            rows += summarise(results(point.plan, out / current.name), **point.values)
+    print_rows(rows, as_json)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from .arguments import Folder
 from .output import block, line
-from .run_options import Folder
 
 
 @click.command("theory")
@@ -23,9 +23,11 @@ from .run_options import Folder
 @click.option("--json", "as_json_", is_flag=True, help="Print theory.json instead of the table.")
 def theory(out: Path, seed: int, quick: bool, as_json_: bool) -> None:
     """Simulate the sphere model and compare it with the theorems."""
+    from ..core.extras import need
     from ..report.theory_files import write_theory
     from ..theory.study import StudyPlan, run_study
 
+    need("matplotlib.figure", "report")  # before the simulation, not after it
     line("simulating: about two minutes (half a minute with --quick) ...", err=True)
     paths = write_theory(run_study(seed, StudyPlan.quick() if quick else StudyPlan()), out)
     line(f"wrote {len(paths)} files to {out}", err=True)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import line
-from .run_options import Asked, drawn, experiment_options, make_options, or_exit, print_rows, running_options
+from .output import line, print_rows
+from .run_options import ExperimentOptions, experiment_options, follow, make_options, or_exit, running_options
 
 if TYPE_CHECKING:
-    from ..experiment.runner import Event, Options
+    from ..experiment.runner import Options
     from ..experiment.tune import Tuning
 
 
@@ -21,32 +20,34 @@ if TYPE_CHECKING:
 @click.option("--over", "axes", metavar="KEY=V1,V2,...", multiple=True, help="The grid (default: the method's own).")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), default=Path("tuned.json"), show_default=True)
 @running_options
-def tune(asked: Asked, axes: tuple[str, ...], save: Path, out: Path, jobs: int, dry_run: bool, as_json: bool) -> None:
+def tune(
+    chosen: ExperimentOptions, axes: tuple[str, ...], save: Path, out: Path, jobs: int, dry_run: bool, as_json: bool
+) -> None:
     """Choose the parameters of methods by a grid search, and write the choice with the data it saw.
 
-    The seeds are 100 to 104 unless told, so that the partitions are other ones than those of a report on seeds 0 to 4.
+    The seeds are 100 to 104 by default, so that the partitions differ from those of a report on seeds 0 to 4.
     Use the choice with: latte run --tuned tuned.json
 
     \b
     latte tune --benchmark cifar10c-mini --methods dmn,tda --set clients_per_domain=2
     """
-    tunings = _tunings(asked, axes)
+    tunings = _tunings(chosen, axes)
     if dry_run:
-        print_rows([_described(tuning) for tuning in tunings], as_json)
+        print_rows([_search_row(tuning) for tuning in tunings], as_json)
         return
-    or_exit(lambda: _run_all(tunings, save, out, make_options(asked, jobs), as_json))
+    or_exit(lambda: _run_all(tunings, save, out, make_options(chosen, jobs), as_json))
 
 
-def _tunings(asked: Asked, axes: tuple[str, ...]) -> list[Tuning]:
+def _tunings(chosen: ExperimentOptions, axes: tuple[str, ...]) -> list[Tuning]:
     from ..experiment.plan import open_benchmark
     from ..experiment.sweep import parse_axis
     from ..experiment.tune import make_tunings
 
-    configs = asked.configs(seeds="100-104")
+    configs = chosen.configs(seeds="100-104")
     if len(configs) != 1:
         raise click.UsageError("tune one benchmark at a time")
     parsed = [parse_axis(text) for text in axes]
-    return make_tunings(configs[0], open_benchmark(configs[0].benchmark, asked.data), parsed)
+    return make_tunings(configs[0], open_benchmark(configs[0].benchmark, chosen.data), parsed)
 
 
 def _run_all(tunings: list[Tuning], save: Path, out: Path, options: Options, as_json: bool) -> None:
@@ -56,31 +57,25 @@ def _run_all(tunings: list[Tuning], save: Path, out: Path, options: Options, as_
     tuned = select(tunings, out)
     save_tuned(save, tuned)
     line(f"wrote {save}", err=True)
-    print_rows([_row(tuning, tuned["methods"][tuning.method.label]) for tuning in tunings], as_json)
+    print_rows([_choice_row(tuning, tuned["methods"][tuning.method.label]) for tuning in tunings], as_json)
 
 
 def search_all(tunings: list[Tuning], out: Path, options: Options) -> None:
     """Run what is missing of every search while a bar follows."""
-    total = sum(len(point.plan.items()) for tuning in tunings for point in tuning.sweep.points)
-    for _ in drawn(_events(tunings, out, options), total, "tune"):
-        pass
-
-
-def _events(tunings: list[Tuning], out: Path, options: Options) -> Iterator[Event]:
     from ..experiment.tune import execute_tunings
 
-    for _, event in execute_tunings(tunings, out, options):
-        yield event
+    total = sum(len(point.plan.items()) for tuning in tunings for point in tuning.sweep.points)
+    follow((event for _, event in execute_tunings(tunings, out, options)), total, "tune")
 
 
-def _row(tuning: Tuning, chosen: dict[str, Any]) -> dict[str, Any]:
+def _choice_row(tuning: Tuning, chosen: dict[str, Any]) -> dict[str, Any]:
     names = [axis.key.rpartition(".")[2] for axis in tuning.sweep.axes]
     words = " ".join(f"{name}={chosen['params'].get(name, '?')}" for name in names)
     tied = f"{chosen['tied']} of {len(chosen['grid'])}"
     return {"method": tuning.method.label, "chosen": words, "tied": tied, "accuracy": chosen["accuracy"]}
 
 
-def _described(tuning: Tuning) -> dict[str, Any]:
+def _search_row(tuning: Tuning) -> dict[str, Any]:
     from ..experiment.config import format_seeds
 
     plan = tuning.sweep.points[0].plan

@@ -6,6 +6,8 @@ The norm of a weighted sum of memory vectors needs no second pass over them: wit
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from .copying import WholeCopy
@@ -64,12 +66,13 @@ class MergedMemory(WholeCopy):
         return np.exp(exponent, out=exponent)
 
 
-def most_certain(entropy: Reals, valid: Mask, size: int) -> Integers:
-    """Return the positions (..., size), ascending, of the lowest entropies among the valid, ties to the first."""
-    ranked = np.where(valid, entropy, np.inf)
-    positions: Integers = np.argsort(ranked, axis=-1, kind="stable")[..., :size]
-    positions.sort(axis=-1)
-    return positions
+class MergedItems(NamedTuple):
+    """The S most certain items of every class: (C, S, D), (C, S), (C, S); ``external`` (C, S): from other clients."""
+
+    vectors: Vectors
+    entropy: Reals
+    valid: Mask
+    external: Mask
 
 
 def merge_class(local: LocalMemory, external: External, label: int) -> tuple[Vectors, Reals, Mask]:
@@ -88,11 +91,30 @@ def merge_class(local: LocalMemory, external: External, label: int) -> tuple[Vec
     return vectors[positions], entropy[positions], valid[positions]
 
 
-def concatenated(local: tuple[Vectors, Reals, Mask], external: External) -> tuple[Vectors, Reals, Mask]:
-    """Return local and external candidates side by side: (C, S + E, D), (C, S + E), (C, S + E)."""
-    vectors, entropy, valid = local
-    return (
-        np.concatenate([vectors, external.vectors], axis=1),
-        np.concatenate([entropy, external.entropy], axis=1),
-        np.concatenate([valid, external.valid], axis=1),
+def merge_memories(local: LocalMemory, external: External) -> MergedItems:
+    """Return the S most certain items of every class, in the order of :func:`merge_class`."""
+    positions = merged_positions(local, external)
+    vectors = np.concatenate([local.vectors, external.vectors], axis=1)
+    entropy = np.concatenate([local.entropy, external.entropy], axis=1)
+    valid = np.concatenate([local.valid, external.valid], axis=1)
+    return MergedItems(
+        np.take_along_axis(vectors, positions[:, :, None], axis=1),
+        np.take_along_axis(entropy, positions, axis=1),
+        np.take_along_axis(valid, positions, axis=1),
+        positions >= local.valid.shape[1],
     )
+
+
+def merged_positions(local: LocalMemory, external: External) -> Integers:
+    """Return where the S most certain items of every class are (C, S): 0 to S - 1 local, from S on external."""
+    entropy = np.concatenate([local.entropy, external.entropy], axis=1)
+    valid = np.concatenate([local.valid, external.valid], axis=1)
+    return most_certain(entropy, valid, local.valid.shape[1])
+
+
+def most_certain(entropy: Reals, valid: Mask, size: int) -> Integers:
+    """Return the positions (..., size), ascending, of the lowest entropies among the valid, ties to the first."""
+    ranked = np.where(valid, entropy, np.inf)
+    positions: Integers = np.argsort(ranked, axis=-1, kind="stable")[..., :size]
+    positions.sort(axis=-1)
+    return positions

@@ -209,6 +209,23 @@ def first_twice(values: Iterable[Hashable]) -> Hashable | None:
     return None
 
 
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """Return the names in ``known`` that an unknown ``name`` may stand for; all of them where none is near.
+
+    >>> near("late", ["clip", "latte"]), near("xyz", ["tda", "clip"])
+    (['latte'], ['tda', 'clip'])
+    """
+    names = list(known)
+    return close_names(name, names) or names
+
+
+def close_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return at most three names in ``known`` that are spelt like ``name``, the closest first."""
+    import difflib
+
+    return difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.4)
+
+
 def choice(name: str, value: object, options: tuple[str, ...]) -> None:
     """Refuse a ``value`` that is not one of ``options``."""
     if value not in options:

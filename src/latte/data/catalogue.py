@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.validate import NORM_TOLERANCE, refuse
+from ..core.validate import NORM_TOLERANCE, near, refuse
 from .benchmark import Embeddings
 from .bundled import BUNDLED_FILE
 from .embeddings import fixed_federation, load_embeddings
@@ -71,9 +70,8 @@ def find_benchmark(name: str, folder: Path | None = None) -> BenchmarkFile:
         return BenchmarkFile(Path(name).stem, Path(name))
     known = list_benchmarks(folder)
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or sorted(known)
         where = f"a file, or a name in {data_folder(folder)} (--data DIR or LATTE_DATA changes the folder)"
-        raise refuse("benchmark", repr(name), f"{where}, such as {', '.join(near)}")
+        raise refuse("benchmark", repr(name), f"{where}, such as {', '.join(near(name, sorted(known)))}")
     return known[name]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import urllib.error
 import urllib.request
@@ -12,8 +11,8 @@ from pathlib import Path
 
 from ..core.validate import refuse
 from ..files.atomic import publish
+from ..files.checksums import checksum
 from ..files.locks import lock
-from ..files.reading import open_file
 
 READ_BYTES = 1 << 20
 TIMEOUT = 30.0
@@ -39,15 +38,6 @@ class Sums:
             if want is not None and (got := checksum(file, kind)) != want:
                 return f"{kind} {got} instead of {want}"
         return None
-
-
-def checksum(file: Path, kind: str) -> str:
-    """Return the hexadecimal checksum of a file."""
-    digest = hashlib.new(kind, usedforsecurity=False)
-    with open_file(file) as opened:
-        while block := opened.read(READ_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 class CutError(ConnectionError):

@@ -10,7 +10,6 @@ Metadata (strings): ``format``, ``name``, ``classes``, ``domains`` and ``templat
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from ..core.types import Integers
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..files.documents import parse_json
-from ..files.reading import open_file
 from ..files.schema import refuse_inside, shorten, structure
 from ..files.tensors import read_safetensors, write_safetensors
 from .benchmark import ClientStream, Embeddings, Federation
@@ -78,12 +76,6 @@ def fixed_federation(embeddings: Embeddings) -> Federation:
         raise refuse("client", "no fixed clients", "embeddings with a 'client' tensor (or a partition)")
     streams = [_stream(embeddings, owner, number) for number in range(int(owner.max()) + 1)]
     return Federation(embeddings, tuple(streams))
-
-
-def checksum(path: Path) -> str:
-    """Return the sha256 of a file."""
-    with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # --- writing ----------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ name                      what it is
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..core.types import Integers
-from ..core.validate import refuse
+from ..core.validate import near, refuse
 from .cifar import CifarImages, read_cifar
 from .cifar_c import open_cifar_c
 from .corruptions import CORRUPTIONS
@@ -88,8 +87,9 @@ def open_images(spec: str, plan: CorruptionPlan | None = None) -> ImageSet:
     kind, colon, place = str(spec).partition(":")
     openers = _make_openers(plan or CorruptionPlan())
     if not colon or kind not in openers:
-        near = difflib.get_close_matches(kind, openers, n=3, cutoff=0.4) or sorted(openers)
-        raise refuse("dataset", repr(spec), "one of " + ", ".join(f"{name}:PATH" for name in near))
+        raise refuse(
+            "dataset", repr(spec), "one of " + ", ".join(f"{name}:PATH" for name in near(kind, sorted(openers)))
+        )
     if not place:
         raise refuse("dataset", repr(spec), f"{kind}: followed by a path")
     if plan is not None and plan.textures is not None and kind not in CORRUPTED_HERE:

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from ..core.validate import float32, refuse
 from ..core.zero_shot import ZeroShot
 from ..files.arrays import ArrayHeader, Npz, open_npz
+from ..files.checksums import checksum
 from ..files.documents import parse_json
 from ..files.reading import check_text
 from ..files.schema import refuse_inside, shorten, structure
 from .benchmark import Embeddings
-from .embeddings import checksum, integers
+from .embeddings import integers
 
 KIND = "embedding file"
 _NEEDED = ("label", "domain", "domains", "classes", "text")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.extras import need
+
 
 def pillow_image() -> Any:
     """Return the module ``PIL.Image``."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ImportError('images need Pillow: pip install "latte-tta[data]"') from None
-    return Image
+    return need("PIL.Image", "data")

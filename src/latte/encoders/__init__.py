@@ -17,12 +17,11 @@ they are first used.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 from pathlib import Path
 
-from ..core.validate import refuse
+from ..core.validate import close_names, near, refuse
 from ..lazy import lazy_names
 from .encoder import BATCH, BatchProgress, Encoder
 from .pictures import BadImageError, as_picture, open_picture
@@ -95,8 +94,7 @@ def split_spec(spec: str) -> tuple[str, str]:
     kind, colon, target = str(spec).partition(":")
     names = (*ENCODER_LOADERS, "local")
     if not colon or kind not in names:
-        near = difflib.get_close_matches(kind, names, n=1, cutoff=0.5) or names
-        raise refuse("encoder", repr(spec), "; ".join(f"{name}:…" for name in near) + _hint(spec))
+        raise refuse("encoder", repr(spec), "; ".join(f"{name}:…" for name in near(kind, names)) + _hint(spec))
     if not target:
         raise refuse("encoder", repr(spec), f"{kind}: followed by a folder or a model name")
     if kind in ("onnx", "local"):
@@ -135,5 +133,5 @@ def find_folder(name: str) -> Path:
 def _near_folders(folder: Path, home: str | None) -> str:
     places = [folder.parent, *([Path(home)] if home else [])]
     known = [item.name for place in places if place.is_dir() for item in place.iterdir() if item.is_dir()]
-    near = difflib.get_close_matches(folder.name, known, n=3, cutoff=0.5)
-    return f"a model folder; near it: {', '.join(near)}" if near else f"a folder, or a name inside ${MODELS}"
+    names = close_names(folder.name, known)
+    return f"a model folder; near it: {', '.join(names)}" if names else f"a folder, or a name inside ${MODELS}"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .extras import need
+from ..core.extras import need
 from .preprocess import INTERPOLATIONS
 
 CHAINS = 3  # mixed together

@@ -18,15 +18,16 @@ from typing import Any
 
 import numpy as np
 
+from ..core.extras import need
 from ..core.types import Vectors
 from ..core.validate import choice, refuse
 from ..files.atomic import replacing, write_bytes, write_text
+from ..files.checksums import checksum
 from ..files.documents import read_json
 from ..files.reading import read_bytes
 from . import load_encoder
-from .extras import need
 from .hf import HfEncoder
-from .onnx import OnnxEncoder, file_sha256
+from .onnx import OnnxEncoder
 from .prompts import DEFAULT, read_templates
 from .shrink import EXPORT_VARIANTS, shrink, strip
 
@@ -170,7 +171,7 @@ def _description(encoder: HfEncoder) -> dict[str, Any]:
 
 
 def _write_model_json(folder: Path, description: dict[str, Any]) -> None:
-    sums = {name: file_sha256(folder / name) for name in (*MODEL_FILES, "tokenizer.json")}
+    sums = {name: checksum(folder / name) for name in (*MODEL_FILES, "tokenizer.json")}
     text = json.dumps(description | {"sha256": sums}, indent=1, ensure_ascii=False)
     write_text(folder / "model.json", text + "\n")
 

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..core.extras import need
 from ..core.validate import refuse
 from ..files.documents import read_json
 from ..files.schema import shorten
 from .encoder import too_long
-from .extras import need
 from .preprocess import Preprocess, from_hf
 from .torch_base import TorchEncoder, set_threads
 

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.extras import need
 from ..core.types import Vectors
 from ..core.validate import at_least, refuse
+from ..files.checksums import checksum
 from ..files.schema import shorten
 from .encoder import BaseEncoder, too_long
-from .extras import need
 from .model_json import ModelFile, read_model_json
 
 PROVIDERS = ["CPUExecutionProvider"]
@@ -65,7 +66,7 @@ class OnnxEncoder(BaseEncoder):
     @cached_property
     def fingerprint(self) -> str:
         """Sha256 of the three files and of their use according to model.json."""
-        files = {name: file_sha256(existing_file(self.folder, name)) for name in self.model.files}
+        files = {name: checksum(existing_file(self.folder, name)) for name in self.model.files}
         return hashlib.sha256(json.dumps([files, self.model.dependencies()], sort_keys=True).encode()).hexdigest()
 
     def image_batch(self, pixels: Vectors) -> NDArray[Any]:
@@ -135,14 +136,8 @@ def verify_files(folder: Path, model: ModelFile) -> None:
     for file in model.files:
         path = existing_file(folder, file)
         want = model.sha256.get(file)
-        if want is not None and file_sha256(path) != want:
+        if want is not None and checksum(path) != want:
             raise refuse(str(path), "a damaged file (its sha256 is not the one in model.json)", _AGAIN)
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def load_onnx(target: str, threads: int, device: str) -> OnnxEncoder:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.extras import need
 from ..files.reading import read_bytes
-from .extras import need
 
 PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
 MOST_PICTURE_BYTES = 1 << 29  # a larger file is hardly a picture

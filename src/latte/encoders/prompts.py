@@ -11,10 +11,10 @@ from importlib import resources
 from pathlib import Path
 
 from ..core.types import Vectors
-from ..core.validate import refuse
+from ..core.validate import near, refuse
 from ..core.zero_shot import ZeroShot
 from ..files.reading import read_text
-from ..files.schema import near, refuse_inside
+from ..files.schema import refuse_inside
 from .encoder import BATCH, BatchProgress, Encoder
 
 DEFAULT = "seven"

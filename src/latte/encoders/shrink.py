@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.extras import need
 from ..files.atomic import replacing
-from .extras import need
 
 EXPORT_VARIANTS = ("fp32", "fp16", "int8")
 SMALL = 1024  # numbers: a shorter tensor is not worth a cast

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.extras import need
 from ..core.types import Vectors
 from ..core.validate import at_least, refuse
 from .encoder import BaseEncoder
-from .extras import need
 from .preprocess import Preprocess
 from .prompt_tuner import CONTEXT, PromptTuner
 

@@ -1,4 +1,4 @@
-"""What a run is told: a benchmark, methods, seeds and a schedule, from TOML, from the command line or from Python.
+"""The configuration of a run: a benchmark, methods, seeds and a schedule, from TOML, the command line or Python.
 
     benchmark = "cifar10c-mini"
     seeds = "0-4"
@@ -22,17 +22,16 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..core.validate import at_least, choice, first_twice, refuse, whole
+from ..core.validate import at_least, choice, first_twice, near, refuse, whole
 from ..data.partition import ORDERS
 from ..files.documents import parse_toml, read_toml
 from ..files.reading import check_text
-from ..files.schema import near
 from ..methods import resolve
 from ..simulation.records import SETTINGS
 from ..simulation.schedule import Schedule
 
 ENGINES = ("auto", "readable")
-MOST_ITEMS = 100_000  # runs of one command: the quickest take a hundredth of a second each
+MOST_RUNS = 100_000  # runs of one command: the quickest take a hundredth of a second each
 _SPEC = re.compile(
     r"(?:(?P<label>[^=:+]+)=)?(?P<name>[^=:+]+)(?::(?P<preset>[^=:+]+))?(?P<changes>(?:\+[^=+]+=[^+]+)*)"
 )
@@ -42,8 +41,8 @@ _SPEC = re.compile(
 class MethodConfig:
     """One row of a comparison: ``params`` change ``preset``, or the method's defaults.
 
-    ``label`` is what the row is called (the name, unless told). ``setting`` says where the numbers come from; left
-    empty, it is "preset", "default", or "custom" where ``params`` change a number by hand.
+    ``label`` names the row (by default the method's name). ``setting`` is where the parameters come from; left empty,
+    it is "preset", "default", or "custom" where ``params`` change a number by hand.
     """
 
     name: str
@@ -102,9 +101,9 @@ def _check_words(name: str, value: str) -> None:
 
 
 def check_items(name: str, count: int) -> None:
-    """Refuse more runs than anybody wants, before they are listed."""
-    if count > MOST_ITEMS:
-        raise refuse(name, f"{count} runs", f"at most {MOST_ITEMS}")
+    """Refuse more than ``MOST_RUNS`` runs before they are listed."""
+    if count > MOST_RUNS:
+        raise refuse(name, f"{count} runs", f"at most {MOST_RUNS}")
 
 
 def _each_once(name: str, values: tuple[object, ...]) -> None:
@@ -127,10 +126,10 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """
     seeds: list[int] = []
     for part in str(text).split(","):
-        found = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part, re.ASCII)
-        if not found:
+        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part, re.ASCII)
+        if not match:
             raise refuse("seeds", repr(text), "numbers and ranges, such as 0-4 or 0,2,7")
-        first, last = (whole("seeds", end) for end in (found[1], found[2] or found[1]))
+        first, last = (whole("seeds", end) for end in (match[1], match[2] or match[1]))
         if last < first:
             raise refuse("seeds", repr(part.strip()), f"a range that goes up, such as {last}-{first}")
         check_items(f"seeds {part.strip()}", last - first + 1 + len(seeds))
@@ -159,14 +158,14 @@ def parse_method(text: str) -> dict[str, Any]:
     >>> parse_method("latte:vlcs+variant=released")
     {'name': 'latte', 'preset': 'vlcs', 'label': 'latte+variant=released', 'params': {'variant': 'released'}}
     """
-    found = _SPEC.fullmatch(text.strip())
-    if not found:
+    match = _SPEC.fullmatch(text.strip())
+    if not match:
         raise refuse("method", repr(text), "[LABEL=]NAME[:PRESET][+KEY=VALUE...], such as latte:vlcs+alpha=0.5")
-    pairs = [part.split("=", 1) for part in found["changes"].split("+")[1:]]
+    pairs = [part.split("=", 1) for part in match["changes"].split("+")[1:]]
     return {
-        "name": found["name"],
-        "preset": found["preset"],
-        "label": found["label"] or found["name"] + found["changes"],
+        "name": match["name"],
+        "preset": match["preset"],
+        "label": match["label"] or match["name"] + match["changes"],
         "params": {key: parse_value(value) for key, value in pairs},
     }
 
@@ -212,10 +211,10 @@ def changed(config: RunConfig, key: str, value: Any) -> RunConfig:
 
 def _changed_methods(config: RunConfig, path: str, value: Any) -> RunConfig:
     """Change a parameter of every method that has it, or of the one that ``path`` names by name or label."""
-    who, _, key = path.rpartition(".")
-    chosen = [m for m in config.methods if not who or who in (m.name, m.label)]
+    name, _, key = path.rpartition(".")
+    chosen = [m for m in config.methods if not name or name in (m.name, m.label)]
     if not chosen:
-        raise refuse("--set", f"method {who!r}", "one of " + ", ".join(near(who, [m.label for m in config.methods])))
+        raise refuse("--set", f"method {name!r}", "one of " + ", ".join(near(name, [m.label for m in config.methods])))
     having = [m for m in chosen if key in parameters(m)]
     if not having:
         known = sorted({name for m in chosen for name in parameters(m)})
@@ -237,7 +236,7 @@ def _like(example: Any, value: Any) -> Any:
 
 
 def setting_of(method: MethodConfig) -> str:
-    """Return where a method's numbers come from; a changed word (``variant``) is a choice of form, not of a number."""
+    """Return where a method's parameters come from; another word (``variant``) is a choice of form, not of a number."""
     if method.setting:
         return method.setting
     base = parameters(replace(method, params={}))

@@ -1,4 +1,4 @@
-"""A run folder on disk: what may be trusted in it, and writing that survives a kill at any moment.
+"""A run folder on disk: which of its lines are trusted, and writing that survives a kill at any moment.
 
 ``config.json``    the resolved configuration, whose hash names the folder
 ``manifest.json``  machine, versions, times, command lines; one entry per session
@@ -13,7 +13,6 @@ anything else (half a line, an edited number) is done again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from typing import Any
 
 from ..core.validate import refuse
 from ..files.atomic import append_line, write_text
+from ..files.checksums import sha256_of
 from ..files.documents import parse_json, read_json
 from ..files.locks import lock
 from ..files.reading import read_bytes, read_text
@@ -31,7 +31,7 @@ from .plan import Item, Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ItemEntry:
     """A line of items.jsonl: the checksum of a result, and how long it took."""
 
     method: str
@@ -41,8 +41,8 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A line of results.jsonl; ``result`` is None where it must not be believed."""
+class ResultLine:
+    """A line of results.jsonl; ``result`` is None where it is not trusted."""
 
     text: str
     result: Result | None
@@ -65,28 +65,28 @@ class RunFolder:
         return self.path / "items.jsonl"
 
     def complete(self) -> bool:
-        """Return whether the folder is done and its results are those it was done with."""
+        """Return whether the run has ended and its results are unchanged."""
         return self.finished() and self.mark() == sha256_of(_content(self.results))
 
     def finished(self) -> bool:
-        """Return whether the run has ended, whatever happened to its results since."""
+        """Return whether the run has ended; its results may have been changed since."""
         return (self.path / "done").is_file()
 
     def mark(self) -> str:
         """Return the checksum of the results that the run ended with; empty where it cannot be read."""
         return _content(self.path / "done").decode("ascii", errors="replace").strip()
 
-    def vouched(self) -> Iterator[Line]:
-        """Yield every whole line of results; the ``result`` of those that items.jsonl does not vouch for is None."""
+    def lines(self) -> Iterator[ResultLine]:
+        """Yield every whole line of results; ``result`` is None for a line whose checksum is not in items.jsonl."""
         sums = {entry.sha256 for entry in self._entries()}
         for line in whole_lines(self.results):
-            yield Line(line, _result(line) if sha256_of(line.encode()) in sums else None)
+            yield ResultLine(line, _result(line) if sha256_of(line.encode()) in sums else None)
 
     def trusted(self, plan: Plan) -> dict[tuple[str, int], str]:
         """Return the lines of results that can be trusted, by method label and seed."""
         items = {(item.method.label, item.seed): item for item in plan.items()}
         lines: dict[tuple[str, int], str] = {}
-        for line in self.vouched():
+        for line in self.lines():
             result = line.result
             item = None if result is None else items.get((result.method, result.seed))
             if result is not None and item is not None and _belongs(result, item, plan):
@@ -96,7 +96,7 @@ class RunFolder:
     def append(self, line: str, seconds: float) -> None:
         """Add one result; only after both lines are on disk does it count."""
         result = Result.from_json(line)
-        entry = Entry(result.method, result.seed, round(seconds, 3), sha256_of(line.encode()))
+        entry = ItemEntry(result.method, result.seed, round(seconds, 3), sha256_of(line.encode()))
         append_line(self.results, line)
         append_line(self.items, json.dumps(asdict(entry)))
 
@@ -127,10 +127,10 @@ class RunFolder:
         """Replace the manifest."""
         write_text(self.path / "manifest.json", json.dumps(content, indent=1) + "\n")
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[ItemEntry]:
         for line in whole_lines(self.items):
             with contextlib.suppress(ValueError):
-                yield structure(parse_json(line, str(self.items)), Entry, str(self.items), extra=True)
+                yield structure(parse_json(line, str(self.items)), ItemEntry, str(self.items), extra=True)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -142,7 +142,7 @@ class RunFolder:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The results of a run folder, each once; ``ignored`` counts the lines that must not be believed."""
+    """The results of a run folder, each once; ``ignored`` counts the lines that are not trusted."""
 
     results: tuple[Result, ...]
     done: bool
@@ -150,20 +150,20 @@ class Results:
 
 
 def read_results(folder: RunFolder) -> Results:
-    """Read what can be believed: all of a run that is done, and of another what items.jsonl vouches for.
+    """Read the trusted results: all of a run that is done, else the lines whose checksum is in items.jsonl.
 
     A run that ended with other results than are there now is refused.
     """
     if folder.finished():
         if not folder.complete():
             raise refuse(str(folder.results), "other results than the run ended with", "`latte run` to redo them")
-        return Results(tuple(_numbered(folder)), True, 0)
-    lines = list(folder.vouched())
+        return Results(tuple(_checked_results(folder)), True, 0)
+    lines = list(folder.lines())
     known = {(line.result.method, line.result.seed): line.result for line in lines if line.result is not None}
     return Results(tuple(known.values()), False, sum(line.result is None for line in lines))
 
 
-def _numbered(folder: RunFolder) -> Iterator[Result]:
+def _checked_results(folder: RunFolder) -> Iterator[Result]:
     """Yield the results of a run that is done; a line that is none is refused with its number."""
     seen = set()
     for number, line in enumerate(read_text(folder.results).splitlines(), 1):
@@ -201,8 +201,3 @@ def _belongs(result: Result, item: Item, plan: Plan) -> bool:
         and dict(result.params) == dict(item.method.params)
         and result.setting == item.method.setting
     )
-
-
-def sha256_of(content: bytes) -> str:
-    """Return the checksum of some bytes."""
-    return hashlib.sha256(content).hexdigest()

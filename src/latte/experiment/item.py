@@ -68,18 +68,18 @@ def _result(federation: Federation, config: RunConfig, outcome: Outcome) -> Resu
 
 def work(message: str) -> str:
     """Do items in a worker process; text comes in and goes out, so nothing is ever pickled but strings."""
-    told = json.loads(message)
-    for plugin in told["plugins"]:
+    task = json.loads(message)
+    for plugin in task["plugins"]:
         load_plugin(Path(plugin))
-    for name, registration in told["own"].items():
+    for name, registration in task["own"].items():
         if name not in METHODS:
             register(name, *registration)
     started = time.perf_counter()
-    configs = [structured(config) for config in told["configs"]]
-    federation, outcomes = run_together(configs, Path(told["path"]))
+    configs = [structured(config) for config in task["configs"]]
+    federation, outcomes = run_together(configs, Path(task["path"]))
     lines = [_result(federation, *pair).to_json() for pair in zip(configs, outcomes, strict=True)]
     seconds = (time.perf_counter() - started) / len(lines)
-    packed = [pack(predictions_of(federation, outcome)) if told["predictions"] else None for outcome in outcomes]
+    packed = [pack(predictions_of(federation, outcome)) if task["predictions"] else None for outcome in outcomes]
     return json.dumps({"lines": lines, "seconds": seconds, "predictions": packed})
 
 
@@ -93,7 +93,7 @@ def load_plugin(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise refuse("plugin", f"{path}", "a Python file that calls latte.methods.register")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: its methods are found by this name
+    sys.modules[name] = module  # before it runs: its methods are looked up by this name
     try:
         spec.loader.exec_module(module)
     except Exception as error:

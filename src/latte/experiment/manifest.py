@@ -1,4 +1,4 @@
-"""Where and when a run was made: everything that does not decide the numbers but explains them."""
+"""Where and when a run was made: what explains the numbers but does not decide them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def describe_session(command: tuple[str, ...], jobs: int) -> dict[str, Any]:
 
 
 def describe_run(plan: Plan) -> dict[str, Any]:
-    """Return what a manifest says about the run itself."""
+    """Return the part of a manifest that describes the run itself."""
     return {
         "run": plan.name,
         "benchmark": plan.config.benchmark,
@@ -63,17 +63,17 @@ def now() -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, of this package and of what it computes with, where installed."""
-    found = {"python": sys.version.split()[0], "latte-tta": __version__}
+    installed = {"python": sys.version.split()[0], "latte-tta": __version__}
     for package in _PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Return the commit of ``folder`` and whether anything is changed (None: git did not say); None without git."""
+    """Return the commit of ``folder`` and whether anything is changed (None: unknown); None without git."""
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None

@@ -1,8 +1,7 @@
-"""A configuration with every default filled in, bound to its data: what the hash of a run folder stands for."""
+"""A configuration with every default filled in, bound to its data: its hash names the run folder."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,15 +12,15 @@ from ..core.validate import choice, refuse
 from ..data.benchmark import Embeddings
 from ..data.catalogue import UNKNOWN as UNKNOWN
 from ..data.catalogue import BenchmarkFile, default_clients, find_benchmark, find_problems, read_benchmark
-from ..data.embeddings import checksum
 from ..data.partition import federate
 from ..encoders import split_spec as split_encoder
 from ..encoders.prompt_tuner import TUNABLE
+from ..files.checksums import checksum, sha256_of
 from ..methods import METHODS, create, describe
 from .config import MethodConfig, RunConfig, parameters, setting_of
 from .structure import unstructured
 
-FORMAT = "latte-run/1"
+RUN_FORMAT = "latte-run/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class RunFile:
     sources: dict[str, str]
 
     def __post_init__(self) -> None:
-        choice("format", self.format, (FORMAT,))
+        choice("format", self.format, (RUN_FORMAT,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class Plan:
     def canonical(self) -> str:
         """Return the resolved configuration as JSON, the same text for the same run on any machine."""
         content = {
-            "format": FORMAT,
+            "format": RUN_FORMAT,
             "config": unstructured(self.config),
             "data": asdict(self.data),
             "sources": dict(self.sources),
@@ -76,7 +75,7 @@ class Plan:
     @property
     def name(self) -> str:
         """The name of the run folder."""
-        return f"{self.config.benchmark}-{hashlib.sha256(self.canonical().encode()).hexdigest()[:10]}"
+        return f"{self.config.benchmark}-{sha256_of(self.canonical().encode())[:10]}"
 
     def items(self) -> list[Item]:
         """Return everything to do, in the order of the results."""
@@ -84,8 +83,8 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A benchmark that was found, read and checked."""
+class OpenBenchmark:
+    """A benchmark whose file was read and checked."""
 
     entry: BenchmarkFile
     embeddings: Embeddings
@@ -97,27 +96,26 @@ def make_plan(config: RunConfig, data: Path | None = None) -> Plan:
     return plan_on(config, open_benchmark(config.benchmark, data))
 
 
-def open_benchmark(name: str, data: Path | None = None) -> Opened:
-    """Find a benchmark by name or file, read it and check it."""
+def open_benchmark(name: str, data: Path | None = None) -> OpenBenchmark:
+    """Read and check a benchmark, by name or file."""
     entry = find_benchmark(name, data)
     embeddings = read_benchmark(entry)
     _sound(entry, embeddings)
     encoder = embeddings.metadata.get("encoder", UNKNOWN)
-    return Opened(entry, embeddings, DataInfo(checksum(entry.path), embeddings.zero_shot.fingerprint, encoder))
+    return OpenBenchmark(entry, embeddings, DataInfo(checksum(entry.path), embeddings.zero_shot.fingerprint, encoder))
 
 
-def plan_on(config: RunConfig, opened: Opened) -> Plan:
+def plan_on(config: RunConfig, benchmark: OpenBenchmark) -> Plan:
     """Fill in every default of ``config`` for a benchmark that is open."""
     clients = config.clients_per_domain
     if clients is None:
-        clients = default_clients(opened.embeddings, opened.entry.name)
-    methods = tuple(_filled(method, opened.embeddings, config.text_encoder) for method in config.methods)
-    full = replace(config, benchmark=opened.entry.name, methods=methods, clients_per_domain=clients)
-    federation = federate(opened.embeddings, clients, config.seeds[0], config.order)
+        clients = default_clients(benchmark.embeddings, benchmark.entry.name)
+    methods = tuple(_filled(method, benchmark.embeddings, config.text_encoder) for method in config.methods)
+    full = replace(config, benchmark=benchmark.entry.name, methods=methods, clients_per_domain=clients)
+    federation = federate(benchmark.embeddings, clients, config.seeds[0], config.order)
     config.schedule.check(len(federation))
-    return Plan(
-        full, opened.entry, opened.info, {m.name: _source(m.name) for m in methods if not describe(m.name).built_in}
-    )
+    own = [method.name for method in methods if not describe(method.name).built_in]
+    return Plan(full, benchmark.entry, benchmark.info, {name: _source(name) for name in own})
 
 
 def _sound(entry: BenchmarkFile, embeddings: Embeddings) -> None:

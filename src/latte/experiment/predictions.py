@@ -1,4 +1,4 @@
-"""The prediction of every sample, kept beside the results of a run: who compares methods needs more than counts.
+"""The prediction of every sample, stored beside the results of a run: a comparison sample by sample needs it.
 
 ``predictions/NAME.safetensors``  one file per (method, seed): a row per sample, client after client in stream order
 ``predictions/index.json``        per file: its checksum, and that of the line of results.jsonl that it belongs to
@@ -23,20 +23,20 @@ from numpy.typing import NDArray
 from ..core.types import Mask
 from ..core.validate import refuse
 from ..data.benchmark import Federation
-from ..data.embeddings import checksum
 from ..files.atomic import write_text
+from ..files.checksums import checksum, sha256_of
 from ..files.documents import parse_json, read_json
 from ..files.schema import structure
 from ..files.tensors import Tensors, read_safetensors, write_safetensors
 from ..simulation.outcome import Outcome
-from .folder import RunFolder, sha256_of, whole_lines
+from .folder import RunFolder, whole_lines
 from .plan import Item, Plan
 
-FORMAT = "latte-predictions/1"
-COLUMNS = ("sample", "client", "position", "label", "prediction")
-NAMES = ("clients", "domains", "classes")
+PREDICTIONS_FORMAT = "latte-predictions/1"
+SAMPLE_COLUMNS = ("sample", "client", "position", "label", "prediction")
+NAME_LISTS = ("clients", "domains", "classes")
 Column = NDArray[np.int32]
-Key = tuple[str, int]  # the label of a method, and a seed
+ItemKey = tuple[str, int]  # the label of a method, and a seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,15 +87,15 @@ def predictions_of(federation: Federation, outcome: Outcome) -> Predictions:
 
 def pack(predictions: Predictions) -> dict[str, Any]:
     """Return predictions as JSON can carry them, from a worker to the process that writes."""
-    columns = {name: getattr(predictions, name).astype("<i4").tobytes() for name in COLUMNS}
+    columns = {name: getattr(predictions, name).astype("<i4").tobytes() for name in SAMPLE_COLUMNS}
     texts = {name: base64.b64encode(raw).decode("ascii") for name, raw in columns.items()}
-    return texts | {name: list(getattr(predictions, name)) for name in NAMES}
+    return texts | {name: list(getattr(predictions, name)) for name in NAME_LISTS}
 
 
 def unpack(packed: Mapping[str, Any]) -> Predictions:
     """Return what :func:`pack` packed."""
-    fields: dict[str, Any] = {name: tuple(packed[name]) for name in NAMES}
-    fields |= {name: np.frombuffer(base64.b64decode(packed[name]), "<i4").astype(np.int32) for name in COLUMNS}
+    fields: dict[str, Any] = {name: tuple(packed[name]) for name in NAME_LISTS}
+    fields |= {name: np.frombuffer(base64.b64decode(packed[name]), "<i4").astype(np.int32) for name in SAMPLE_COLUMNS}
     return Predictions(**fields)
 
 
@@ -150,7 +150,7 @@ class PredictionFiles:
         word = re.sub(r"[^A-Za-z0-9+=.-]+", "-", method)[:40].lstrip(".-")
         return self.index.with_name(f"{word}-{sha256_of(json.dumps(method).encode())[:8]}-{seed}.safetensors")
 
-    def entries(self) -> dict[Key, PredictionEntry]:
+    def entries(self) -> dict[ItemKey, PredictionEntry]:
         """Return what is listed; nothing where the index is missing or damaged."""
         try:
             files = read_json(self.index, PredictionIndex, "index of predictions").files
@@ -158,12 +158,12 @@ class PredictionFiles:
             return {}
         return {(entry.method, entry.seed): entry for entry in files}
 
-    def trusted(self, lines: Mapping[Key, str]) -> set[Key]:
+    def trusted(self, lines: Mapping[ItemKey, str]) -> set[ItemKey]:
         """Return which of the results in ``lines`` have their predictions here, undamaged."""
         entries = self._belonging(lines)
         return {key for key, entry in entries.items() if _matches(self.path(*key), entry)}
 
-    def restart(self, lines: Mapping[Key, str]) -> None:
+    def restart(self, lines: Mapping[ItemKey, str]) -> None:
         """Forget the predictions of results that will be computed again."""
         if self.index.is_file():
             self._write(self._belonging(lines))
@@ -173,26 +173,27 @@ class PredictionFiles:
         method, seed = item.method.label, item.seed
         path = self.path(method, seed)
         path.parent.mkdir(parents=True, exist_ok=True)
-        texts = {"format": FORMAT, "benchmark": plan.config.benchmark, "data": plan.data.sha256, "method": method}
-        texts |= {"seed": str(seed), "params": json.dumps(dict(item.method.params), sort_keys=True)}
-        lists = {name: json.dumps(getattr(predictions, name)) for name in NAMES}
-        write_safetensors(path, {name: getattr(predictions, name) for name in COLUMNS}, texts | lists)
+        params = json.dumps(dict(item.method.params), sort_keys=True)
+        texts = {"format": PREDICTIONS_FORMAT, "benchmark": plan.config.benchmark, "data": plan.data.sha256}
+        texts |= {"method": method, "seed": str(seed), "params": params}
+        lists = {name: json.dumps(getattr(predictions, name)) for name in NAME_LISTS}
+        write_safetensors(path, {name: getattr(predictions, name) for name in SAMPLE_COLUMNS}, texts | lists)
         entry = PredictionEntry(method, seed, path.name, checksum(path), sha256_of(line.encode()))
         self._write({**self.entries(), (method, seed): entry})
 
-    def _belonging(self, lines: Mapping[Key, str]) -> dict[Key, PredictionEntry]:
+    def _belonging(self, lines: Mapping[ItemKey, str]) -> dict[ItemKey, PredictionEntry]:
         sums = {key: sha256_of(line.encode()) for key, line in lines.items()}
         return {key: entry for key, entry in self.entries().items() if sums.get(key) == entry.result}
 
-    def _write(self, entries: Mapping[Key, PredictionEntry]) -> None:
+    def _write(self, entries: Mapping[ItemKey, PredictionEntry]) -> None:
         files = tuple(sorted(entries.values(), key=repr))  # whichever came first
-        write_text(self.index, json.dumps(asdict(PredictionIndex(FORMAT, files)), indent=1) + "\n")
+        write_text(self.index, json.dumps(asdict(PredictionIndex(PREDICTIONS_FORMAT, files)), indent=1) + "\n")
 
 
 def _read(path: Path) -> Predictions:
-    stored = read_safetensors(path, "predictions", only=COLUMNS)
-    fields: dict[str, Any] = {name: _names(stored, name, path) for name in NAMES}
-    fields |= {name: _column(stored, name, path) for name in COLUMNS}
+    stored = read_safetensors(path, "predictions", only=SAMPLE_COLUMNS)
+    fields: dict[str, Any] = {name: _names(stored, name, path) for name in NAME_LISTS}
+    fields |= {name: _column(stored, name, path) for name in SAMPLE_COLUMNS}
     return Predictions(**fields)
 
 
@@ -204,7 +205,7 @@ def _names(stored: Tensors, name: str, path: Path) -> tuple[str, ...]:
 
 def _column(stored: Tensors, name: str, path: Path) -> Column:
     """Return a column (n,) of as many rows as the others have."""
-    rows = stored.arrays[COLUMNS[0]].shape if COLUMNS[0] in stored.arrays else (0,)
+    rows = stored.arrays[SAMPLE_COLUMNS[0]].shape if SAMPLE_COLUMNS[0] in stored.arrays else (0,)
     column = stored.arrays.get(name)
     if column is None or column.dtype != np.int32 or column.shape != rows or column.ndim != 1:
         got = "no such column" if column is None else f"{column.dtype} of shape {column.shape}"
@@ -213,4 +214,4 @@ def _column(stored: Tensors, name: str, path: Path) -> Column:
 
 
 def _matches(path: Path, entry: PredictionEntry) -> bool:
-    return path.is_file() and checksum(path) == entry.sha256
+    return entry.file == path.name and path.is_file() and checksum(path) == entry.sha256

@@ -16,7 +16,7 @@ from .folder import RunFolder
 from .item import load_plugin, work
 from .manifest import describe_session, manifest, now
 from .plan import Item, Plan, as_message
-from .predictions import Key, PredictionFiles, unpack
+from .predictions import ItemKey, PredictionFiles, unpack
 from .together import batches
 from .workers import unordered
 
@@ -24,7 +24,7 @@ MOST_JOBS = 1024  # processes at once
 
 
 class Done(NamedTuple):
-    """An item that was done: its line of results, its seconds, and its predictions where they are wanted."""
+    """An item that was done: its line of results, its seconds, and its predictions where they are stored."""
 
     line: str
     seconds: float
@@ -36,7 +36,7 @@ Answer = Done | BaseException
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened to one item: ``kind`` is "kept" (it was there already), "done" or "failed"."""
+    """What happened to one item: ``kind`` is "kept" (its result was there already), "done" or "failed"."""
 
     kind: str
     item: Item
@@ -50,7 +50,7 @@ class Options:
     """How to run, none of which changes the numbers. ``jobs`` 0 means one per core.
 
     ``executor`` is where: empty for this machine, "dask:ADDRESS" for a cluster. With ``predictions`` the prediction of
-    every sample is kept too (:func:`latte.experiment.predictions.read_predictions`).
+    every sample is stored, too (:func:`latte.experiment.predictions.read_predictions`).
     """
 
     jobs: int = 0
@@ -66,7 +66,7 @@ class Options:
 
 
 class IncompleteError(RuntimeError):
-    """Some items failed; what succeeded is kept and will not be done again."""
+    """Some items failed; the others are in the run folder and will not be done again."""
 
 
 def execute(plan: Plan, out: Path, options: Options | None = None) -> Iterator[Event]:
@@ -79,24 +79,43 @@ def execute(plan: Plan, out: Path, options: Options | None = None) -> Iterator[E
     for plugin in options.plugins:
         load_plugin(Path(plugin))
     folder = RunFolder(Path(out) / plan.name)
-    if done(plan, folder, options):
-        yield from _events(plan, _kept(folder, plan))
+    if is_done(plan, folder, options):
+        yield from _events(plan, _trusted(folder, plan))
         return
     with folder.lock():
-        session = Session(plan, folder, options)
-        yield from session.kept()
-        for position, answer in answers([(plan, item) for item in session.missing], options):
-            yield session.take(session.missing[position], answer)
-        session.close()
+        for _, event in execute_all([(plan, Path(out))], options):
+            yield event
 
 
-def done(plan: Plan, folder: RunFolder, options: Options) -> bool:
-    """Say whether a folder has everything, made with this version."""
-    return folder.complete() and len(complete_items(folder, _kept(folder, plan), options)) == len(plan.items())
+def execute_all(plans: Sequence[tuple[Plan, Path]], options: Options) -> Iterator[tuple[int, Event]]:
+    """Do what is missing of several plans, each in its folder under its path, with the same processes.
+
+    Yields the position of the plan and the event. The caller holds the locks of the folders.
+    """
+    sessions: dict[int, Session] = {}
+    machine: dict[str, Any] = {}
+    for position, (plan, out) in enumerate(plans):
+        folder = RunFolder(out / plan.name)
+        if is_done(plan, folder, options):
+            yield from ((position, event) for event in _events(plan, _trusted(folder, plan)))
+            continue
+        machine = machine or describe_session(options.command, options.processes)
+        sessions[position] = Session(plan, folder, options, machine)
+        yield from ((position, event) for event in sessions[position].existing())
+    jobs = [(position, item) for position, session in sessions.items() for item in session.missing]
+    for number, answer in answers([(plans[position][0], item) for position, item in jobs], options):
+        position, item = jobs[number]
+        yield position, sessions[position].take(item, answer)
+    _close(list(sessions.values()))
 
 
-def complete_items(folder: RunFolder, lines: Mapping[Key, str], options: Options) -> set[Key]:
-    """Return what need not be done: results, with their predictions where those are wanted."""
+def is_done(plan: Plan, folder: RunFolder, options: Options) -> bool:
+    """Return whether a folder has everything, made with this version."""
+    return folder.complete() and len(complete_items(folder, _trusted(folder, plan), options)) == len(plan.items())
+
+
+def complete_items(folder: RunFolder, lines: Mapping[ItemKey, str], options: Options) -> set[ItemKey]:
+    """Return the items that need not be done: results, with their predictions where those are stored."""
     return PredictionFiles(folder.path).trusted(lines) if options.predictions else set(lines)
 
 
@@ -115,44 +134,42 @@ def results(plan: Plan, out: Path) -> list[Result]:
     return [Result.from_json(line) for line in _in_order(plan, folder.trusted(plan))]
 
 
-def _kept(folder: RunFolder, plan: Plan) -> dict[Key, str]:
-    """Return the lines to keep; those of another version of this package are not."""
+def _trusted(folder: RunFolder, plan: Plan) -> dict[ItemKey, str]:
+    """Return the lines that need not be computed again; those of another version of this package must be."""
     sessions = folder.manifest().get("sessions") or []
     made_with = {_version(session) for session in sessions}
     return folder.trusted(plan) if made_with <= {__version__} else {}
 
 
 def _version(session: Any) -> str | None:
-    found = session.get("versions", {}).get("latte-tta") if isinstance(session, dict) else None
-    return found if isinstance(found, str) else None
+    version = session.get("versions", {}).get("latte-tta") if isinstance(session, dict) else None
+    return version if isinstance(version, str) else None
 
 
 class Session:
-    """A run folder that is being filled; whoever makes one holds its lock.
+    """A run folder that is being filled; the caller holds its lock.
 
-    ``machine`` is what :func:`describe_session` says: it takes a quarter of a second, so many sessions share it.
+    ``machine`` is what :func:`describe_session` returns: it takes a quarter of a second, so many sessions share it.
     """
 
-    def __init__(
-        self, plan: Plan, folder: RunFolder, options: Options, machine: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, folder: RunFolder, options: Options, machine: Mapping[str, Any]) -> None:
         self.plan, self.folder, self.failed = plan, folder, 0
-        self.lines = _kept(folder, plan)
+        self.lines = _trusted(folder, plan)
         self.before = folder.manifest() if self.lines else {}
         self.complete = complete_items(folder, self.lines, options)
         self.predictions = PredictionFiles(folder.path)
         self.predictions.restart(self.lines)
         folder.restart(plan, _in_order(plan, self.lines))
-        self.told = dict(machine or describe_session(options.command, options.processes))
-        folder.write_manifest(manifest(plan, self.before, self.told))
+        self.machine = machine
+        folder.write_manifest(manifest(plan, self.before, machine))
         self.missing = [item for item in plan.items() if (item.method.label, item.seed) not in self.complete]
 
-    def kept(self) -> Iterator[Event]:
-        """Yield what was there already."""
+    def existing(self) -> Iterator[Event]:
+        """Yield the events of the items that were there already."""
         yield from _events(self.plan, {key: self.lines[key] for key in self.complete})
 
     def take(self, item: Item, answer: Answer) -> Event:
-        """Write what came back for an item."""
+        """Write the answer for an item."""
         key = item.method.label, item.seed
         if isinstance(answer, BaseException):
             return self._fail(item, f"{type(answer).__name__}: {answer}")
@@ -170,8 +187,8 @@ class Session:
         return Event("failed", item, None, 0.0, problem)
 
     def close(self) -> None:
-        """Say that it ended; a folder that has everything is done."""
-        self.folder.write_manifest(manifest(self.plan, self.before, {**self.told, "ended": now()}))
+        """Record the end; a folder that has everything is done."""
+        self.folder.write_manifest(manifest(self.plan, self.before, {**self.machine, "ended": now()}))
         if len(self.lines) == len(self.plan.items()):  # where items failed, it was for their predictions
             self.folder.finish(_in_order(self.plan, self.lines))
         if self.failed:
@@ -180,8 +197,20 @@ class Session:
             )
 
 
+def _close(sessions: Sequence[Session]) -> None:
+    """Close all sessions; raise what the first with failed items raises."""
+    problem: IncompleteError | None = None
+    for session in sessions:
+        try:
+            session.close()
+        except IncompleteError as error:
+            problem = problem or error
+    if problem:
+        raise problem
+
+
 def answers(jobs: Sequence[tuple[Plan, Item]], options: Options) -> Iterator[tuple[int, Answer]]:
-    """Do items of any plans, those together that can be; yield positions and what came back, as it comes."""
+    """Do items of any plans, those together that can be; yield positions and answers as they come."""
     if not jobs:
         return
     groups = batches(jobs)
@@ -190,18 +219,18 @@ def answers(jobs: Sequence[tuple[Plan, Item]], options: Options) -> Iterator[tup
         if isinstance(answer, BaseException):
             yield from ((position, answer) for position in groups[number])
             continue
-        told = json.loads(answer)
-        for position, line, packed in zip(groups[number], told["lines"], told["predictions"], strict=True):
-            yield position, Done(line, told["seconds"], packed)
+        message = json.loads(answer)
+        for position, line, packed in zip(groups[number], message["lines"], message["predictions"], strict=True):
+            yield position, Done(line, message["seconds"], packed)
 
 
-def _events(plan: Plan, lines: Mapping[Key, str]) -> Iterator[Event]:
+def _events(plan: Plan, lines: Mapping[ItemKey, str]) -> Iterator[Event]:
     for item in plan.items():
         line = lines.get((item.method.label, item.seed))
         if line is not None:
             yield Event("kept", item, Result.from_json(line))
 
 
-def _in_order(plan: Plan, lines: Mapping[Key, str]) -> list[str]:
+def _in_order(plan: Plan, lines: Mapping[ItemKey, str]) -> list[str]:
     keys = [(item.method.label, item.seed) for item in plan.items()]
     return [lines[key] for key in keys if key in lines]

@@ -12,10 +12,10 @@ from .config import RunConfig, parse_seeds
 
 def configure(raw: Mapping[str, Any]) -> RunConfig:
     """Return the configuration in ``raw``: the content of a TOML file, or what the command line collected."""
-    given = dict(raw)
-    if isinstance(given.get("seeds"), str):
-        given["seeds"] = parse_seeds(given["seeds"])
-    return structured(given)
+    values = dict(raw)
+    if isinstance(values.get("seeds"), str):
+        values["seeds"] = parse_seeds(values["seeds"])
+    return structured(values)
 
 
 def structured(raw: Mapping[str, Any]) -> RunConfig:

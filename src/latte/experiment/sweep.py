@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import json
 import math
@@ -14,18 +13,18 @@ from typing import Any
 
 from ..core.validate import refuse
 from ..files.atomic import write_text
+from ..files.checksums import sha256_of
 from ..simulation.schedule import Schedule
 from .config import RunConfig, changed, check_items, parse_value
 from .folder import RunFolder
-from .manifest import describe_session
-from .plan import Opened, Plan, plan_on
-from .runner import Event, IncompleteError, Options, Session, answers, done, execute
+from .plan import OpenBenchmark, Plan, plan_on
+from .runner import Event, Options, execute_all
 
 _TOP = ("clients_per_domain", "order")
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class SweepAxis:
     """One parameter and its values; ``key`` is a path such as ``method.alpha`` or ``schedule.period``."""
 
     key: str
@@ -44,14 +43,14 @@ class Point:
 class Sweep:
     """A grid of runs."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[SweepAxis, ...]
     points: tuple[Point, ...]
 
     @property
     def name(self) -> str:
         """The name of the folder that the runs share."""
-        told = hashlib.sha256(self.canonical().encode()).hexdigest()[:10]
-        return f"sweep-{self.points[0].plan.config.benchmark}-{told}"
+        digest = sha256_of(self.canonical().encode())[:10]
+        return f"sweep-{self.points[0].plan.config.benchmark}-{digest}"
 
     def canonical(self) -> str:
         """Return which values are in which run folder, as JSON."""
@@ -60,18 +59,18 @@ class Sweep:
         return json.dumps({"format": "latte-sweep/1", "axes": axes, "points": points}, sort_keys=True, indent=1) + "\n"
 
 
-def parse_axis(text: str) -> Axis:
+def parse_axis(text: str) -> SweepAxis:
     """Read ``KEY=V1,V2,...``; a bare name is a method's parameter, ``T`` the period.
 
     >>> parse_axis("alpha=0.1,1")
-    Axis(key='method.alpha', values=(0.1, 1))
+    SweepAxis(key='method.alpha', values=(0.1, 1))
     >>> parse_axis("T=1,5").key
     'schedule.period'
     """
     name, equals, values = text.partition("=")
     if not equals or not all(part.strip() for part in values.split(",")):
         raise refuse("--over", repr(text), "KEY=V1,V2,..., such as alpha=0.1,0.3,1")
-    return Axis(_path(name.strip()), tuple(parse_value(value) for value in values.split(",")))
+    return SweepAxis(_path(name.strip()), tuple(parse_value(value) for value in values.split(",")))
 
 
 def _path(name: str) -> str:
@@ -82,19 +81,19 @@ def _path(name: str) -> str:
     return name if name in _TOP or name.startswith(("method.", "schedule.")) else f"method.{name}"
 
 
-def make_sweep(config: RunConfig, axes: Sequence[Axis], opened: Opened) -> Sweep:
-    """Plan every point of the grid; nothing is written, and a value that cannot be is refused here."""
+def make_sweep(config: RunConfig, axes: Sequence[SweepAxis], benchmark: OpenBenchmark) -> Sweep:
+    """Plan every point of the grid; nothing is written, and an impossible value is refused here."""
     if not axes:
         raise refuse("--over", "nothing", "at least one KEY=V1,V2,...")
     check_items("--over", math.prod(len(axis.values) for axis in axes) * len(config.methods) * len(config.seeds))
     keys = [axis.key for axis in axes]
     points = []
     for values in itertools.product(*(axis.values for axis in axes)):
-        told = dict(zip(keys, values, strict=True))
+        settings = dict(zip(keys, values, strict=True))
         here = config
-        for key, value in told.items():
+        for key, value in settings.items():
             here = changed(here, key, value)
-        points.append(Point(told, plan_on(here, opened)))
+        points.append(Point(settings, plan_on(here, benchmark)))
     return Sweep(tuple(axes), tuple(points))
 
 
@@ -105,44 +104,19 @@ def execute_sweep(sweep: Sweep, out: Path, options: Options | None = None) -> It
 
 def execute_sweeps(sweeps: Sequence[Sweep], out: Path, options: Options | None = None) -> Iterator[tuple[Point, Event]]:
     """Run what is missing of several sweeps, with the same processes."""
-    options = options or Options()
-    with contextlib.ExitStack() as locks:  # of all points: nobody else works in these folders
-        machine = describe_session(options.command, options.processes)
-        sessions: list[tuple[Point, Session]] = []
-        for folder, point in _begun(sweeps, out, locks):
-            inside = RunFolder(folder / point.plan.name)
-            if done(point.plan, inside, options):
-                yield from ((point, event) for event in execute(point.plan, folder, options))
-                continue
-            session = Session(point.plan, inside, options, machine)
-            yield from ((point, event) for event in session.kept())
-            sessions.append((point, session))
-        jobs = [(point, session, item) for point, session in sessions for item in session.missing]
-        for position, answer in answers([(point.plan, item) for point, _, item in jobs], options):
-            point, session, item = jobs[position]
-            yield point, session.take(item, answer)
-        _close([session for _, session in sessions])
+    with contextlib.ExitStack() as locks:  # of the sweeps: no other process works in these folders
+        points = _start(sweeps, Path(out), locks)
+        for position, event in execute_all([(point.plan, folder) for point, folder in points], options or Options()):
+            yield points[position][0], event
 
 
-def _begun(sweeps: Sequence[Sweep], out: Path, locks: contextlib.ExitStack) -> list[tuple[Path, Point]]:
+def _start(sweeps: Sequence[Sweep], out: Path, locks: contextlib.ExitStack) -> list[tuple[Point, Path]]:
     """Make and lock the folders, and return every point with the folder of its sweep."""
     points = []
     for sweep in sweeps:
-        folder = Path(out) / sweep.name
+        folder = out / sweep.name
         folder.mkdir(parents=True, exist_ok=True)
         locks.enter_context(RunFolder(folder).lock())
         write_text(folder / "sweep.json", sweep.canonical())
-        points += [(folder, point) for point in sweep.points]
+        points += [(point, folder) for point in sweep.points]
     return points
-
-
-def _close(sessions: Sequence[Session]) -> None:
-    """Close all; raise what the first that is not done raises."""
-    problem: IncompleteError | None = None
-    for session in sessions:
-        try:
-            session.close()
-        except IncompleteError as error:
-            problem = problem or error
-    if problem:
-        raise problem

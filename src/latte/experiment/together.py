@@ -35,11 +35,11 @@ def _key(plan: Plan, item: Item) -> str | None:
     base = describe(method.name).family
     if plan.config.engine != "auto" or base not in GRIDS or not has_engine(method.name, dict(method.params)):
         return None
-    told = unstructured(plan.config)
-    told["methods"] = method.name
-    told["seeds"] = item.seed
+    settings = unstructured(plan.config)
+    settings["methods"] = method.name
+    settings["seeds"] = item.seed
     fixed = {key: value for key, value in method.params.items() if key not in GRIDS[base]}
-    return json.dumps([str(plan.entry.path), told, fixed], sort_keys=True)
+    return json.dumps([str(plan.entry.path), settings, fixed], sort_keys=True)
 
 
 def run_readouts(federation: Federation, configs: Sequence[RunConfig], rng: np.random.Generator) -> list[Outcome]:

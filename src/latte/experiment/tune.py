@@ -1,4 +1,4 @@
-"""Choose hyper-parameters on other partitions than those that are reported, and keep book of what was seen.
+"""Choose hyper-parameters on other partitions than those that are reported, and record the data that were seen.
 
 The rule is the paper's (which is DMN's): run every point of a grid and keep the one with the highest accuracy; a later
 point must be strictly better. That needs labels, so it is no test-time method: a number that was chosen this way is
@@ -21,23 +21,23 @@ from ..files.schema import shorten, structure
 from ..methods.dmn import WEIGHT_GRID
 from ..simulation.records import Result
 from .config import MethodConfig, RunConfig
-from .plan import UNKNOWN, DataInfo, Opened, Plan
+from .plan import UNKNOWN, DataInfo, OpenBenchmark, Plan
 from .runner import Event, Options, results
-from .sweep import Axis, Point, Sweep, execute_sweeps, make_sweep
+from .sweep import Point, Sweep, SweepAxis, execute_sweeps, make_sweep
 
-FORMAT = "latte-tuned/1"
-_DMN = (Axis("method.weight", WEIGHT_GRID),)
+TUNED_FORMAT = "latte-tuned/1"
+_DMN = (SweepAxis("method.weight", WEIGHT_GRID),)
 # the official configurations of TDA have alpha from 1 to 5 and beta from 1 to 8
-_TDA = (Axis("method.alpha", (0.5, 1.0, 2.0, 3.0, 5.0)), Axis("method.beta", (1.0, 3.0, 5.0, 8.0)))
-GRIDS: dict[str, tuple[Axis, ...]] = {
+_TDA = (SweepAxis("method.alpha", (0.5, 1.0, 2.0, 3.0, 5.0)), SweepAxis("method.beta", (1.0, 3.0, 5.0, 8.0)))
+TUNING_GRIDS: dict[str, tuple[SweepAxis, ...]] = {
     "dmn": _DMN,
     "dmn-global": _DMN,
     "tda": _TDA,
     "tda-global": _TDA,
     # the published values span alpha 0.3 to 1.5 and beta 6 to 60; the grid reaches one step beyond both ends
     "latte": (
-        Axis("method.alpha", (0.1, 0.3, 0.7, 1.0, 1.5, 3.0)),
-        Axis("method.beta", (3.0, 6.0, 15.0, 35.0, 60.0, 100.0)),
+        SweepAxis("method.alpha", (0.1, 0.3, 0.7, 1.0, 1.5, 3.0)),
+        SweepAxis("method.beta", (3.0, 6.0, 15.0, 35.0, 60.0, 100.0)),
     ),
 }
 
@@ -52,7 +52,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What :func:`use_tuned` needs of one choice."""
+    """One choice, as far as :func:`use_tuned` needs it."""
 
     name: str
     params: dict[str, Any]
@@ -64,8 +64,8 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What it needs to know of the data that the choices were made on."""
+class TuningData:
+    """The data that the choices were made on, as far as :func:`use_tuned` needs it."""
 
     data: DataInfo
     seeds: tuple[int, ...]
@@ -76,19 +76,19 @@ class Seen:
 class TunedFile:
     """The form of a tuned file; what else is in it is for people."""
 
-    saw: Seen
+    saw: TuningData
     methods: dict[str, Choice]
 
 
-def make_tunings(config: RunConfig, opened: Opened, axes: Sequence[Axis] = ()) -> list[Tuning]:
+def make_tunings(config: RunConfig, benchmark: OpenBenchmark, axes: Sequence[SweepAxis] = ()) -> list[Tuning]:
     """Plan the search of every method in ``config``: over ``axes``, or over the method's own grid."""
     tunings = []
     for method in config.methods:
-        grid = tuple(axes) or GRIDS.get(method.name)
+        grid = tuple(axes) or TUNING_GRIDS.get(method.name)
         if grid is None:
-            known = ", ".join(GRIDS)
+            known = ", ".join(TUNING_GRIDS)
             raise refuse("tune", f"{method.name!r}, which has no grid", f"one of {known}, or --over KEY=V1,V2,...")
-        tunings.append(Tuning(method, make_sweep(replace(config, methods=(method,)), grid, opened)))
+        tunings.append(Tuning(method, make_sweep(replace(config, methods=(method,)), grid, benchmark)))
     return tunings
 
 
@@ -103,9 +103,9 @@ def select(tunings: Sequence[Tuning], out: Path) -> dict[str, Any]:
     """Return the choice of every search that is done, with the scores it was made by and the data it saw."""
     plan = tunings[0].sweep.points[0].plan
     return {
-        "format": FORMAT,
+        "format": TUNED_FORMAT,
         "rule": "highest mean accuracy over samples and seeds; on ties the earlier point of the grid",
-        "saw": _seen(plan),
+        "saw": _data_record(plan),
         "methods": {tuning.method.label: _choice(tuning, out) for tuning in tunings},
     }
 
@@ -119,17 +119,17 @@ def save_tuned(path: Path, tuned: Mapping[str, Any]) -> None:
 def read_tuned(path: Path) -> dict[str, Any]:
     """Read what :func:`save_tuned` wrote; a file of another form is refused."""
     tuned = read_json(path, dict[str, Any], "tuned file (what latte tune wrote)")
-    if tuned.get("format") != FORMAT:
-        raise refuse(str(path), "another kind of file", f"{FORMAT}: what latte tune wrote")
+    if tuned.get("format") != TUNED_FORMAT:
+        raise refuse(str(path), "another kind of file", f"{TUNED_FORMAT}: what latte tune wrote")
     structure(tuned, TunedFile, str(path), extra=True)
     return tuned
 
 
-def use_tuned(config: RunConfig, tuned: Mapping[str, Any], opened: Opened) -> RunConfig:
+def use_tuned(config: RunConfig, tuned: Mapping[str, Any], benchmark: OpenBenchmark) -> RunConfig:
     """Return ``config`` with the chosen parameters, each labelled "tuned" or "oracle"."""
     saw = tuned["saw"]
-    _same_encoder(saw["data"], opened.info)
-    setting = "oracle" if _overlaps(config, saw, opened) else "tuned"
+    _same_encoder(saw["data"], benchmark.info)
+    setting = "oracle" if _overlaps(config, saw, benchmark) else "tuned"
     methods = tuple(_with_choice(method, tuned["methods"], setting) for method in config.methods)
     if methods == config.methods:
         there = ", ".join(f"{label} ({entry['name']})" for label, entry in tuned["methods"].items()) or "none"
@@ -137,7 +137,7 @@ def use_tuned(config: RunConfig, tuned: Mapping[str, Any], opened: Opened) -> Ru
     return replace(config, methods=methods)
 
 
-def _seen(plan: Plan) -> dict[str, Any]:
+def _data_record(plan: Plan) -> dict[str, Any]:
     return {
         "benchmark": plan.config.benchmark,
         "data": asdict(plan.data),
@@ -163,8 +163,8 @@ def _choice(tuning: Tuning, out: Path) -> dict[str, Any]:
     }
 
 
-def _score(found: Sequence[Result]) -> float:
-    return sum(result.micro for result in found) / len(found)
+def _score(measured: Sequence[Result]) -> float:
+    return sum(result.micro for result in measured) / len(measured)
 
 
 def _same_encoder(saw: Mapping[str, str], here: DataInfo) -> None:
@@ -174,15 +174,15 @@ def _same_encoder(saw: Mapping[str, str], here: DataInfo) -> None:
         raise refuse("--tuned", f"parameters tuned with encoder {saw['encoder']!r}", f"encoder {here.encoder!r}")
 
 
-def _overlaps(config: RunConfig, saw: Mapping[str, Any], opened: Opened) -> bool:
+def _overlaps(config: RunConfig, saw: Mapping[str, Any], benchmark: OpenBenchmark) -> bool:
     """Return whether the reported streams are among those the choice was made on.
 
     Clients that the file fixes are the same under every seed: only their order changes, so that is an overlap too.
     """
-    if saw["data"]["fingerprint"] != opened.info.fingerprint:
+    if saw["data"]["fingerprint"] != benchmark.info.fingerprint:
         return False
     fixed = saw["clients_per_domain"] is None and config.clients_per_domain is None
-    return bool(set(saw["seeds"]) & set(config.seeds)) or (fixed and opened.embeddings.client is not None)
+    return bool(set(saw["seeds"]) & set(config.seeds)) or (fixed and benchmark.embeddings.client is not None)
 
 
 def _with_choice(method: MethodConfig, chosen: Mapping[str, Any], setting: str) -> MethodConfig:

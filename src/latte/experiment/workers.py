@@ -1,22 +1,21 @@
-"""Where work is done: processes of this machine that do not outlive their parent, or a Dask cluster.
+"""The workers of a run: processes of this machine that do not outlive their parent, or a Dask cluster.
 
 The results do not depend on it.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from contextlib import contextmanager
-from typing import Any
 
+from ..core.extras import need
 from ..core.validate import refuse
 from ..data.processes import processes, signals_held
 
-TRIES = 3
+WORKER_TRIES = 3
 _THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -29,7 +28,7 @@ _THREADS = (
 
 
 class LostWorkerError(RuntimeError):
-    """The worker went, not the work: killed, cut off, or its result gone before it was fetched."""
+    """A worker was lost, not its work: it was killed or cut off, or its result was lost before it was fetched."""
 
 
 def unordered(
@@ -37,18 +36,18 @@ def unordered(
 ) -> Iterator[tuple[int, str | BaseException]]:
     """Yield (position, answer or exception) as ``call`` finishes, on ``executor`` (see :func:`executor_for`).
 
-    What a lost worker was doing is done again by another, at most ``TRIES`` times. Stopping early (an exception,
+    What a lost worker was doing is done again by another, at most ``WORKER_TRIES`` times. Stopping early (an exception,
     Ctrl-C, a generator that is closed) ends the processes of this machine at once.
     """
     left = dict(enumerate(messages))
-    for attempt in range(1, TRIES + 1):
+    for attempt in range(1, WORKER_TRIES + 1):
         lost: dict[int, str] = {}
         with executor_for(executor, min(jobs, len(left))) as pool:
             with signals_held():
                 positions = {_submit(pool, call, message): i for i, message in left.items()}
             for future in as_completed(positions):
                 position, answer = positions[future], _answer(future)
-                if isinstance(answer, LostWorkerError) and attempt < TRIES:
+                if isinstance(answer, LostWorkerError) and attempt < WORKER_TRIES:
                     lost[position] = left[position]
                 else:
                     yield position, answer
@@ -76,10 +75,7 @@ def executor_for(name: str, jobs: int) -> Iterator[Executor]:
 
 @contextmanager
 def _cluster(address: str) -> Iterator[Executor]:
-    try:
-        connect: Any = importlib.import_module("distributed").Client
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError('dask needs an extra: pip install "latte-tta[cluster]"') from None
+    connect = need("distributed", "cluster").Client
     try:
         client = connect(address, set_as_default=False)  # for how long it tries is Dask's setting
     except (OSError, TimeoutError, ValueError) as error:

@@ -1,19 +1,6 @@
 """Files: one way to write them, and one checked way to read each format.
 
-============= ========================================================================
-module        contents
-============= ========================================================================
-``atomic``    write files that are complete or absent
-``reading``   open regular files, read bytes and text
-``documents`` read JSON and TOML; ``schema`` turns their values into dataclasses
-``tensors``   safetensors
-``arrays``    .npy and .npz
-``archives``  tar
-``locks``     a lock that one process holds at a time
-============= ========================================================================
-
-Whatever a file holds, reading it gives its content or a ValueError of one line that names the file.
-"""
+============= ================================================================="""
 
 from __future__ import annotations
 

@@ -6,14 +6,13 @@ the ``__post_init__`` of a dataclass apply. Every refusal gives the path inside 
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar, get_args, get_origin
 
-from ..core.validate import real, refuse
+from ..core.validate import near, real, refuse
 
 T = TypeVar("T")
 
@@ -37,12 +36,6 @@ def structure(raw: Any, kind: type[T], name: str, extra: bool = False, root: str
     except ValueError as error:
         raise refuse_inside(name or root, error) from None
     return value
-
-
-def near(name: str, known: Iterable[str]) -> list[str]:
-    """Return the near names of an unknown one, or all."""
-    names = list(known)
-    return difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
 
 
 def shorten(value: object, length: int = 80) -> str:

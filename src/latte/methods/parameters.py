@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from ..core.validate import refuse
+from ..core.validate import near, refuse
 
 
 class Choices(NamedTuple):
@@ -46,6 +45,7 @@ def _changed(method: str, base: Any, changes: Mapping[str, Any]) -> Any:
     known = [field.name for field in fields(base)]
     for key in changes:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=3, cutoff=0.4) or known
-            raise refuse(f"{method} parameter", repr(key), "one of " + (", ".join(near) or "none: it has none"))
+            raise refuse(
+                f"{method} parameter", repr(key), "one of " + (", ".join(near(key, known)) or "none: it has none")
+            )
     return replace(base, **changes) if changes else base

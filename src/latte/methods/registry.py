@@ -21,13 +21,12 @@ The last three belong together: a class that has ``summary`` and ``receive`` has
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..core.validate import refuse
+from ..core.validate import near, refuse
 from .base import NoParams
 
 
@@ -94,8 +93,7 @@ def describe(name: str) -> MethodInfo:
     ('tda', True)
     """
     if name not in METHODS:
-        near = difflib.get_close_matches(str(name), METHODS, n=3, cutoff=0.4) or sorted(METHODS)
-        raise refuse("method", repr(name), "a known one, such as " + ", ".join(near))
+        raise refuse("method", repr(name), "a known one, such as " + ", ".join(near(str(name), sorted(METHODS))))
     target, shared = METHODS[name]
     kind = _load(target)
     return MethodInfo(

@@ -12,7 +12,6 @@ are kept:
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
+from ..core.extras import need
 from ..core.maths import entropy_of_one
 from ..core.types import Prediction, Vectors
 from ..core.validate import at_least, real, refuse
@@ -141,7 +141,4 @@ def marginal_entropy(torch: Any, logits: Any) -> Any:
 
 def import_torch() -> Any:
     """Return torch, or say how to get it."""
-    try:
-        return importlib.import_module("torch")
-    except ImportError:
-        raise ImportError('TPT needs torch: pip install "latte-tta[torch]"') from None
+    return need("torch", "torch")

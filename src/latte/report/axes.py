@@ -1,4 +1,4 @@
-"""Where the ticks of an axis go."""
+"""The axis of a chart: its range, and the places of its ticks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Axis:
     decimals: int
 
     def place(self, value: float) -> float:
-        """Return where ``value`` lies, 0 to 100 per cent of the axis."""
+        """Return the position of ``value`` on the axis, 0 to 100 per cent."""
         return round(100 * (value - self.low) / (self.high - self.low), 3)
 
     def text(self, value: float) -> str:
-        """Return ``value`` as its tick says it."""
+        """Return the label of a tick at ``value``."""
         return f"{value:,.{self.decimals}f}".replace("-", "−").replace("−0", "0" if value == 0 else "−0")
 
 

@@ -1,4 +1,4 @@
-"""The search for the parameters of TDA and DMN that the paper made and did not print.
+"""The search for the parameters of TDA and DMN, whose values the paper does not print.
 
 The paper (appendix, "Hyperparameter selection") uses the strategy of DMN for every method: the best accuracy on
 labelled test data. It selects on other corruptions than it reports (CIFAR-C), and on other partitions and seeds
@@ -8,7 +8,6 @@ corruptions than those under which a reported seed shows them.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,19 +21,20 @@ from ..data.embeddings import save_embeddings
 from ..data.partition import is_crossed
 from ..data.unseen import exclude_reported, select_unseen
 from ..experiment.config import MethodConfig
-from ..experiment.plan import Opened, open_benchmark
+from ..experiment.plan import OpenBenchmark, open_benchmark
 from ..experiment.tune import Tuning, make_tunings, save_tuned, select
+from ..files.checksums import sha256_of
 from ..methods import describe
 from .reproduce import BASELINES, Bench
 
 TUNING = "tuning"  # the folder
-MODES = ("tuned", "oracle")
+TUNING_MODES = ("tuned", "oracle")
 FIRST_SEED, SEEDS = 100, 5  # of the search; as many as the paper reports
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What to run before the parameters are known. ``apart`` says that no reported row is in it."""
+    """The runs from which the parameters are chosen. ``apart``: no reported row of the data is in them."""
 
     benchmark: str
     tunings: tuple[Tuning, ...]
@@ -59,15 +59,15 @@ def make_search(bench: Bench, mode: str, runs: Path, pool: Bench | None = None) 
     ``pool`` holds the same images under other corruptions. Rows that have to be held apart are written to a file in
     ``runs``; where the data has none, the search is on other partitions of the rows that are reported.
     """
-    choice("mode", mode, MODES)
+    choice("mode", mode, TUNING_MODES)
     seeds = bench.config.seeds if mode == "oracle" else other_seeds(bench.config.seeds)
-    held_apart = None if mode == "oracle" else _unreported(bench, pool, seeds[0], runs / TUNING)
-    opened = held_apart or bench.opened
-    clients = default_clients(opened.embeddings, opened.entry.name)
+    held_apart = None if mode == "oracle" else _unreported_rows(bench, pool, seeds[0], runs / TUNING)
+    benchmark = held_apart or bench.benchmark
+    clients = default_clients(benchmark.embeddings, benchmark.entry.name)
     methods = tuple(MethodConfig(name, preset=_preset(name)) for name in BASELINES)
     config = replace(bench.config, methods=methods, seeds=seeds, clients_per_domain=clients, text_encoder=None)
-    tunings = tuple(make_tunings(config, opened))
-    return Search(bench.opened.entry.name, tunings, runs, held_apart is not None)
+    tunings = tuple(make_tunings(config, benchmark))
+    return Search(bench.benchmark.entry.name, tunings, runs, held_apart is not None)
 
 
 def choose(search: Search) -> dict[str, Any]:
@@ -91,24 +91,24 @@ def _preset(name: str) -> str | None:
     return "paper" if "paper" in describe(name).presets else None
 
 
-def _unreported(bench: Bench, pool: Bench | None, seed: int, folder: Path) -> Opened | None:
+def _unreported_rows(bench: Bench, pool: Bench | None, seed: int, folder: Path) -> OpenBenchmark | None:
     """Return rows that no reported seed shows: of ``pool``, or of a file with every corruption; None without either."""
-    opened, reported = bench.opened, bench.config.seeds
+    benchmark, reported = bench.benchmark, bench.config.seeds
     if pool is not None:
-        return _written(
+        return _stored(
             folder,
-            f"{opened.entry.name}-unseen-{_digest(opened.info.sha256 + pool.opened.info.sha256)}",
-            lambda: exclude_reported(pool.opened.embeddings, opened.embeddings),
+            f"{benchmark.entry.name}-unseen-{_digest(benchmark.info.sha256 + pool.benchmark.info.sha256)}",
+            lambda: exclude_reported(pool.benchmark.embeddings, benchmark.embeddings),
         )
-    clients = default_clients(opened.embeddings, opened.entry.name)
-    if clients is None or not is_crossed(opened.embeddings):
+    clients = default_clients(benchmark.embeddings, benchmark.entry.name)
+    if clients is None or not is_crossed(benchmark.embeddings):
         return None
-    digest = _digest(json.dumps([opened.info.sha256, clients, sorted(reported), seed]))
-    name = f"{opened.entry.name}-unseen-{digest}"
-    return _written(folder, name, lambda: select_unseen(opened.embeddings, clients, reported, seed))
+    digest = _digest(json.dumps([benchmark.info.sha256, clients, sorted(reported), seed]))
+    name = f"{benchmark.entry.name}-unseen-{digest}"
+    return _stored(folder, name, lambda: select_unseen(benchmark.embeddings, clients, reported, seed))
 
 
-def _written(folder: Path, name: str, make: Callable[[], Embeddings]) -> Opened:
+def _stored(folder: Path, name: str, make: Callable[[], Embeddings]) -> OpenBenchmark:
     """Write embeddings, unless they are there, and open them."""
     path = folder / f"{name}.safetensors"
     if not path.is_file():
@@ -119,4 +119,4 @@ def _written(folder: Path, name: str, make: Callable[[], Embeddings]) -> Opened:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:10]
+    return sha256_of(text.encode())[:10]

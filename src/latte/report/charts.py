@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..analysis.stats import Paired
 from ..core.validate import refuse
 from .axes import Axis, nice_axis
 from .palette import Look, look
 from .paper import display
 from .png import DARK_STOPS, LIGHT_STOPS, data_uri
-from .stats import Paired
 
-MOST_POINTS = 400  # per line: more would not be seen
+MOST_POINTS = 400  # per line: a screen shows no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ class DifferenceChart:
 
 def line_chart(series: Sequence[Series]) -> LineChart:
     """Place lines in a common plot."""
-    thin = [_thin(one) for one in series]
-    x = nice_axis([value for one in thin for value in one.x], tight=True)
-    y = nice_axis([value for one in thin for value in one.y])
-    lines = tuple(_line(one, x, y) for one in thin)
+    thin = [_thin(line) for line in series]
+    x = nice_axis([value for line in thin for value in line.x], tight=True)
+    y = nice_axis([value for line in thin for value in line.y])
+    lines = tuple(_line(line, x, y) for line in thin)
     data = {
         "x": [x.low, x.high],
         "y": [y.low, y.high],
@@ -97,8 +97,8 @@ def _thin(series: Series) -> Series:
     if len(x) != len(y) or not x:
         raise refuse(f"series {series.name!r}", f"{len(x)} x and {len(y)} y", "the same number of both, at least 1")
     step = math.ceil(len(x) / MOST_POINTS)
-    kept = sorted({*range(0, len(x), step), len(x) - 1})
-    return Series(series.name, [x[i] for i in kept], [y[i] for i in kept], series.label)
+    positions = sorted({*range(0, len(x), step), len(x) - 1})
+    return Series(series.name, [x[i] for i in positions], [y[i] for i in positions], series.label)
 
 
 def _path(series: Series, x: Axis, y: Axis) -> str:

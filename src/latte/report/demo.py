@@ -14,7 +14,7 @@ from .tables import build_table
 
 
 def demo_page(federation: Federation, outcomes: Mapping[str, Outcome]) -> str:
-    """Return the page: the table, accuracy over time, who helped whom, and what was run."""
+    """Return the page: the table, the accuracy over time, the downloads between clients, and what was run."""
     embeddings = federation.embeddings
     settings = {"clip": "default", "latte": "preset"}
     results = [outcome.result(federation, name, {}, settings[name], 0) for name, outcome in outcomes.items()]

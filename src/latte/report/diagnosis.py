@@ -6,7 +6,7 @@ from ..analysis.diagnose import LEVELS, ClassReport, Diagnosis
 from .charts import Series
 from .html import Section, lines_section, rows_section
 
-COLUMNS = {
+DIAGNOSIS_COLUMNS = {
     "Class": "",
     "Images": "images whose zero-shot label is the class",
     "Full, %": "filled local slots at the end, mean over clients",
@@ -20,17 +20,18 @@ COLUMNS = {
 }
 
 
-def diagnosis_sections(found: Diagnosis) -> list[Section]:
+def diagnosis_sections(diagnosis: Diagnosis) -> list[Section]:
     """Return the table per class, and how certain images and items are."""
-    where = f"{found.method} on {found.benchmark}"
-    rows = [_row(report) for report in (found.total, *found.classes)]
+    where = f"{diagnosis.method} on {diagnosis.benchmark}"
+    rows = [_row(report) for report in (diagnosis.total, *diagnosis.classes)]
     caption = (
-        f"Seed {found.seed}, one seed, replayed: {found.clients} clients, {found.samples:,} images, accuracy "
-        f"{found.accuracy:.2f} %. Entropies are medians, 0 certain and 1 no idea. A click on a heading sorts by it."
+        f"Seed {diagnosis.seed}, one seed, replayed: {diagnosis.clients} clients, {diagnosis.samples:,} images, "
+        f"accuracy {diagnosis.accuracy:.2f} %. Entropies are medians, 0 certain and 1 no idea. "
+        "A click on a heading sorts by it."
     )
-    notes = [f"{name}: {text}." for name, text in COLUMNS.items() if text]
-    table = rows_section(f"Memories, class by class: {where}", list(COLUMNS), rows, caption, notes)
-    series = [Series(name, LEVELS, below) for name, below in found.below.items()]
+    notes = [f"{name}: {text}." for name, text in DIAGNOSIS_COLUMNS.items() if text]
+    table = rows_section(f"Memories, class by class: {where}", list(DIAGNOSIS_COLUMNS), rows, caption, notes)
+    series = [Series(name, LEVELS, below) for name, below in diagnosis.below.items()]
     words = "Share of the images, and of the items stored at the end, that are at most this uncertain."
     return [table, lines_section(f"How certain: {where}", series, "entropy, 0 to 1", "share, %", words)]
 

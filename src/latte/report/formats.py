@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ..analysis.stats import Paired
 from ..core.escape import latex, markdown, visible
 from ..core.validate import choice
-from .result_table import Cell, Column, Row, Table
-from .stats import Paired
+from .result_table import Cell, Column, ResultTable, Row
 from .text import number, signed
 
-WIDTH = 118  # of plain text; a table with more columns is broken into panels
+TEXT_WIDTH = 118  # of plain text; a table with more columns is broken into panels
 _LATEX_UNIT = "accuracy in \\%, mean $\\pm$ standard deviation over seeds"
 LATEX_COLUMNS = 7  # in one panel: what fits the width of a page
 
 
-def render(tables: Sequence[Table], kind: str) -> str:
+def render(tables: Sequence[ResultTable], kind: str) -> str:
     """Return ``tables`` in one of the formats of :data:`FORMATS`."""
     choice("format", kind, tuple(FORMATS))
     return FORMATS[kind](tables)
@@ -53,17 +53,17 @@ def pair_text(pair: Paired) -> str:
     return f"{signed(pair.mean)} [{signed(pair.low)}, {signed(pair.high)}]"
 
 
-def as_text(tables: Sequence[Table]) -> str:
+def as_text(tables: Sequence[ResultTable]) -> str:
     """Return tables for a terminal."""
     return "\n\n".join(_text(table) for table in tables) + "\n"
 
 
-def _text(table: Table) -> str:
+def _text(table: ResultTable) -> str:
     heading = f"{visible(table.title)}: accuracy in %, mean ± sd over seeds{_brackets(table)}"
     names = _aligned(["method", *(visible(row.label) for row in table.rows)], left=True)
     settings = _aligned(["setting", *(visible(row.setting) for row in table.rows)], left=True)
     widths = [len(_text_column(table, i)[0]) + 2 for i in range(len(table.columns))]
-    panels = _panels(table, widths, WIDTH - len(names[0]) - len(settings[0]) - 2)
+    panels = _panels(table, widths, TEXT_WIDTH - len(names[0]) - len(settings[0]) - 2)
     blocks = [_lines([names, settings, *(_text_column(table, i) for i in panel)]) for panel in panels]
     parts = [heading, *blocks, *_text_differences(table)]
     if table.notes:
@@ -72,10 +72,12 @@ def _text(table: Table) -> str:
 
 
 def _wrapped(note: str) -> str:
-    return textwrap.fill(visible(note), WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        visible(note), TEXT_WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
-def _brackets(table: Table) -> str:
+def _brackets(table: ResultTable) -> str:
     return " (in brackets: the paper's)" if table.beside_paper else ""
 
 
@@ -83,7 +85,7 @@ def _lines(columns: list[list[str]]) -> str:
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
-def _text_column(table: Table, i: int) -> list[str]:
+def _text_column(table: ResultTable, i: int) -> list[str]:
     column = table.columns[i]
     return _aligned([visible(column.label), *(cell_text(row.cells[i], column) for row in table.rows)])
 
@@ -93,7 +95,7 @@ def _aligned(texts: Sequence[str], left: bool = False) -> list[str]:
     return [text.ljust(width) if left else text.rjust(width) for text in texts]
 
 
-def _panels(table: Table, widths: Sequence[int], room: int) -> list[list[int]]:
+def _panels(table: ResultTable, widths: Sequence[int], room: int) -> list[list[int]]:
     """Share the columns out to panels of at most ``room``; where one is not enough, domains start a new one."""
     if sum(widths) <= room:
         return [list(range(len(widths)))]
@@ -108,7 +110,7 @@ def _panels(table: Table, widths: Sequence[int], room: int) -> list[list[int]]:
     return panels
 
 
-def _text_differences(table: Table) -> list[str]:
+def _text_differences(table: ResultTable) -> list[str]:
     pairs = table.against_reference()
     if not pairs:
         return []
@@ -121,16 +123,16 @@ def _text_differences(table: Table) -> list[str]:
     return ["\n".join([heading, *lines])]
 
 
-def _difference(table: Table, pair: Paired) -> str:
+def _difference(table: ResultTable, pair: Paired) -> str:
     return f"{table.reference} − {pair.second}"
 
 
-def as_markdown(tables: Sequence[Table]) -> str:
+def as_markdown(tables: Sequence[ResultTable]) -> str:
     """Return tables for a README; the best of each column is bold."""
     return "\n\n".join(_markdown(table) for table in tables) + "\n"
 
 
-def _markdown(table: Table) -> str:
+def _markdown(table: ResultTable) -> str:
     head = _line(["Method", "Setting", *(markdown(column.label) for column in table.columns)])
     rule = _line([":--", ":--", *("--:" for _ in table.columns)])
     names = [[markdown(row.label), markdown(row.setting)] for row in table.rows]
@@ -146,7 +148,7 @@ def _line(texts: Sequence[str]) -> str:
     return "| " + " | ".join(texts) + " |"
 
 
-def _marked(table: Table, row: Row, mark: str) -> list[str]:
+def _marked(table: ResultTable, row: Row, mark: str) -> list[str]:
     """Return the cells of a row as text, those that are the best of their column inside ``mark``."""
     texts = []
     for i, (cell, column) in enumerate(zip(row.cells, table.columns, strict=True)):
@@ -156,12 +158,12 @@ def _marked(table: Table, row: Row, mark: str) -> list[str]:
     return texts
 
 
-def as_latex(tables: Sequence[Table]) -> str:
+def as_latex(tables: Sequence[ResultTable]) -> str:
     """Return tables for a paper; they need the package booktabs. Many domains go below each other in panels."""
     return "\n\n".join(_latex(table) for table in tables) + "\n"
 
 
-def _latex(table: Table) -> str:
+def _latex(table: ResultTable) -> str:
     panels = _panels(table, [_latex_width(table, i) for i in range(len(table.columns))], LATEX_COLUMNS)
     lines = [
         *(f"% {visible(note)}" for note in table.notes),
@@ -174,12 +176,12 @@ def _latex(table: Table) -> str:
     return "\n".join(lines)
 
 
-def _latex_width(table: Table, i: int) -> int:
+def _latex_width(table: ResultTable, i: int) -> int:
     """Return how many columns' room a column takes: two where the paper's value is beside ours."""
     return 2 if any(_paper_text(row.cells[i]) for row in table.rows) else 1
 
 
-def _tabular(table: Table, panel: Sequence[int]) -> str:
+def _tabular(table: ResultTable, panel: Sequence[int]) -> str:
     lines = [
         f"\\begin{{tabular}}{{ll{'r' * len(panel)}}}",
         "\\toprule",
@@ -192,7 +194,7 @@ def _tabular(table: Table, panel: Sequence[int]) -> str:
     return "\n".join(lines)
 
 
-def _latex_row(table: Table, row: Row, panel: Sequence[int]) -> str:
+def _latex_row(table: ResultTable, row: Row, panel: Sequence[int]) -> str:
     cells = _marked(table, row, "\\textbf{{{}}}")
     return _row([latex(row.label), latex(row.setting), *(_maths(cells[i]) for i in panel)])
 
@@ -205,12 +207,12 @@ def _maths(text: str) -> str:
     return text.replace(" ±", " $\\pm$ ").replace("−", "$-$").replace("–", "--")
 
 
-def as_json(tables: Sequence[Table]) -> str:
+def as_json(tables: Sequence[ResultTable]) -> str:
     """Return tables with every digit, as a JSON list."""
     return json.dumps([_plain(table) for table in tables], indent=2) + "\n"
 
 
-def _plain(table: Table) -> dict[str, Any]:
+def _plain(table: ResultTable) -> dict[str, Any]:
     keys = [column.key for column in table.columns]
     fields = asdict(table)
     for fields_row, row in zip(fields["rows"], table.rows, strict=True):
@@ -219,7 +221,7 @@ def _plain(table: Table) -> dict[str, Any]:
     return fields
 
 
-FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
+FORMATS: dict[str, Callable[[Sequence[ResultTable]], str]] = {
     "text": as_text,
     "markdown": as_markdown,
     "latex": as_latex,

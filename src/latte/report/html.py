@@ -5,7 +5,7 @@ A page is a title and a sequence of sections::
     page = render_page("My run", [table_section(table), lines_section("Accuracy over time", series, "samples", "%")])
     Path("report.html").write_text(page, encoding="utf-8")
 
-Everything shown is escaped; charts carry their numbers as a table too, for those who cannot see or hover.
+Everything shown is escaped; every chart has its numbers as a table too, for readers who cannot see it or hover over it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 
 import jinja2
 
+from ..analysis.stats import Paired
 from ..core.escape import visible
 from ..core.validate import refuse
 from .charts import Series, difference_chart, heat_map, line_chart
 from .palette import DARK_PAGE, LIGHT_PAGE, look
-from .result_table import SETTINGS, Table
-from .stats import Paired
+from .result_table import SETTING_TITLES, ResultTable
 from .text import number, signed
 
 __all__ = [
@@ -53,16 +53,16 @@ class Section:
 
 def render_page(title: str, sections: Sequence[Section], subtitle: str = "") -> str:
     """Return a whole page; ``subtitle`` is a sentence under the title."""
-    named = [(f"s{number}-{_slug(section.title)}", section) for number, section in enumerate(sections, 1)]
-    return _render("page", title=title, subtitle=subtitle, sections=named, light=LIGHT_PAGE, dark=DARK_PAGE)
+    anchored = [(f"s{number}-{_slug(section.title)}", section) for number, section in enumerate(sections, 1)]
+    return _render("page", title=title, subtitle=subtitle, sections=anchored, light=LIGHT_PAGE, dark=DARK_PAGE)
 
 
-def table_section(table: Table, title: str | None = None) -> Section:
+def table_section(table: ResultTable, title: str | None = None) -> Section:
     """Show a table of results; a click on a heading sorts by it."""
     best = [table.best(column) for column in range(len(table.columns))]
     looks = {row.method: look(row.method) for row in table.rows}
     used = {row.setting for row in table.rows}
-    settings = {name: text for name, text in SETTINGS.items() if name in used}
+    settings = {name: text for name, text in SETTING_TITLES.items() if name in used}
     body = _render("table", table=table, best=best, looks=looks, settings=settings)
     return Section(title or table.title, body)
 
@@ -82,7 +82,7 @@ def heatmap_section(
     groups: Sequence[str] | None = None,
     caption: str = "",
 ) -> Section:
-    """Draw a square matrix (N, N), such as who downloads whose prototypes.
+    """Draw a square matrix (N, N), such as the downloads between clients.
 
     ``labels`` names each client and ``groups`` its domain; lines separate neighbouring groups. Values that are NaN
     (a client and itself) are left empty.
@@ -92,10 +92,10 @@ def heatmap_section(
 
 def picture_section(title: str, svg: str, caption: str = "", links: Mapping[str, str] | None = None) -> Section:
     """Show an SVG picture on a white sheet, inside the page; ``links`` (name -> address) go under it."""
-    found = re.search(r'<svg[^>]*?viewBox="0 0 ([0-9.]+) ([0-9.]+)"', svg)
-    if found is None:
+    match = re.search(r'<svg[^>]*?viewBox="0 0 ([0-9.]+) ([0-9.]+)"', svg)
+    if match is None:
         raise refuse("svg", "no viewBox", "an SVG picture with a viewBox from 0 0")
-    width, height = (round(float(size) * 4 / 3) for size in found.groups())  # points to pixels
+    width, height = (round(float(size) * 4 / 3) for size in match.groups())  # points to pixels
     uri = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode("ascii")
     names = {"uri": uri, "width": width, "height": height, "links": links or {}}
     return Section(title, _render("picture", title=title, caption=caption, **names))
@@ -124,8 +124,8 @@ def rows_section(
 
 def text_section(title: str, paragraphs: str | Sequence[str]) -> Section:
     """Show plain text: one paragraph, or several."""
-    given = [paragraphs] if isinstance(paragraphs, str) else list(paragraphs)
-    return Section(title, _render("text", paragraphs=given))
+    texts = [paragraphs] if isinstance(paragraphs, str) else list(paragraphs)
+    return Section(title, _render("text", paragraphs=texts))
 
 
 def manifest_section(title: str, facts: Mapping[str, Any]) -> Section:
@@ -147,7 +147,7 @@ def _templates() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=loader,
         autoescape=True,
-        finalize=_shown,
+        finalize=_visible,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -157,7 +157,7 @@ def _templates() -> jinja2.Environment:
     return environment
 
 
-def _shown(value: Any) -> Any:
+def _visible(value: Any) -> Any:
     """Return what a page shows for ``value``, before it is escaped; finished HTML stays as it is."""
     return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 

@@ -1,31 +1,31 @@
-"""The report of runs as a page: the tables, what is noise, and where the numbers come from."""
+"""The report of runs as a page: tables, differences with their intervals, diagnoses, and the origin of the numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..analysis.diagnose_run import kept
+from ..analysis.diagnose_run import load_diagnosis
+from ..experiment.runs import Run
 from .diagnosis import diagnosis_sections
 from .formats import render
 from .html import Section, differences_section, manifest_section, render_page, table_section
-from .result_table import Table
-from .runs import Run
+from .result_table import ResultTable
 
 
-def rendered(tables: Sequence[Table], runs: Sequence[Run], kind: str) -> str:
+def render_report(tables: Sequence[ResultTable], runs: Sequence[Run], kind: str) -> str:
     """Return ``tables`` in any format, "html" among them."""
     return report_page(tables, runs) if kind == "html" else render(tables, kind)
 
 
-def report_page(tables: Sequence[Table], runs: Sequence[Run], title: str = "Latte: results") -> str:
+def report_page(tables: Sequence[ResultTable], runs: Sequence[Run], title: str = "Latte: results") -> str:
     """Return the page that ``latte report --format html`` writes."""
     sections = [section for table in tables for section in _table(table)]
-    sections += [section for run in runs for section in _inside(run)]
+    sections += [section for run in runs for section in _diagnosis(run)]
     sections += [section for run in runs for section in _origin(run)]
     return render_page(title, sections)
 
 
-def _table(table: Table) -> list[Section]:
+def _table(table: ResultTable) -> list[Section]:
     sections = [table_section(table)]
     pairs = table.against_reference()
     if pairs:
@@ -33,10 +33,10 @@ def _table(table: Table) -> list[Section]:
     return sections
 
 
-def _inside(run: Run) -> list[Section]:
-    """Return what ``latte diagnose`` has seen of a run, where it has looked."""
-    found = kept(run.folder)
-    return diagnosis_sections(found) if found else []
+def _diagnosis(run: Run) -> list[Section]:
+    """Return the sections of the diagnosis in a run folder; none where ``latte diagnose`` has not been run."""
+    diagnosis = load_diagnosis(run.folder)
+    return diagnosis_sections(diagnosis) if diagnosis else []
 
 
 def _origin(run: Run) -> list[Section]:

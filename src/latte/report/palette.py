@@ -58,10 +58,10 @@ def look(name: str) -> Look:
     return OTHERS[zlib.crc32(key.encode(errors="backslashreplace")) % len(OTHERS)]
 
 
-def contrast(first: str, second: str) -> float:
+def contrast_ratio(first: str, second: str) -> float:
     """Return the contrast ratio of two colours as WCAG 2 defines it, 1 to 21.
 
-    >>> contrast("#000000", "#ffffff")
+    >>> contrast_ratio("#000000", "#ffffff")
     21.0
     """
     low, high = sorted((_luminance(first), _luminance(second)))

@@ -1,4 +1,4 @@
-"""The accuracies that the paper prints, and the rule that says when they may stand beside ours.
+"""The accuracies that the paper prints, and the rule for when they may be shown beside ours.
 
 ``paper_accuracy.csv`` holds all 900 of them: four benchmarks, two backbones, nine methods, every domain and the total.
 """
@@ -21,7 +21,7 @@ BENCHMARKS = {
     "cifar100c": "CIFAR-100-C",
 }
 BACKBONES = ("ViT-B/16", "RN50")
-METHODS = {
+METHOD_TITLES = {
     "clip": "CLIP",
     "vte": "VTE",
     "tpt": "TPT",
@@ -51,11 +51,11 @@ class Published:
     sd: float | None
 
 
-Key = tuple[str, str, str, str]
+PublishedKey = tuple[str, str, str, str]
 
 
 @functools.cache
-def accuracies() -> Mapping[Key, Published]:
+def accuracies() -> Mapping[PublishedKey, Published]:
     """Return all accuracies by (benchmark, backbone, method, domain), the domain in small letters and digits only."""
     text = files("latte.report").joinpath("paper_accuracy.csv").read_text("utf-8")
     return {
@@ -66,25 +66,25 @@ def accuracies() -> Mapping[Key, Published]:
     }
 
 
-def published(benchmark: str, backbone: str, method: str, domain: str = TOTAL) -> Published | None:
+def published_accuracy(benchmark: str, backbone: str, method: str, domain: str = TOTAL) -> Published | None:
     """Return what the paper prints, or None where it prints nothing.
 
-    >>> published("vlcs", "ViT-B/16", "latte")
+    >>> published_accuracy("vlcs", "ViT-B/16", "latte")
     Published(mean=82.57, sd=0.12)
-    >>> published("vlcs", "ViT-B/16", "tda-global", "SUN09").mean
+    >>> published_accuracy("vlcs", "ViT-B/16", "tda-global", "SUN09").mean
     76.95
     """
     choice("backbone", backbone, BACKBONES)
-    name, row = canonical(benchmark), METHODS.get(family(method))
+    name, row = canonical(benchmark), METHOD_TITLES.get(family(method))
     if name is None or row is None:
         return None
     return accuracies().get((BENCHMARKS[name], backbone, row, _plain(domain)))
 
 
-def in_order(benchmark: str, domains: Iterable[str]) -> list[str]:
+def in_paper_order(benchmark: str, domains: Iterable[str]) -> list[str]:
     """Return ``domains`` in the order of the paper's tables; those that it does not have come last, as they are.
 
-    >>> in_order("cifar10c", ["brightness", "mine", "shot_noise", "Gaussian Noise"])
+    >>> in_paper_order("cifar10c", ["brightness", "mine", "shot_noise", "Gaussian Noise"])
     ['Gaussian Noise', 'shot_noise', 'brightness', 'mine']
     """
     name = BENCHMARKS.get(canonical(benchmark) or "")
@@ -109,7 +109,7 @@ def display(method: str) -> str:
     ('TDA (local)', 'Latte [variant=released]', 'mine')
     """
     name, *changes = method.split("+")
-    return METHODS.get(name, name) + (f" [{', '.join(changes)}]" if changes else "")
+    return METHOD_TITLES.get(name, name) + (f" [{', '.join(changes)}]" if changes else "")
 
 
 def canonical(benchmark: str) -> str | None:
@@ -146,16 +146,16 @@ def comparable(benchmark: str, encoder: str | None, claimed: str | None = None) 
     """Return the backbone whose published numbers may stand beside a run, or None.
 
     The rule: the benchmark is one of the paper's four *and* the run was made with one of the paper's two CLIP
-    encoders. What the data file says of its encoder decides. Where it says nothing, ``claimed`` (what the user states
-    with ``--paper-backbone``) does; where it says otherwise, the claim is refused. An accuracy of any other model is
+    encoders. The encoder that the data file names decides. Where it names none, ``claimed`` (what the user states
+    with ``--paper-backbone``) does; where it names another, the claim is refused. An accuracy of any other model is
     never set beside a published one.
     """
     if claimed is not None:
         choice("paper backbone", claimed, BACKBONES)
-    found = backbone_of(encoder) if encoder else claimed
-    if claimed is not None and found != claimed:
+    backbone = backbone_of(encoder) if encoder else claimed
+    if claimed is not None and backbone != claimed:
         raise refuse("paper backbone", f"{claimed} for embeddings of {encoder!r}", "the encoder the data was made with")
-    return found if canonical(benchmark) else None
+    return backbone if canonical(benchmark) else None
 
 
 def _plain(name: str) -> str:

@@ -1,11 +1,11 @@
-"""What the reader of a reproduced table must know: how parameters were chosen, and the cost the paper states."""
+"""The notes of a reproduced table: how the parameters were chosen, and the costs that the paper states."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..analysis.cost import PAPER_SHARE, Shape, paper_costs, traffic
+from ..analysis.cost import PAPER_SHARE, CostShape, paper_costs, traffic
 from ..analysis.cost_encoder import encoder_bytes
 from ..core.zero_shot import ZeroShot
 from ..experiment.plan import Plan
@@ -14,7 +14,7 @@ from ..methods import resolve
 from ..methods.dmn import DmnParams
 from . import paper
 from .baselines import Search
-from .reproduce import BASELINES, Source, tuning_source
+from .reproduce import BASELINES, PaperFile, tuning_source
 from .result_table import Fact
 
 STRATEGY = (
@@ -23,7 +23,7 @@ STRATEGY = (
     '(appendix, "Hyperparameter selection"). For TDA and DMN-ZS it prints neither the grids nor the choices.'
 )
 LATTE = "Latte has the paper's values for this benchmark, selected in the same way, the same for both backbones."
-VIEWED = "VTE, TPT and Zero have the constants of their own code: the paper does not say what it selected for them."
+VIEWS_NOTE = "VTE, TPT and Zero have the constants of their own code: the paper does not say what it selected for them."
 DMN_K = (
     "DMN-ZS holds {k} images per class: the paper does not print its k, but the 2.05M bytes of DMN-ZS (global) in its "
     "Table 3 (CIFAR-100-C, ViT-B/16) are 100 · 20 · 512 numbers of 2 bytes, if only the download counts. "
@@ -46,19 +46,19 @@ ORACLE = (
 
 
 def notes(
-    source: Source, plan: Plan, search: Search | None = None, tuned: Mapping[str, Any] | None = None
+    source: PaperFile, plan: Plan, search: Search | None = None, tuned: Mapping[str, Any] | None = None
 ) -> tuple[str, ...]:
     """Return the sentences for a table whose rows of TDA and DMN are those of ``plan``, on the file of ``source``."""
     default = DmnParams().k
     if search is None or tuned is None:
-        return (STRATEGY, DEFAULTS.format(default=default), LATTE, VIEWED)
+        return (STRATEGY, DEFAULTS.format(default=default), LATTE, VIEWS_NOTE)
     rows = [method for method in plan.config.methods if method.name in BASELINES]
     leak = ORACLE if any(row.setting == "oracle" for row in rows) else _leak(source, search)
     k = next(row.params["k"] for row in rows if row.name == "dmn")
-    return (STRATEGY, _searched(search, tuned), leak, DMN_K.format(k=k, default=default), LATTE, VIEWED)
+    return (STRATEGY, _searched(search, tuned), leak, DMN_K.format(k=k, default=default), LATTE, VIEWS_NOTE)
 
 
-def _leak(source: Source, search: Search) -> str:
+def _leak(source: PaperFile, search: Search) -> str:
     """Return what the tuning saw of the reported data."""
     if search.apart:
         return APART
@@ -117,7 +117,7 @@ def facts(plan: Plan, benchmark: str, backbone: str, zero_shot: ZeroShot) -> tup
 
 
 def _round_bytes(plan: Plan, zero_shot: ZeroShot) -> dict[str, int]:
-    shape, sizes = Shape(zero_shot.classes, zero_shot.dim), {}
+    shape, sizes = CostShape(zero_shot.classes, zero_shot.dim), {}
     for method in plan.config.methods:
         if method.label in ("latte", "dmn-global"):
             sent = traffic(method.name, resolve(method.name, dict(method.params)), shape)

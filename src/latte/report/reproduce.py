@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from ..core.validate import choice, refuse
-from ..experiment.compare import same_classifier
 from ..experiment.config import MethodConfig, RunConfig
-from ..experiment.plan import UNKNOWN, Opened, Plan, open_benchmark, plan_on
+from ..experiment.plan import UNKNOWN, OpenBenchmark, Plan, open_benchmark, plan_on
+from ..experiment.runs import check_classifiers
 from ..experiment.tune import use_tuned
 from ..methods import describe
 from ..simulation.records import Result
 from . import paper
 
-VIEWS = 64  # per image: what VTE, TPT and Zero look at
+PAPER_VIEWS = 64  # per image: what VTE, TPT and Zero look at
 ENCODERS = {"ViT-B/16": "openclip:ViT-B-16/openai", "RN50": "openclip:RN50/openai"}
 RELEASED = "latte+variant=released"
 BASELINES = ("tda", "tda-global", "dmn", "dmn-global")  # the rows whose parameters the paper selected but did not print
@@ -25,7 +25,7 @@ _VIEWED = ("vte", "tpt", "zero")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PaperFile:
     """An embedding file of a benchmark of the paper, and the rows of the table that it serves."""
 
     benchmark: str
@@ -42,23 +42,25 @@ class Source:
         return f"latte embed {self.benchmark}:IMAGES --encoder {ENCODERS[self.backbone]}{views}{seed} --out {self.path}"
 
     def missing(self) -> str:
-        """Return the sentence that says that the file is not there, and what to do."""
+        """Return a sentence for a missing file: which rows need it, and the command that makes it."""
         rows = ", ".join(paper.display(method) for method in self.methods)
         return f"{self.path} is not there (for {rows}); make it with: {self.command()}"
 
 
-def sources(benchmark: str, backbone: str, folder: Path) -> tuple[Source, Source]:
+def paper_files(benchmark: str, backbone: str, folder: Path) -> tuple[PaperFile, PaperFile]:
     """Return the two files of the paper's table: one view per image, and 64.
 
-    >>> [source.path.name for source in sources("vlcs", "ViT-B/16", Path("data"))]
+    >>> [file.path.name for file in paper_files("vlcs", "ViT-B/16", Path("data"))]
     ['vlcs-vit-b-16.safetensors', 'vlcs-vit-b-16-views64.safetensors']
     """
     stem = _stem(benchmark, backbone)
-    plain = Source(benchmark, backbone, folder / f"{stem}.safetensors", 1, _PLAIN)
-    return plain, Source(benchmark, backbone, folder / f"{stem}-views{VIEWS}.safetensors", VIEWS, _VIEWED)
+    plain = PaperFile(benchmark, backbone, folder / f"{stem}.safetensors", 1, _PLAIN)
+    return plain, PaperFile(
+        benchmark, backbone, folder / f"{stem}-views{PAPER_VIEWS}.safetensors", PAPER_VIEWS, _VIEWED
+    )
 
 
-def tuning_source(benchmark: str, backbone: str, folder: Path) -> Source | None:
+def tuning_source(benchmark: str, backbone: str, folder: Path) -> PaperFile | None:
     """Return the file that the paper's protocol tunes on: for CIFAR-C, the images under other corruptions.
 
     None for the other benchmarks, which are tuned on other partitions of the same file.
@@ -69,7 +71,7 @@ def tuning_source(benchmark: str, backbone: str, folder: Path) -> Source | None:
     if not benchmark.startswith("cifar"):
         return None
     path = folder / f"{_stem(benchmark, backbone)}-tuning.safetensors"
-    return Source(benchmark, backbone, path, 1, BASELINES, seed=1)
+    return PaperFile(benchmark, backbone, path, 1, BASELINES, seed=1)
 
 
 def _stem(benchmark: str, backbone: str) -> str:
@@ -80,40 +82,40 @@ def _stem(benchmark: str, backbone: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A file that was opened and checked, and what runs on it; ``config`` has no tuned parameters yet."""
+    """A file, its benchmark after all checks, and what runs on it; ``config`` has no tuned parameters yet."""
 
-    source: Source
-    opened: Opened
+    source: PaperFile
+    benchmark: OpenBenchmark
     config: RunConfig
 
     def plan(self, tuned: Mapping[str, Any] | None = None) -> Plan:
         """Return what to run, with the parameters that ``tuned`` holds for rows of this file."""
         has_baselines = any(method.name in BASELINES for method in self.config.methods)
-        config = use_tuned(self.config, tuned, self.opened) if tuned and has_baselines else self.config
-        return plan_on(config, self.opened)
+        config = use_tuned(self.config, tuned, self.benchmark) if tuned and has_baselines else self.config
+        return plan_on(config, self.benchmark)
 
 
-def benches(files: Iterable[Source], seeds: Sequence[int], text_encoder: str | None = None) -> list[Bench]:
+def benches(files: Iterable[PaperFile], seeds: Sequence[int], text_encoder: str | None = None) -> list[Bench]:
     """Open the files, after a check that they are of the paper's encoder and of one classifier.
 
     Without a ``text_encoder``, the rows that tune a prompt are left out.
     """
-    made = [_bench(source, seeds, text_encoder) for source in files]
-    same_classifier((b.source.benchmark, b.opened.info.fingerprint, str(b.source.path)) for b in made)
-    return made
+    opened = [_bench(source, seeds, text_encoder) for source in files]
+    check_classifiers((b.source.benchmark, b.benchmark.info.fingerprint, str(b.source.path)) for b in opened)
+    return opened
 
 
-def _bench(source: Source, seeds: Sequence[int], text_encoder: str | None) -> Bench:
+def _bench(source: PaperFile, seeds: Sequence[int], text_encoder: str | None) -> Bench:
     if not source.path.is_file():
         raise ValueError(source.missing())
-    opened = open_benchmark(str(source.path))
-    encoder = None if opened.info.encoder == UNKNOWN else opened.info.encoder
+    benchmark = open_benchmark(str(source.path))
+    encoder = None if benchmark.info.encoder == UNKNOWN else benchmark.info.encoder
     if paper.comparable(source.benchmark, encoder, source.backbone) is None:
         raise refuse("encoder", encoder, f"CLIP {source.backbone}")
     rows = [name for name in source.methods if text_encoder or name not in needing_text_encoder()]
     methods = tuple(_method(name, source.benchmark) for name in rows)
     config = RunConfig(str(source.path), methods, tuple(seeds), text_encoder=text_encoder)
-    bench = Bench(source, opened, config)
+    bench = Bench(source, benchmark, config)
     bench.plan()  # refuses what cannot run before anything is written
     return bench
 

@@ -1,14 +1,14 @@
-"""What a table of results is, before anybody decides how it looks."""
+"""A table of results as data, independent of the format that it is shown in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..analysis.cost import short
-from .stats import Paired
+from ..analysis.cost import short_count
+from ..analysis.stats import Paired
 
-KINDS = ("accuracy", "gain", "paper", "difference")
-SETTINGS = {
+COLUMN_KINDS = ("accuracy", "gain", "paper", "difference")  # "paper": published; "difference": from the published
+SETTING_TITLES = {
     "preset": "published hyper-parameters",
     "default": "one dataset-free default",
     "tuned": "chosen with labels, on other partitions than the reported ones",
@@ -19,7 +19,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: ``kind`` says whether it holds an accuracy, a gain, a paper's value or a difference from it."""
+    """A column: ``kind`` is one of :data:`COLUMN_KINDS`."""
 
     key: str
     label: str
@@ -65,14 +65,14 @@ class Fact:
     paper: str = ""
 
     def sentence(self) -> str:
-        """Return the fact as a reader needs it."""
+        """Return the fact in words."""
         beside = f", {self.paper} in the paper" if self.paper else ""
-        written = f"{short(self.here)}{self.unit}" if self.unit == "B" else f"{self.here:.3g} {self.unit}"
+        written = f"{short_count(self.here)}{self.unit}" if self.unit == "B" else f"{self.here:.3g} {self.unit}"
         return f"{self.name}: {written} here{beside}."
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ResultTable:
     """The results on one benchmark.
 
     ``differences`` holds every pair of rows, paired over seeds; ``reference`` is the label of the row that the others

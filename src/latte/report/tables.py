@@ -4,35 +4,44 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..analysis.stats import Paired, estimate, paired
 from ..core.validate import refuse
 from ..simulation.records import Result
 from . import paper
-from .result_table import SETTINGS, Cell, Column, Row, Table
-from .stats import Paired, estimate, paired
+from .result_table import SETTING_TITLES, Cell, Column, ResultTable, Row
 
-ORDER = tuple(paper.METHODS)
+ORDER = tuple(paper.METHOD_TITLES)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The results of one method with one set of parameters, one per seed."""
+    """The results of one method with one set of parameters on one benchmark, by seed."""
 
     method: str
     label: str
     setting: str
     results: Mapping[int, Result]
 
+    @property
+    def benchmark(self) -> str:
+        """The name of the benchmark."""
+        return next(iter(self.results.values())).benchmark
+
     def micro(self) -> dict[int, float]:
         """Return the accuracy over samples by seed."""
         return {seed: result.micro for seed, result in self.results.items()}
 
+    def macro(self) -> dict[int, float]:
+        """Return the mean of the clients' accuracies by seed."""
+        return {seed: result.macro for seed, result in self.results.items()}
+
 
 def build_tables(
     results: Iterable[Result], encoders: Mapping[str, str] | None = None, claimed: str | None = None
-) -> list[Table]:
+) -> list[ResultTable]:
     """Return one table per benchmark, in the order in which the benchmarks appear.
 
     ``encoders`` (benchmark -> encoder) and ``claimed`` decide about the paper's columns: see
@@ -43,24 +52,24 @@ def build_tables(
         by_benchmark.setdefault(result.benchmark, []).append(result)
     if not by_benchmark:
         raise refuse("results", "none", "at least one finished (method, seed)")
-    return [build_table(found, (encoders or {}).get(name), claimed) for name, found in by_benchmark.items()]
+    return [build_table(same, (encoders or {}).get(name), claimed) for name, same in by_benchmark.items()]
 
 
-def build_table(results: Sequence[Result], encoder: str | None = None, claimed: str | None = None) -> Table:
+def build_table(results: Sequence[Result], encoder: str | None = None, claimed: str | None = None) -> ResultTable:
     """Return the table of one benchmark."""
     benchmark = results[0].benchmark
-    groups = group(results)
+    groups = sorted(group(results), key=_position)
     backbone = paper.comparable(benchmark, encoder, claimed)
     appearing = dict.fromkeys(domain for result in results for domain in result.by_domain())
-    domains = paper.in_order(benchmark, appearing)
-    base = next((found for found in groups if found.method == "clip"), None)
-    return Table(
+    domains = paper.in_paper_order(benchmark, appearing)
+    base = next((row for row in groups if row.method == "clip"), None)
+    return ResultTable(
         title=benchmark if encoder is None else f"{benchmark}, {encoder}",
         benchmark=benchmark,
         encoder=encoder,
         backbone=backbone,
         columns=_columns(domains, base is not None, backbone),
-        rows=tuple(_row(found, domains, base, backbone) for found in groups),
+        rows=tuple(_row(row, domains, base, backbone) for row in groups),
         differences=_differences(groups),
         reference=_reference(groups).label,
         notes=_notes(groups) + (_paper_notes(results, backbone) if backbone else ()),
@@ -68,21 +77,21 @@ def build_table(results: Sequence[Result], encoder: str | None = None, claimed: 
 
 
 def group(results: Iterable[Result]) -> list[Group]:
-    """Return the results by method and parameters, methods in the paper's order, then others as they come."""
-    found: dict[tuple[str, str, str], dict[int, Result]] = {}
+    """Return the results on one benchmark by method, setting and parameters, in the order in which they come."""
+    by_key: dict[tuple[str, str, str], dict[int, Result]] = {}
     for result in results:
         key = (result.method, result.setting, json.dumps(dict(result.params), sort_keys=True, default=str))
-        seeds = found.setdefault(key, {})
+        seeds = by_key.setdefault(key, {})
         if seeds.setdefault(result.seed, result).clients != result.clients:
             what = f"{result.method}, seed {result.seed} twice with different scores"
             raise refuse("results", what, "runs of one configuration in one table (report them one by one)")
-    labels = _labels(list(found))
-    groups = [Group(key[0], labels[key], key[1], dict(sorted(seeds.items()))) for key, seeds in found.items()]
-    return sorted(groups, key=_position)
+    labels = _labels(list(by_key))
+    return [Group(key[0], labels[key], key[1], dict(sorted(seeds.items()))) for key, seeds in by_key.items()]
 
 
-def _position(found: Group) -> int:
-    name = paper.family(found.method)
+def _position(group: Group) -> int:
+    """Return the place of a row: methods in the order of the paper, then the others."""
+    name = paper.family(group.method)
     return ORDER.index(name) if name in ORDER else len(ORDER)
 
 
@@ -121,38 +130,36 @@ def _columns(domains: Sequence[str], gain: bool, backbone: str | None) -> tuple[
     return tuple(columns)
 
 
-def _row(found: Group, domains: Sequence[str], base: Group | None, backbone: str | None) -> Row:
-    results = list(found.results.values())
-    micro = _cell([result.micro for result in results])
-    cells: list[Cell | None] = [micro, _cell([result.macro for result in results])]
+def _row(group: Group, domains: Sequence[str], base: Group | None, backbone: str | None) -> Row:
+    micro = _cell(group.micro().values())
+    cells = [micro, _cell(group.macro().values())]
     if base is not None:
-        cells.append(None if found is base else _gain(found, base))
+        cells.append(None if group is base else _gain(group, base))
     if backbone:
-        cells += _beside_paper(found, micro, backbone)
-    by_domain = [result.by_domain() for result in results]
+        cells += _beside_paper(group, micro, backbone)
+    by_domain = [result.by_domain() for result in group.results.values()]
     for domain in domains:
         cell = _cell([scores[domain] for scores in by_domain if domain in scores])
-        printed = paper.published(results[0].benchmark, backbone, found.method, domain) if backbone else None
+        printed = paper.published_accuracy(group.benchmark, backbone, group.method, domain) if backbone else None
         cells.append(replace(cell, paper=printed.mean, paper_sd=printed.sd) if cell and printed else cell)
-    return Row(found.method, found.label, found.setting, tuple(found.results), tuple(cells))
+    return Row(group.method, group.label, group.setting, tuple(group.results), tuple(cells))
 
 
-def _cell(values: Sequence[float]) -> Cell | None:
+def _cell(values: Collection[float]) -> Cell | None:
     if not values:
         return None
-    found = estimate(values)
-    return Cell(found.mean, found.sd)
+    mean = estimate(values)
+    return Cell(mean.mean, mean.sd)
 
 
-def _gain(found: Group, base: Group) -> Cell | None:
+def _gain(group: Group, base: Group) -> Cell | None:
     """Return the mean and sd of the per-seed gains over the seeds that both have."""
-    own, clip = found.micro(), base.micro()
+    own, clip = group.micro(), base.micro()
     return _cell([own[seed] - clip[seed] for seed in own if seed in clip])
 
 
-def _beside_paper(found: Group, micro: Cell | None, backbone: str) -> list[Cell | None]:
-    benchmark = next(iter(found.results.values())).benchmark
-    printed = paper.published(benchmark, backbone, found.method)
+def _beside_paper(row: Group, micro: Cell | None, backbone: str) -> list[Cell | None]:
+    printed = paper.published_accuracy(row.benchmark, backbone, row.method)
     if printed is None or micro is None:
         return [None, None]
     return [Cell(printed.mean, printed.sd), Cell(micro.mean - printed.mean)]
@@ -165,17 +172,17 @@ def _differences(groups: Sequence[Group]) -> tuple[Paired, ...]:
 
 def _reference(groups: Sequence[Group]) -> Group:
     """Return the row that the others are compared with: Latte, or the last."""
-    return next((found for found in groups if found.method == "latte"), groups[-1])
+    return next((row for row in groups if row.method == "latte"), groups[-1])
 
 
 def _notes(groups: Sequence[Group]) -> tuple[str, ...]:
-    settings = dict.fromkeys(found.setting for found in groups)
-    origins = (f"{setting}: {SETTINGS.get(setting, 'of unknown origin')}." for setting in settings)
+    settings = dict.fromkeys(row.setting for row in groups)
+    origins = (f"{setting}: {SETTING_TITLES.get(setting, 'of unknown origin')}." for setting in settings)
     return (_seed_note(groups), *origins)
 
 
 def _seed_note(groups: Sequence[Group]) -> str:
-    seeds = list(dict.fromkeys(tuple(found.results) for found in groups))
+    seeds = list(dict.fromkeys(tuple(row.results) for row in groups))
     if all(len(one) == 1 for one in seeds):
         return "One seed: no standard deviation and no interval can be given."
     if len(seeds) > 1:

@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..files.atomic import writing
 from ..theory.errors import Errors
 from ..theory.sphere import log_cap_share, log_lower, log_upper
 from ..theory.study import BoundCurve, Study
-from .figures.style import write_csv
+from .figures.style import SOFT, canvas, grid, save_figure, settings, styled, write_csv
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
-GREY = "#666666"
 Row = tuple[object, ...]
 
 
@@ -32,32 +30,20 @@ class Drawing:
 
     def save(self, folder: Path) -> list[Path]:
         """Write PNG, SVG and CSV; the SVG is the same for the same numbers."""
-        from matplotlib import rc_context
-
-        paths = [folder / f"{self.name}.{kind}" for kind in ("png", "svg", "csv")]
-        for axis in self.figure.axes:
-            axis.minorticks_off()
-        with rc_context({"svg.fonttype": "none", "svg.hashsalt": "latte"}):
-            with writing(paths[0]) as file:
-                self.figure.savefig(file, format="png", dpi=150)
-            with writing(paths[1]) as file:
-                self.figure.savefig(file, format="svg", metadata={"Date": None})
-        write_csv(paths[2], self.header, self.rows)
-        return paths
+        for axes in self.figure.axes:
+            axes.minorticks_off()
+        with settings():
+            save_figure(self.figure, folder, self.name)
+        write_csv(folder / f"{self.name}.csv", self.header, self.rows)
+        return [folder / f"{self.name}.{ending}" for ending in ("png", "svg", "csv")]
 
 
 def new_axes(panels: int = 1, width: float = 4.8) -> tuple[Any, list[Any]]:
-    """Return a figure and its panels, side by side, without touching matplotlib's global state."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError('figures need matplotlib: pip install "latte-tta[report]"') from error
-    figure = Figure(figsize=(width * panels, 3.6), layout="constrained")
-    axes = list(figure.subplots(1, panels, squeeze=False)[0])
-    for axis in axes:
-        axis.grid(True, color="#e5e5e5", linewidth=0.6)
-        axis.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+    """Return a figure and its panels, side by side."""
+    figure, (axes,) = canvas(width * panels, 3.6, 1, panels)
+    for panel in axes:
+        grid(panel, "both")
+    return figure, list(axes)
 
 
 def draw_all(study: Study) -> list[Drawing]:
@@ -74,6 +60,7 @@ def draw_all(study: Study) -> list[Drawing]:
     return [maker(study) for maker in makers]
 
 
+@styled
 def draw_volumes(study: Study) -> Drawing:
     """Draw the cap's share of the ball between its bounds."""
     figure, (axis,) = new_axes(width=5.6)
@@ -85,11 +72,12 @@ def draw_volumes(study: Study) -> Drawing:
         axis.plot(theta, exact, color=colour, label=f"d = {d}")
         rows += [(d, *map(float, values)) for values in zip(theta, low, exact, high, strict=True)]
     axis.set(xlabel="polar angle θ", ylabel="log₁₀ share of the ball", ylim=(-30, 1))
-    axis.legend(frameon=False)
+    axis.legend()
     header = ("d", "theta", "log10_lower", "log10_exact", "log10_upper")
     return Drawing("volumes", "The share of a cap (line) and the two bounds (band).", figure, header, rows)
 
 
+@styled
 def draw_convergence(study: Study) -> Drawing:
     """Draw the distance of the memory from its limit against N."""
     figure, (axis,) = new_axes(width=5.6)
@@ -102,12 +90,13 @@ def draw_convergence(study: Study) -> Drawing:
         columns = (rate.samples, middle, rate.reach, 2 * np.sin(rate.theta_sharp / 2))
         rows += [(rate.d, rate.k, *map(float, values)) for values in zip(*columns, strict=True)]
     axis.set(xlabel="samples seen N", ylabel="distance from ±(μ + w)")
-    axis.legend(frameon=False, fontsize=8)
+    axis.legend(fontsize=8)
     caption = "Farthest stored vector (geometric mean over repetitions) and what θ allows (dashed)."
     header = ("d", "k", "samples", "farthest", "allowed_printed", "allowed_sharp")
     return Drawing("convergence", caption, figure, header, rows)
 
 
+@styled
 def draw_error(study: Study) -> Drawing:
     """Draw the measured error against N beside the bounds."""
     figure, axes = new_axes(len(study.curves), width=3.2)
@@ -117,7 +106,7 @@ def draw_error(study: Study) -> Drawing:
         rows += _error_rows(curve)
     axes[0].set_ylabel("error rate")
     handles = axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper center", ncols=6, frameon=False, fontsize=9)
+    figure.legend(*handles, loc="outside upper center", ncols=6, fontsize=9)
     caption = "Error of one client with k slots per class; a bound is drawn where its conditions hold."
     header = ("d", "k", "error_asymptotic", "samples", "error", "half_width", "printed", "corrected", "sharp")
     return Drawing("error", caption, figure, header, rows)
@@ -128,8 +117,8 @@ def _error_panel(axis: Any, curve: BoundCurve) -> None:
     for form, colour in (("corrected", COLOURS[1]), ("sharp", COLOURS[2])):
         values = [bound.value if bound.holds else np.nan for bound in curve.bounds[form]]
         axis.plot(curve.errors.x, values, "--s", color=colour, markersize=3, label=f"bound, {form}")
-    axis.axhline(curve.error_initial, color=GREY, linewidth=0.8, label="ε before adaptation")
-    axis.axhline(curve.error_asymptotic, color=GREY, linewidth=0.8, linestyle=":", label="ε for N → ∞")
+    axis.axhline(curve.error_initial, color=SOFT, linewidth=0.8, label="ε before adaptation")
+    axis.axhline(curve.error_asymptotic, color=SOFT, linewidth=0.8, linestyle=":", label="ε for N → ∞")
     axis.axhline(0.5, color="#bbbbbb", linewidth=0.8, label="guessing")
     title = f"d = {curve.d}, ε∞ = {curve.error_asymptotic:.3f}, k = {curve.k}"
     axis.set(xscale="log", ylim=(0, 0.62), xlabel="samples seen N", title=title)
@@ -163,6 +152,7 @@ def _rows_of(series: Sequence[Errors]) -> list[Row]:
     ]
 
 
+@styled
 def draw_product(study: Study) -> Drawing:
     """Draw the error against n_ID · N."""
     figure, (axis,) = new_axes(width=5.6)
@@ -171,12 +161,13 @@ def draw_product(study: Study) -> Drawing:
     for errors, x, colour in zip(series, (*product.products, product.products[0]), COLOURS, strict=False):
         _band(axis, errors, colour, errors.label, x)
     axis.set(xscale="log", xlabel="samples of one's own domain, n_ID · N", ylabel="error rate")
-    axis.legend(frameon=False, fontsize=8)
+    axis.legend(fontsize=8)
     caption = "Clients of one domain that share samples (as in the proof) or prototypes (as Latte does)."
     header = ("series", "n_id", "error", "half_width")
     return Drawing("clients", caption, figure, header, _rows_of(series))
 
 
+@styled
 def draw_strangers(study: Study) -> Drawing:
     """Draw the error against n_OOD: everyone asked, and only the nearest."""
     figure, axes = new_axes(2, width=4.4)
@@ -186,12 +177,13 @@ def draw_strangers(study: Study) -> Drawing:
         _band(axis, errors, COLOURS[i % half], errors.label.split(", ")[1])
         axis.set(xlabel="clients of other domains n_OOD", title=errors.label.split(", ")[0], ylim=(0, 0.4))
     axes[0].set_ylabel("error rate")
-    axes[1].legend(frameon=False, fontsize=8)
+    axes[1].legend(fontsize=8)
     caption = "Strangers do no harm when the nearest are asked; they may when everyone is."
     rows = _rows_of([strangers.errors for strangers in study.strangers])
     return Drawing("strangers", caption, figure, ("series", "n_ood", "error", "half_width"), rows)
 
 
+@styled
 def draw_limit(study: Study) -> Drawing:
     """Draw how soon Latte is 1-NN."""
     figure, axes = new_axes(2, width=4.0)
@@ -210,6 +202,7 @@ def draw_limit(study: Study) -> Drawing:
     return Drawing("limit", caption, figure, ("varied", "value", "agreement"), rows)
 
 
+@styled
 def draw_vacuous(study: Study) -> Drawing:
     """Draw the samples that the bounds need, by dimension."""
     figure, (axis,) = new_axes(width=5.6)
@@ -223,10 +216,10 @@ def draw_vacuous(study: Study) -> Drawing:
     }
     for (label, values), colour in zip(series.items(), COLOURS, strict=False):
         axis.loglog(d, values, "o-", color=colour, markersize=3, label=label)
-    axis.axhline(80, color=GREY, linewidth=0.8, linestyle=":")
-    axis.text(2, 86, "atoms in the universe", fontsize=7, color=GREY)
+    axis.axhline(80, color=SOFT, linewidth=0.8, linestyle=":")
+    axis.text(2, 86, "atoms in the universe", fontsize=7, color=SOFT)
     axis.set(xlabel="dimension d", ylabel="log₁₀ of the samples needed")
-    axis.legend(frameon=False, fontsize=7)
+    axis.legend(fontsize=7)
     rows: list[Row] = [(label, *pair) for label, v in series.items() for pair in zip(d, v, strict=True)]
     caption = "Where the bounds begin to say something."
     return Drawing("vacuous", caption, figure, ("series", "d", "log10_n"), rows)

@@ -22,13 +22,13 @@ def write_theory(study: Study, out: Path) -> list[Path]:
     drawings = draw_all(study)
     paths = [path for drawing in drawings for path in drawing.save(out)]
     captions = {drawing.name: drawing.caption for drawing in drawings}
-    for name, text in (("theory.json", as_json(study, captions)), ("theory.txt", table(study))):
+    for name, text in (("theory.json", theory_json(study, captions)), ("theory.txt", table(study))):
         write_text(out / name, text)
         paths.append(out / name)
     return paths
 
 
-def as_json(study: Study, captions: dict[str, str] | None = None) -> str:
+def theory_json(study: Study, captions: dict[str, str] | None = None) -> str:
     """Return the results as JSON; the figures' numbers are in the CSV files beside it."""
     record = {
         "seed": study.seed,

@@ -22,7 +22,7 @@ It needs numpy and the rest of Latte, nothing else. ``docs/theory.md`` explains 
 from .angles import cap_angle, cap_angle_sharp
 from .bounds import ErrorBound, Setting, multi_client, single_client, slab_width
 from .model import Classifier, Domain, SphereClient, World, nearest_label
-from .sharing import MergedSlots, Sharing, merge
+from .sharing import Sharing, merge
 from .sphere import cap_share, share_beyond, share_bounds
 from .study import Study, StudyPlan, run_study
 
@@ -30,7 +30,6 @@ __all__ = [
     "Classifier",
     "Domain",
     "ErrorBound",
-    "MergedSlots",
     "Setting",
     "Sharing",
     "SphereClient",

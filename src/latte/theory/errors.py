@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..core.readout import MergedItems
 from ..core.types import Integers, Reals
 from ..core.validate import at_least
 from .bounds import Setting
 from .model import SphereClient, World, nearest_label
-from .sharing import MergedSlots, Sharing, merge
+from .sharing import Sharing, merge
 
 LOCAL = Sharing()
 Z_95 = 1.96
@@ -86,7 +87,7 @@ class Trial:
     queries: int
 
 
-def merged_memory(world: World, crowd: Crowd, sharing: Sharing, rng: np.random.Generator) -> MergedSlots:
+def merged_memory(world: World, crowd: Crowd, sharing: Sharing, rng: np.random.Generator) -> MergedItems:
     """Let every client of a crowd observe its samples, and return the memory that the first client reads."""
     others = [world.elsewhere(rng, crowd.more_certain) for _ in range(crowd.n_ood)]
     clients = [SphereClient(d, world.classifier, crowd.k) for d in (*[world.domain] * crowd.n_id, *others)]
@@ -95,7 +96,7 @@ def merged_memory(world: World, crowd: Crowd, sharing: Sharing, rng: np.random.G
     return merge(clients[0], clients[1:], sharing)
 
 
-def error_of(world: World, merged: MergedSlots, queries: int, rng: np.random.Generator) -> float:
+def error_of(world: World, merged: MergedItems, queries: int, rng: np.random.Generator) -> float:
     """Return the error rate of 1-NN on ``queries`` unseen samples."""
     points, y = world.domain.sample(queries, rng)
     return float(np.mean(nearest_label(merged.vectors, merged.valid, points) != y))
@@ -162,7 +163,7 @@ def _certainty(more_certain: float) -> str:
     return "more" if more_certain > 0 else "less"
 
 
-def share_lost(world: World, merged: MergedSlots) -> float:
+def share_lost(world: World, merged: MergedItems) -> float:
     """Return the share of the two class memories without a sample of the client's own balls."""
     gaps = merged.vectors[:, :, None] - world.domain.centres  # (2, k, 2, d)
     own = (np.linalg.norm(gaps, axis=-1) <= 1 + 1e-6).any(axis=2) & merged.valid

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.readout import concatenated, most_certain
-from ..core.types import External, Mask, Reals, Vectors
+from ..core.readout import MergedItems, merge_memories
+from ..core.types import External, Mask, Reals
 from ..core.validate import at_least, choice
 from .model import SphereClient
 
@@ -37,26 +37,9 @@ class Sharing:
         at_least("donors", self.donors, 0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MergedSlots:
-    """The memory that a client reads: ``vectors`` (2, k, d), ``entropy`` and ``valid`` (2, k)."""
-
-    vectors: Vectors
-    entropy: Reals
-    valid: Mask
-
-
-def merge(own: SphereClient, others: Sequence[SphereClient], sharing: Sharing) -> MergedSlots:
+def merge(own: SphereClient, others: Sequence[SphereClient], sharing: Sharing) -> MergedItems:
     """Return, per class, the k most certain items of the client's own memory and the others' contributions."""
-    memory = own.memory
-    local = (memory.vectors, memory.entropy, memory.valid)
-    vectors, uncertain, valid = concatenated(local, _external(own, others, sharing))
-    kept = most_certain(uncertain, valid, memory.valid.shape[1])
-    return MergedSlots(
-        np.take_along_axis(vectors, kept[:, :, None], axis=1),
-        np.take_along_axis(uncertain, kept, axis=1),
-        np.take_along_axis(valid, kept, axis=1),
-    )
+    return merge_memories(own.memory, _external(own, others, sharing))
 
 
 def _external(own: SphereClient, others: Sequence[SphereClient], sharing: Sharing) -> External:

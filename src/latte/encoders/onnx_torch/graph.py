@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ...core.extras import need
 from ...core.validate import refuse
-from ..extras import need
 from .ops import OPERATORS, Tensor
 
 EXTRA = "export"  # the extra that brings torch and onnx

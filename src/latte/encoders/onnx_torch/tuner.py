@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.extras import need
 from ...core.validate import refuse
-from ..extras import need
 from ..onnx import OnnxEncoder, existing_file
 from ..prompt_tuner import CONTEXT, locate_context
 from ..prompts import check_classnames

@@ -26,7 +26,7 @@ TITLES = {
 
 
 def seeds_of(setup: Setup) -> str:
-    """Return how the band is to be read."""
+    """Return what the bands and whiskers mean."""
     n = len(setup.seeds)
     if n == 1:
         return "One seed, so no band: a difference of a point may be noise."
@@ -36,7 +36,7 @@ def seeds_of(setup: Setup) -> str:
 def clients_of(setup: Setup) -> str:
     """Return how many clients there are, in words."""
     if setup.clients is None:
-        return f"the {len(federate(setup.opened.embeddings, None, 0))} clients that the file fixes"
+        return f"the {len(federate(setup.benchmark.embeddings, None, 0))} clients that the file fixes"
     return f"{setup.clients} client{'s' if setup.clients > 1 else ''} per domain"
 
 
@@ -88,14 +88,14 @@ def _sensitivity(setup: Setup, scores: Sequence[Score]) -> str:
     )
 
 
-def of_collaboration(setup: Setup, found: Collaboration) -> str:
+def of_collaboration(setup: Setup, counts: Collaboration) -> str:
     """Return the caption of the heat map."""
     return (
         f"Pixel (i, j) counts the prototypes of client j that client i was given over the whole run (seed "
-        f"{setup.seeds[0]}, {len(found.clients)} clients, an exchange after every image). {found.inside:.1f} % of "
-        f"{int(found.downloads.sum()):,} downloads stay inside the domain; donors drawn evenly among the other clients "
-        f"would give {found.chance:.1f} %, and taking all of the own domain first {found.most:.1f} %, the most that "
-        f"k_e = {setup.latte.k_e} allows here."
+        f"{setup.seeds[0]}, {len(counts.clients)} clients, an exchange after every image). {counts.inside:.1f} % of "
+        f"{int(counts.downloads.sum()):,} downloads stay inside the domain; donors drawn evenly among the other "
+        f"clients would give {counts.chance:.1f} %, and taking all of the own domain first {counts.most:.1f} %, the "
+        f"most that k_e = {setup.latte.k_e} allows here."
     )
 
 
@@ -104,7 +104,7 @@ def of_memory(setup: Setup, placed: Sequence[Placed]) -> str:
     drops = [(one.memory.local.mean_entropy, one.memory.merged.mean_entropy) for one in placed]
     local, merged = (sum(values) / len(drops) for values in zip(*drops, strict=True))
     most = max(one.memory.samples for one in placed)
-    classes = setup.opened.embeddings.zero_shot.classes
+    classes = setup.benchmark.embeddings.zero_shot.classes
     part = f" Of {classes} classes the {MOST_NAMED} with the most own items are drawn." if classes > MOST_NAMED else ""
     return (
         f"t-SNE of what one client per domain has stored after {most} images (seed {setup.seeds[0]}); colour is the "
@@ -116,5 +116,5 @@ def of_memory(setup: Setup, placed: Sequence[Placed]) -> str:
 
 def longest_stream(setup: Setup) -> int:
     """Return the length of the longest stream."""
-    federation = federate(setup.opened.embeddings, setup.clients, setup.seeds[0])
+    federation = federate(setup.benchmark.embeddings, setup.clients, setup.seeds[0])
     return max(len(client) for client in federation.clients)

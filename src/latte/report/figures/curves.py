@@ -10,7 +10,7 @@ from ..palette import look
 from .style import SOFT, canvas, draw_line, grid
 
 ACCURACY = "accuracy, % of all images"
-NAMES = {
+PARAMETER_TITLES = {
     "k_l": "local slots per class, $k_l$",
     "k_e": "others' prototypes per class, $k_e$",
     "alpha": r"weight of the memory, $\alpha$",
@@ -22,10 +22,10 @@ Points = dict[float | str, tuple[float, float]]  # value -> mean and sd over see
 
 def lines_of(scores: Sequence[Score], panel: str = "") -> dict[str, Points]:
     """Return the points of each method in a panel, in the order in which they were measured."""
-    found: dict[str, Points] = {}
+    lines: dict[str, Points] = {}
     for score, mean, sd in summary([score for score in scores if score.panel == panel]):
-        found.setdefault(score.method, {})[score.value] = (mean, sd)
-    return found
+        lines.setdefault(score.method, {})[score.value] = (mean, sd)
+    return lines
 
 
 def draw_decentralisation(scores: Sequence[Score]) -> Any:
@@ -75,7 +75,7 @@ def _sensitivity(axes: Any, panel: str, lines: dict[str, Points], used: float) -
         draw_line(axes, method, list(range(len(values))), list(points.values()))
         axes.set_xticks(range(len(values)), [f"{float(value):g}" for value in values])
         axes.axvline(values.index(used), color=SOFT, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
-    axes.set_xlabel(NAMES[panel])
+    axes.set_xlabel(PARAMETER_TITLES[panel])
     grid(axes)
 
 

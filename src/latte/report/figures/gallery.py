@@ -9,7 +9,7 @@ from ...analysis.studies import Setup
 from ...files.atomic import write_text
 from ..html import picture_section, render_page
 from .captions import clients_of
-from .make import Picture
+from .record import Picture
 
 PAGE = "index.html"
 
@@ -25,17 +25,17 @@ def write_gallery(pictures: Sequence[Picture], setup: Setup, folder: Path) -> Pa
         )
         for picture in pictures
     ]
-    page = render_page(f"Figures: {setup.opened.entry.name}", sections, _subtitle(setup))
+    page = render_page(f"Figures: {setup.benchmark.entry.name}", sections, _subtitle(setup))
     path = folder / PAGE
     write_text(path, page)
     return path
 
 
 def _subtitle(setup: Setup) -> str:
-    data = setup.opened.embeddings
+    data = setup.benchmark.embeddings
     preset = f"the published preset {setup.preset}" if setup.preset else "the dataset-free default"
     seeds = ", ".join(map(str, setup.seeds))
     return (
         f"{len(data):,} images, {data.zero_shot.classes} classes, {len(data.domains)} domains, {clients_of(setup)}; "
-        f"Latte with {preset}; the others with their defaults; seeds {seeds}; encoder {setup.opened.info.encoder}."
+        f"Latte with {preset}; the others with their defaults; seeds {seeds}; encoder {setup.benchmark.info.encoder}."
     )

@@ -1,9 +1,8 @@
-"""Make figures: compute, draw, write PNG, SVG and CSV, and say what each shows."""
+"""Make figures: run, draw, write PNG, SVG and CSV, and return what each shows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +12,23 @@ from ...analysis.studies import (
     Case,
     Score,
     Setup,
+    StepProgress,
     decentralisation,
     measure,
     period,
 )
+from ...core.extras import need
 from ...core.validate import choice
 from ...experiment.runner import Options
 from . import captions
 from .curves import draw_ablation, draw_decentralisation, draw_period, draw_sensitivity
-from .maps import Placed, draw_collaboration, draw_memory, place
-from .style import save, settings, write_csv
+from .maps import Placed, draw_collaboration, draw_memory, place_memories
+from .record import FigureRecord, Picture, inputs_of
+from .style import save_figure, settings, write_csv
 
-NAMES = ("decentralisation", "period", "collaboration", "memory", "ablation", "sensitivity")
+FIGURES = ("decentralisation", "period", "collaboration", "memory", "ablation", "sensitivity")
 SCORE_COLUMNS = ("panel", "method", "value", "seed", "accuracy")
-Progress = Callable[[str, int, int], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A figure on disk: ``folder``/``name``.png, .svg and .csv, its title and what it shows."""
-
-    folder: Path
-    name: str
-    title: str
-    caption: str
-
-    def path(self, ending: str) -> Path:
-        """Return one of its files."""
-        return self.folder / f"{self.name}.{ending}"
+RUNS = "runs"  # the folder of the run folders, beside the figures
 
 
 def make_figures(
@@ -49,17 +37,37 @@ def make_figures(
     folder: Path,
     options: Options | None = None,
     values: Sequence[int] = (),
-    progress: Progress = lambda what, done, total: None,
+    progress: StepProgress = lambda what, done, total: None,
 ) -> list[Picture]:
-    """Compute and draw the figures ``names`` into ``folder``.
+    """Compute and draw the figures ``names`` into ``folder``; what is there already is not made again.
 
-    ``values`` replaces what ``decentralisation`` and ``period`` vary. ``progress(what, done, total)`` follows the runs.
+    The runs go to run folders under ``folder``/runs, so that a call that was stopped goes on where it was. ``values``
+    replaces what ``decentralisation`` and ``period`` vary. ``progress(what, done, total)`` follows the work.
     """
     for name in names:
-        choice("figure", name, NAMES)
-    cases = {name: _cases(name, setup, values) for name in names if name in STUDIES}
-    scores = _measured(setup, cases, options, progress)
-    return [_make(name, setup, folder, scores.get(name, []), progress) for name in names]
+        choice("figure", name, FIGURES)
+    record = FigureRecord(folder)
+    inputs = {name: inputs_of(name, setup, values) for name in names}
+    pictures = {name: picture for name in names if (picture := record.find(name, inputs[name])) is not None}
+    for name in pictures:
+        progress(f"{name}: there already", 1, 1)
+    missing = [name for name in names if name not in pictures]
+    need_packages(missing)
+    scores = _measure(missing, setup, folder / RUNS, options, values, progress)
+    for name in missing:
+        progress(name, 0, 1)
+        pictures[name] = _make(name, setup, folder, scores.get(name, []))
+        record.add(pictures[name], inputs[name])
+        progress(name, 1, 1)
+    return [pictures[name] for name in names]
+
+
+def need_packages(names: Sequence[str]) -> None:
+    """Import what the figures ``names`` are drawn with: a missing package is named before anything is computed."""
+    if names:
+        need("matplotlib.figure", "report")
+    if "memory" in names:
+        need("sklearn.manifold", "report")
 
 
 def _cases(name: str, setup: Setup, values: Sequence[int]) -> list[Case]:
@@ -68,17 +76,24 @@ def _cases(name: str, setup: Setup, values: Sequence[int]) -> list[Case]:
     return period(setup, values) if name == "period" else STUDIES[name](setup)
 
 
-def _measured(
-    setup: Setup, cases: dict[str, list[Case]], options: Options | None, progress: Progress
+def _measure(
+    names: Sequence[str],
+    setup: Setup,
+    out: Path,
+    options: Options | None,
+    values: Sequence[int],
+    progress: StepProgress,
 ) -> dict[str, list[Score]]:
-    """Measure all studies in one pool, and share the scores out again."""
+    """Measure the studies among ``names`` in one pool, and return the scores of each."""
+    cases = {name: _cases(name, setup, values) for name in names if name in STUDIES}
+    if not cases:
+        return {}
     every = [case for group in cases.values() for case in group]
-    scores = iter(measure(setup, every, options, lambda done, total: progress("runs", done, total)))
+    scores = iter(measure(setup, every, out, options, progress))
     return {name: [next(scores) for _ in range(len(group) * len(setup.seeds))] for name, group in cases.items()}
 
 
-def _make(name: str, setup: Setup, folder: Path, scores: list[Score], progress: Progress) -> Picture:
-    progress(name, 0, 1)
+def _make(name: str, setup: Setup, folder: Path, scores: list[Score]) -> Picture:
     with settings():
         if name == "collaboration":
             caption = _collaboration(setup, folder)
@@ -86,7 +101,6 @@ def _make(name: str, setup: Setup, folder: Path, scores: list[Score], progress: 
             caption = _memory(setup, folder)
         else:
             caption = _study(name, setup, folder, scores)
-    progress(name, 1, 1)
     return Picture(folder, name, captions.TITLES[name], caption)
 
 
@@ -95,9 +109,9 @@ def _study(name: str, setup: Setup, folder: Path, scores: list[Score]) -> str:
         "decentralisation": draw_decentralisation,
         "period": draw_period,
         "ablation": draw_ablation,
-        "sensitivity": lambda found: draw_sensitivity(found, _used(setup, found)),
+        "sensitivity": lambda measured: draw_sensitivity(measured, _used(setup, measured)),
     }
-    save(draw[name](scores), folder, name)
+    save_figure(draw[name](scores), folder, name)
     rows = [(s.panel, s.method, s.value, s.seed, s.accuracy) for s in scores]
     write_csv(folder / f"{name}.csv", SCORE_COLUMNS, rows)
     return captions.of_study(name, setup, scores)
@@ -108,26 +122,26 @@ def _used(setup: Setup, scores: Sequence[Score]) -> dict[str, float]:
 
 
 def _collaboration(setup: Setup, folder: Path) -> str:
-    found = collaboration(setup)
-    save(draw_collaboration(found), folder, "collaboration")
+    counts = collaboration(setup)
+    save_figure(draw_collaboration(counts), folder, "collaboration")
     header = ("client", "domain", "from_client", "from_domain", "downloads")
-    write_csv(folder / "collaboration.csv", header, _downloads(found))
-    return captions.of_collaboration(setup, found)
+    write_csv(folder / "collaboration.csv", header, _downloads(counts))
+    return captions.of_collaboration(setup, counts)
 
 
-def _downloads(found: Collaboration) -> list[tuple[Any, ...]]:
-    named = list(zip(found.clients, found.domains, strict=True))
+def _downloads(counts: Collaboration) -> list[tuple[Any, ...]]:
+    named = list(zip(counts.clients, counts.domains, strict=True))
     return [
-        (client, domain, donor, home, int(found.downloads[i, j]))
+        (client, domain, donor, home, int(counts.downloads[i, j]))
         for i, (client, domain) in enumerate(named)
         for j, (donor, home) in enumerate(named)
     ]
 
 
 def _memory(setup: Setup, folder: Path) -> str:
-    placed = place(memories(setup))
-    classnames = setup.opened.embeddings.zero_shot.classnames
-    save(draw_memory(placed, classnames), folder, "memory")
+    placed = place_memories(memories(setup))
+    classnames = setup.benchmark.embeddings.zero_shot.classnames
+    save_figure(draw_memory(placed, classnames), folder, "memory")
     header = ("domain", "client", "memory", "class", "external", "entropy", "x", "y")
     write_csv(folder / "memory.csv", header, [row for one in placed for row in _items(one, classnames)])
     return captions.of_memory(setup, placed)

@@ -1,4 +1,4 @@
-"""Who downloads from whom, as a heat map; and the memories of some clients, as t-SNE maps."""
+"""Downloads between clients as a heat map, and the memories of some clients as t-SNE maps."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from ...analysis.snapshots import Collaboration, Items, Memory
+from ...analysis.snapshots import ClientMemory, Collaboration, MemoryItems
+from ...core.extras import need
 from ...core.types import Reals, Vectors
 from ..png import LIGHT_STOPS
-from .style import INK, SOFT, as_label, canvas, need
+from .style import INK, SOFT, as_label, canvas
 
 MOST_NAMED = 12  # classes that a legend can name and an eye can tell apart
 
 
-def draw_collaboration(found: Collaboration) -> Any:
+def draw_collaboration(counts: Collaboration) -> Any:
     """Draw downloads (N, N), clients sorted by domain, lines between domains."""
     side = 5.4
     figure, ((axes,),) = canvas(side + 0.9, side)
-    ramp = need("matplotlib.colors").LinearSegmentedColormap.from_list("latte", LIGHT_STOPS)
-    picture = axes.imshow(found.downloads, cmap=ramp, interpolation="nearest", vmin=0)
-    starts, names = _blocks(found.domains)
-    middles = [(start + end) / 2 - 0.5 for start, end in zip(starts, [*starts[1:], len(found.domains)], strict=True)]
+    ramp = need("matplotlib.colors", "report").LinearSegmentedColormap.from_list("latte", LIGHT_STOPS)
+    picture = axes.imshow(counts.downloads, cmap=ramp, interpolation="nearest", vmin=0)
+    starts, names = _blocks(counts.domains)
+    middles = [(start + end) / 2 - 0.5 for start, end in zip(starts, [*starts[1:], len(counts.domains)], strict=True)]
     size = 9 if len(names) <= 8 else 7.5
     axes.set_xticks(middles, names, rotation=90, fontsize=size)
     axes.set_yticks(middles, names, fontsize=size)
@@ -34,8 +35,8 @@ def draw_collaboration(found: Collaboration) -> Any:
     axes.set_xlabel("whose prototypes (clients, sorted by domain)")
     axes.set_ylabel("client that downloads")
     axes.set_title(
-        f"{found.inside:.1f} % of downloads stay inside the domain"
-        f"\n(by chance {found.chance:.1f} %, at most {found.most:.1f} %)"
+        f"{counts.inside:.1f} % of downloads stay inside the domain"
+        f"\n(by chance {counts.chance:.1f} %, at most {counts.most:.1f} %)"
     )
     figure.colorbar(picture, ax=axes, shrink=0.7, label="prototypes downloaded", pad=0.02)
     return figure
@@ -51,17 +52,17 @@ def _blocks(domains: Sequence[str]) -> tuple[list[int], list[str]]:
 class Placed:
     """A client's memories with a place (n, 2) for each item; both memories share one map."""
 
-    memory: Memory
+    memory: ClientMemory
     local: Reals
     merged: Reals
 
 
-def place(memories: Sequence[Memory]) -> list[Placed]:
+def place_memories(memories: Sequence[ClientMemory]) -> list[Placed]:
     """Give each client's items their places: one t-SNE per client, over its local and merged memory together."""
     return [_placed(memory) for memory in memories]
 
 
-def _placed(memory: Memory) -> Placed:
+def _placed(memory: ClientMemory) -> Placed:
     both = np.concatenate([memory.local.vectors, memory.merged.vectors])
     distinct, where = np.unique(both, axis=0, return_inverse=True)  # an item that is in both is one point
     places = tsne(distinct)[where.ravel()]
@@ -77,12 +78,12 @@ def tsne(vectors: Vectors) -> Reals:
         flat = np.zeros((n, 2))
         flat[:, : min(2, len(scales))] = (left * scales)[:, :2]
         return flat
-    model = need("sklearn.manifold").TSNE(perplexity=min(15.0, (n - 1) / 3), init="pca", random_state=0)
+    model = need("sklearn.manifold", "report").TSNE(perplexity=min(15.0, (n - 1) / 3), init="pca", random_state=0)
     places: Reals = np.asarray(model.fit_transform(vectors), np.float64)
     return places
 
 
-def drawn_classes(placed: Sequence[Placed], classes: int) -> list[int]:
+def classes_to_draw(placed: Sequence[Placed], classes: int) -> list[int]:
     """Return the classes to draw: all, or those with the most items of the clients' own."""
     if classes <= MOST_NAMED:
         return list(range(classes))
@@ -93,8 +94,8 @@ def drawn_classes(placed: Sequence[Placed], classes: int) -> list[int]:
 def draw_memory(placed: Sequence[Placed], classnames: Sequence[str]) -> Any:
     """Draw a column per client: its local memory above, what it reads (merged with the external one) below."""
     figure, axes = canvas(max(1.75 * len(placed), 4.4), 4.9, 2, len(placed))
-    drawn = drawn_classes(placed, len(classnames))
-    colours = dict(zip(drawn, _colours(len(drawn)), strict=True))
+    classes = classes_to_draw(placed, len(classnames))
+    colours = dict(zip(classes, _colours(len(classes)), strict=True))
     for column, one in enumerate(placed):
         for row, (items, where) in enumerate(((one.memory.local, one.local), (one.memory.merged, one.merged))):
             _scatter(axes[row, column], items, where, colours)
@@ -108,7 +109,7 @@ def draw_memory(placed: Sequence[Placed], classnames: Sequence[str]) -> Any:
     return figure
 
 
-def _scatter(axes: Any, items: Items, where: Reals, colours: dict[int, Any]) -> None:
+def _scatter(axes: Any, items: MemoryItems, where: Reals, colours: dict[int, Any]) -> None:
     for label, colour in colours.items():
         own = where[(items.label == label) & ~items.external]
         axes.scatter(*own.T, s=11, color=[colour], linewidths=0)
@@ -133,11 +134,11 @@ def _same_frame(column: Any, where: Reals) -> None:
 def _colours(classes: int) -> Any:
     """Return a colour per class, for at most ``MOST_NAMED``."""
     extra = ((0.0, 0.0, 0.0), (0.68, 0.78, 0.91))  # black and pale blue, beside matplotlib's ten
-    return [*need("matplotlib").colormaps["tab10"].colors, *extra][:classes]
+    return [*need("matplotlib", "report").colormaps["tab10"].colors, *extra][:classes]
 
 
 def _legend(names: Sequence[tuple[str, Any]]) -> list[Any]:
-    line = need("matplotlib.lines").Line2D
+    line = need("matplotlib.lines", "report").Line2D
     kinds = [("o", "own embedding", SOFT), ("D", "prototype of another client", "none")]
     handles = [
         line([], [], marker=m, color="none", markeredgecolor=SOFT, markerfacecolor=face, markersize=5, label=name)

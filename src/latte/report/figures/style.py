@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import csv
-import importlib
+import functools
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ...core.escape import csv_cell, visible
+from ...core.extras import need
 from ...files.atomic import write_text, writing
 from ..palette import look
 from ..paper import display
 
 INK, SOFT, GRID = "#1b1f24", "#58606b", "#e0e4ea"
-SETTINGS = {
+P = ParamSpec("P")
+T = TypeVar("T")
+MATPLOTLIB_SETTINGS = {
     "font.size": 10.0,
     "axes.titlesize": 10.0,
     "axes.labelsize": 10.0,
@@ -34,24 +37,27 @@ SETTINGS = {
 }
 
 
-def need(module: str) -> Any:
-    """Return an imported module of the extra ``report``; where it is missing, the error gives the pip line."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
-        message = f'{package} is not installed (missing: {error.name}); run: pip install "latte-tta[report]"'
-        raise ModuleNotFoundError(message, name=error.name) from None
-
-
 def settings() -> Any:
     """Return the context in which a figure is made and saved."""
-    return need("matplotlib").rc_context(SETTINGS)
+    return need("matplotlib", "report").rc_context(MATPLOTLIB_SETTINGS)
+
+
+def styled(draw: Callable[P, T]) -> Callable[P, T]:
+    """Return ``draw`` inside :func:`settings`."""
+
+    @functools.wraps(draw)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> T:
+        with settings():
+            return draw(*args, **kwargs)
+
+    return inside
 
 
 def canvas(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
     """Return a figure of ``width`` x ``height`` inches and its axes (rows, columns), without any global state."""
-    figure = need("matplotlib.figure").Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    figure = need("matplotlib.figure", "report").Figure(
+        figsize=(width, height), layout="constrained", facecolor="white"
+    )
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
@@ -65,9 +71,9 @@ def draw_line(axes: Any, method: str, x: Sequence[float], points: Sequence[tuple
     axes.fill_between(x, low, high, color=style.light, alpha=0.12, linewidth=0)
 
 
-def grid(axes: Any) -> None:
-    """Draw pale horizontal lines behind everything."""
-    axes.grid(axis="y", color=GRID, linewidth=0.8)
+def grid(axes: Any, direction: str = "y") -> None:
+    """Draw pale lines behind everything: horizontal ones, or with "both" vertical ones, too."""
+    axes.grid(axis=direction, color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
 
 
@@ -76,7 +82,7 @@ def as_label(name: str) -> str:
     return visible(name).replace("_", " ").replace("$", r"\$")
 
 
-def save(figure: Any, folder: Path, name: str) -> None:
+def save_figure(figure: Any, folder: Path, name: str) -> None:
     """Write ``name``.png and ``name``.svg; the same figure gives the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     with writing(folder / f"{name}.png") as file:

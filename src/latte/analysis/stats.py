@@ -7,7 +7,7 @@ ones. So two methods are compared seed by seed (paired), which removes what the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ..core.validate import at_least, refuse
@@ -56,7 +56,7 @@ class Paired:
         return self.low is not None and not self.constant and not self.clear
 
 
-def estimate(values: Sequence[float]) -> Estimate:
+def estimate(values: Collection[float]) -> Estimate:
     """Return the mean and the sample standard deviation of ``values``.
 
     >>> estimate([70.0, 72.0])

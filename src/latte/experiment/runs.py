@@ -1,4 +1,4 @@
-"""Run folders as a report reads them: results.jsonl, and config.json and manifest.json where they are there."""
+"""Read run folders back, finished or not, and refuse to compare what cannot be compared."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ..core.validate import refuse
-from ..experiment.compare import same_classifier
-from ..experiment.folder import RunFolder, read_results
-from ..experiment.plan import UNKNOWN
 from ..files.documents import read_json
+from ..files.schema import structure
 from ..simulation.records import Result
+from .folder import RunFolder, read_results
+from .plan import UNKNOWN, Plan, RunFile
 
 RESULTS, CONFIG, MANIFEST, SWEEP = "results.jsonl", "config.json", "manifest.json", "sweep.json"
 
@@ -22,7 +22,7 @@ class Run:
     """What a run folder holds; ``config`` and ``manifest`` are empty where the files are not there.
 
     ``done`` is False for a run that was stopped, or still goes on: its table is not the last word. ``ignored`` counts
-    the lines of its results that were not believed.
+    the lines of its results that are not trusted.
     """
 
     folder: Path
@@ -40,10 +40,14 @@ class Run:
         )
         return f"{self.folder}: {'; '.join(parts)}" if parts else None
 
+    def file(self) -> RunFile:
+        """Return config.json in its full form; a folder without it is refused."""
+        return structure(self.config, RunFile, str(self.folder / CONFIG), extra=True)
+
     def encoder(self) -> str | None:
         """Return the encoder that the data was made with, as the manifest (or the configuration) records it."""
-        found = _find(self.manifest, "encoder") or _find(self.config, "encoder")
-        return None if found == UNKNOWN else found
+        name = _find(self.manifest, "encoder") or _find(self.config, "encoder")
+        return None if name == UNKNOWN else name
 
     def fingerprint(self) -> str | None:
         """Return the fingerprint of the classifier that every method of the run used, where it is recorded."""
@@ -52,30 +56,30 @@ class Run:
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
     """Return the run folders among ``paths`` and below them, each once."""
-    found: list[Path] = []
+    folders: list[Path] = []
     for path in paths:
         below = [path] if (path / RESULTS).is_file() else _below(path)
         if not below:
             raise refuse("run", f"{path}, which has no {RESULTS}", "a folder that `latte run` wrote")
-        found += [folder for folder in below if folder not in found]
-    return found
+        folders += [folder for folder in below if folder not in folders]
+    return folders
 
 
 def _below(path: Path) -> list[Path]:
-    """Return the run folders below ``path``; points of a sweep only where they were asked for, or nothing else is."""
+    """Return the run folders below ``path``; points of a sweep only where nothing else is, or ``path`` is the sweep."""
     every = sorted(file.parent for file in path.glob(f"**/{RESULTS}"))
     return [folder for folder in every if folder.parent == path or not (folder.parent / SWEEP).is_file()] or every
 
 
 def read_run(folder: Path) -> Run:
-    """Read a run folder; one without results that can be believed is refused."""
+    """Read a run folder; one without a trusted result is refused."""
     if not (folder / RESULTS).is_file():
         raise refuse("run", f"{folder}, which has no {RESULTS}", "a folder that `latte run` wrote")
-    found = read_results(RunFolder(folder))
-    if not found.results:
-        got = f"{folder}, whose {RESULTS} is empty" + (f" but for {_ignored(found.ignored)}" if found.ignored else "")
+    read = read_results(RunFolder(folder))
+    if not read.results:
+        got = f"{folder}, whose {RESULTS} is empty" + (f" but for {_ignored(read.ignored)}" if read.ignored else "")
         raise refuse("run", got, "a run with at least one finished (method, seed)")
-    return Run(folder, found.results, _object(folder / CONFIG), _object(folder / MANIFEST), found.done, found.ignored)
+    return Run(folder, read.results, _object(folder / CONFIG), _object(folder / MANIFEST), read.done, read.ignored)
 
 
 def _ignored(lines: int) -> str:
@@ -84,17 +88,32 @@ def _ignored(lines: int) -> str:
 
 def encoders(runs: Sequence[Run]) -> dict[str, str]:
     """Return the encoder of each benchmark; two encoders (or classifiers) for one benchmark are refused."""
-    found: dict[str, str] = {}
-    same_classifier(
+    names: dict[str, str] = {}
+    check_classifiers(
         (run.results[0].benchmark, fingerprint, str(run.folder)) for run in runs if (fingerprint := run.fingerprint())
     )
     for run in runs:
         encoder = run.encoder()
         for benchmark in {result.benchmark for result in run.results} if encoder else ():
-            if found.setdefault(benchmark, str(encoder)) != encoder:
-                got = f"{benchmark} with {found[benchmark]!r} and with {encoder!r}"
+            if names.setdefault(benchmark, str(encoder)) != encoder:
+                got = f"{benchmark} with {names[benchmark]!r} and with {encoder!r}"
                 raise refuse("runs", got, "one encoder per benchmark: accuracies of two encoders do not compare")
-    return found
+    return names
+
+
+def check_plans(plans: Iterable[Plan]) -> None:
+    """Refuse plans that would put different encoders under the name of one benchmark."""
+    check_classifiers((plan.config.benchmark, plan.data.fingerprint, str(plan.entry.path)) for plan in plans)
+
+
+def check_classifiers(sources: Iterable[tuple[str, str, str]]) -> None:
+    """Refuse (benchmark, fingerprint, file or folder) triples with two classifiers for one benchmark."""
+    first: dict[str, tuple[str, str]] = {}
+    for benchmark, fingerprint, where in sources:
+        known, other = first.setdefault(benchmark, (fingerprint, where))
+        if known != fingerprint:
+            got = f"another encoder or class list in {where} than in {other}"
+            raise refuse(f"benchmark {benchmark}", got, "one encoder per comparison")
 
 
 def merged(runs: Iterable[Run]) -> list[Result]:
@@ -112,4 +131,4 @@ def _find(tree: Any, key: str) -> str | None:
         return None
     if isinstance(tree.get(key), str):
         return str(tree[key])
-    return next((found for branch in tree.values() if (found := _find(branch, key))), None)
+    return next((text for branch in tree.values() if (text := _find(branch, key))), None)

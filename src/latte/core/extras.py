@@ -1,4 +1,4 @@
-"""Third-party packages that only some encoders need, imported when they are first used."""
+"""Third-party packages that only some parts need, imported when they are first used."""
 
 from __future__ import annotations
 

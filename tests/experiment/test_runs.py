@@ -9,8 +9,8 @@ from latte.cli.report_command import report
 from latte.experiment.folder import RunFolder
 from latte.experiment.plan import make_plan
 from latte.experiment.runner import Options, run
+from latte.experiment.runs import encoders, find_runs, read_run
 from latte.experiment.structure import configure
-from latte.report.runs import encoders, find_runs, read_run
 from latte.simulation.records import Result
 from report.fake import fake_results
 

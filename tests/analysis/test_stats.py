@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte.report.stats import Estimate, estimate, paired, t_cdf, t_quantile
+from latte.analysis.stats import Estimate, estimate, paired, t_cdf, t_quantile
 
 scipy_stats = pytest.importorskip("scipy.stats")
 values = st.floats(0, 100, allow_nan=False)
