@@ -18,6 +18,7 @@ from importlib.resources import files
 from typing import Any
 
 from ..core.validate import at_least, choice, refuse
+from ..methods import describe
 from ..methods.dmn import DmnParams
 from ..methods.latte import LatteParams
 from ..methods.tda import TdaParams
@@ -25,7 +26,6 @@ from ..methods.tda import TdaParams
 PAPER_SIZES = (100, 512)  # classes and dimensions of the paper's cost table
 PAPER_SHARE = "less than 0.4 %"  # of the encoder's size: a round of Latte ("Communication cost (RQ2)")
 PRECISIONS = {"fp32": 4, "fp16": 2, "int8": 1}  # bytes per number of a vector
-VIEW_METHODS = ("vte", "zero", "tpt")
 Terms = dict[str, int]
 
 LARGEST_SIZE = 100_000  # classes, dimensions or views: the methods are run at these sizes
@@ -89,7 +89,7 @@ def own_macs(name: str, params: Any, shape: CostShape) -> Terms:
 
 
 def _terms(table: Mapping[str, Callable[[Any, CostShape], Terms]], name: str, params: Any, shape: CostShape) -> Terms:
-    family = name.removesuffix("-global")
+    family = describe(name).family
     choice("method", family, tuple(table))
     return table[family](params, shape)
 
@@ -154,6 +154,13 @@ _DIRECT: dict[str, Callable[[Any, CostShape], Terms]] = {
 _OWN: dict[str, Callable[[Any, CostShape], Terms]] = {"latte": _latte_own, "dmn": _dmn_own}
 
 
+# (family, whether its memory is shared): how many vectors go up and down in a round
+_SENT: dict[tuple[str, bool], Callable[[Any, CostShape], tuple[int, int]]] = {
+    ("latte", False): lambda p, s: (s.classes, s.classes * p.k_e),
+    ("dmn", True): lambda p, s: (1, s.classes * p.k),
+    ("tda", True): lambda p, s: (1, s.classes * (p.k + p.k_negative)),
+}
+
 # --- bytes -----------------------------------------------------------------------------------------------------
 
 
@@ -177,13 +184,9 @@ def traffic(name: str, params: Any, shape: CostShape, precision: str = "fp16") -
 
 def _vectors_sent(name: str, params: Any, shape: CostShape) -> tuple[int, int] | None:
     """Return how many vectors go up and down in a round."""
-    if name == "latte":
-        return shape.classes, shape.classes * params.k_e
-    if name == "dmn-global":
-        return 1, shape.classes * params.k
-    if name == "tda-global":
-        return 1, shape.classes * (params.k + params.k_negative)
-    return None
+    info = describe(name)
+    count = _SENT.get((info.family, info.shared))
+    return None if count is None else count(params, shape)
 
 
 def _bytes(vectors: int, dim: int, precision: str) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.extras import need
 from ..core.validate import choice
+from ..methods import describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,9 @@ def passes_macs(method: str, image: int, text: int, views: int, classes: int) ->
     >>> round(passes_macs("tpt", VIT_B_16.macs, CLIP_TEXT.macs, 64, 100) / 1e12, 2)    # the paper: 1.72 T
     1.72
     """
-    if method == "tpt":
-        return views * image + 2 * classes * text
-    return views * image if method in ("vte", "zero") else image
+    info = describe(method)
+    prompts = 2 * classes * text if info.tunes_prompt else 0
+    return (views if info.uses_views else 1) * image + prompts
 
 
 def counted_macs(forward: Callable[[], Any]) -> int:

@@ -15,9 +15,9 @@ import numpy as np
 from ..core.maths import normalised
 from ..core.types import External, Method, Vectors
 from ..core.zero_shot import ZeroShot
-from ..methods import create
+from ..methods import create, describe
 from ..methods.latte import Latte
-from .cost import VIEW_METHODS, CostShape
+from .cost import CostShape
 
 REFERENCE_SIDE = 2048  # of the square matrix in the reference product
 
@@ -69,7 +69,7 @@ def one_picture(encoder: Any) -> Vectors:
 
 def measure_method(name: str, params: Any, shape: CostShape, images: int = 200) -> Measured:
     """Let one client with a full memory handle ``images`` images; the median time, and the peak of a shorter run."""
-    zero_shot, stream = material(shape, shape.views if name in VIEW_METHODS else 1, images)
+    zero_shot, stream = material(shape, shape.views if describe(name).uses_views else 1, images)
     client = _client(name, zero_shot, params)
     for views in stream[: images // 2]:
         client.predict(views)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..experiment.config import MethodConfig
 from ..methods import describe, resolve
-from .cost import PRECISIONS, VIEW_METHODS, CostShape, PaperCost, Traffic, direct_macs, own_macs, paper_costs, traffic
+from .cost import PRECISIONS, CostShape, PaperCost, Traffic, direct_macs, own_macs, paper_costs, traffic
 from .cost_encoder import CLIP_TEXT, passes_macs
 from .cost_measure import Measured, Reference, measure_method
 
@@ -48,7 +48,7 @@ def _row(method: MethodConfig, shape: CostShape, macs: int | None, reference: Re
     measured = measure_method(name, params, shape) if reference and not prompts else None
     return CostRow(
         method.label,
-        name in VIEW_METHODS,
+        describe(name).uses_views,
         prompts,
         passes,
         direct_macs(name, params, shape),
@@ -68,7 +68,7 @@ def _traffic(name: str, params: Any, shape: CostShape) -> dict[str, Traffic] | N
 def _relative(name: str, shape: CostShape, reference: Reference | None, measured: Measured | None) -> float | None:
     if reference is None or measured is None:
         return None
-    passes = shape.views if name in VIEW_METHODS else 1
+    passes = shape.views if describe(name).uses_views else 1
     return passes + measured.seconds / reference.seconds
 
 

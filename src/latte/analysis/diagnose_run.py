@@ -17,6 +17,8 @@ from ..experiment.structure import structured
 from ..files.atomic import write_text
 from ..files.checksums import checksum
 from ..files.reading import read_bytes
+from ..methods import describe
+from ..methods.latte import Latte
 from .diagnose import Diagnosis, diagnose, read_diagnosis
 
 DIAGNOSIS_FILE = "diagnosis.json"
@@ -93,7 +95,7 @@ def _entry(run: Run, file: RunFile, benchmark: str, data: Path | None) -> Benchm
 
 
 def _method(config: RunConfig, label: str | None) -> MethodConfig:
-    latte = [method for method in config.methods if method.name == "latte"]
+    latte = [method for method in config.methods if describe(method.name).kind is Latte]
     chosen = [method for method in latte if label in (None, method.label)]
     if not chosen:
         known = [method.label for method in latte]

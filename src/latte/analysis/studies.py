@@ -18,6 +18,7 @@ from ..experiment.config import MethodConfig, RunConfig, check_items
 from ..experiment.folder import RunFolder
 from ..experiment.plan import OpenBenchmark, Plan, plan_on
 from ..experiment.runner import Event, IncompleteError, Options, execute_all, results
+from ..methods import describe
 from ..methods.latte import PRESETS, LatteParams
 from ..simulation.schedule import Schedule
 from .stats import estimate
@@ -163,7 +164,9 @@ def _images_per_domain(setup: Setup) -> int:
 
 
 def _method(setup: Setup, name: str, changes: dict[str, Any] | None = None) -> MethodConfig:
-    return MethodConfig(name, preset=setup.preset if name == "latte" else None, params=changes or {})
+    return MethodConfig(
+        name, preset=setup.preset if setup.preset in describe(name).presets else None, params=changes or {}
+    )
 
 
 def base_plan(setup: Setup) -> Plan:

@@ -39,14 +39,13 @@ def demo(out: Path, as_json: bool) -> None:
 
 
 def _run(federation: Federation, name: str) -> Outcome:
-    from ..methods import resolve
+    from ..methods import describe, resolve
     from ..simulation.readable import run_readable
     from .progress import bar
 
     with bar(name, federation.samples) as advance:
-        return run_readable(
-            federation, name, resolve(name, preset=PRESET if name == "latte" else None), progress=advance
-        )
+        preset = PRESET if PRESET in describe(name).presets else None
+        return run_readable(federation, name, resolve(name, preset=preset), progress=advance)
 
 
 def _print(federation: Federation, outcomes: dict[str, Outcome], as_json: bool) -> None:
