@@ -25,13 +25,15 @@ if TYPE_CHECKING:
         ZeroShot,
     )
     from .core.sync import sync
+    from .edge import Answer, classify_pictures
     from .encoders import load_encoder
+    from .experiment import run_experiment
     from .methods import create, create_exchange, create_federation, describe, register
     from .methods.base import BaseMethod
     from .methods.clip import Clip
     from .methods.latte import Latte, LatteParams
     from .simulation.schedule import Schedule
-    from .simulation.simulate import Client, simulate
+    from .simulation.simulator import Client, simulate
 
 _HOMES = {
     "latte.checks": ("check_exchange", "check_method"),
@@ -53,12 +55,15 @@ _HOMES = {
     "latte.methods.base": ("BaseMethod",),
     "latte.methods.clip": ("Clip",),
     "latte.methods.latte": ("Latte", "LatteParams"),
+    "latte.edge": ("Answer", "classify_pictures"),
     "latte.encoders": ("load_encoder",),
+    "latte.experiment": ("run_experiment",),
     "latte.simulation.schedule": ("Schedule",),
-    "latte.simulation.simulate": ("Client", "simulate"),
+    "latte.simulation.simulator": ("Client", "simulate"),
 }
 
 __all__ = [
+    "Answer",
     "BaseExchange",
     "BaseMethod",
     "Client",
@@ -79,12 +84,14 @@ __all__ = [
     "__version__",
     "check_exchange",
     "check_method",
+    "classify_pictures",
     "create",
     "create_exchange",
     "create_federation",
     "describe",
     "load_encoder",
     "register",
+    "run_experiment",
     "simulate",
     "sync",
 ]

@@ -20,7 +20,7 @@ from latte.experiment.runner import Options, run
 from latte.report.diagnosis import diagnosis_sections
 from latte.report.html import render_page
 from latte.simulation.schedule import Schedule
-from latte.simulation.simulate import Client, simulate
+from latte.simulation.simulator import Client, simulate
 
 
 def small():

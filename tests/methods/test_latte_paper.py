@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from latte import Latte, LatteParams, ZeroShot
 from latte.simulation.schedule import Schedule
-from latte.simulation.simulate import Client, simulate
+from latte.simulation.simulator import Client, simulate
 from slow_latte import slow_federation
 
 

@@ -43,7 +43,7 @@ from latte.report.html import picture_section
 from latte.simulation.collaboration import share_inside
 from latte.simulation.readable import run_readable, set_up
 from latte.simulation.schedule import Schedule
-from latte.simulation.simulate import simulate
+from latte.simulation.simulator import simulate
 from small_benchmark import small_file
 
 

@@ -13,7 +13,7 @@ from latte.methods import create_federation
 from latte.simulation.collaboration import CountingExchange
 from latte.simulation.engine import run_fast
 from latte.simulation.schedule import Schedule
-from latte.simulation.simulate import Client, simulate
+from latte.simulation.simulator import Client, simulate
 
 TIE = 1e-5  # relative distance of two logits below which either may win
 

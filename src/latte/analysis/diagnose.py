@@ -23,7 +23,7 @@ from ..methods import resolve
 from ..methods.latte import Latte, LatteParams
 from ..simulation.readable import set_up
 from ..simulation.schedule import Schedule
-from ..simulation.simulate import simulate
+from ..simulation.simulator import simulate
 from .watch import Watch, WatchedExchange, latte_of
 
 DIAGNOSIS_FORMAT = "latte-diagnosis/1"

@@ -15,7 +15,7 @@ from ..experiment.item import run_item
 from ..methods.latte import Latte
 from ..simulation.collaboration import share_inside
 from ..simulation.readable import set_up
-from ..simulation.simulate import Client
+from ..simulation.simulator import Client
 from .studies import Setup, base_plan
 from .watch import latte_of
 

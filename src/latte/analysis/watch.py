@@ -11,7 +11,7 @@ from ..core.readout import GATE, merged_positions
 from ..core.types import External, Integers, Mask, Prototypes, Vectors
 from ..methods.latte import Latte
 from ..simulation.collaboration import CountingExchange
-from ..simulation.simulate import Client
+from ..simulation.simulator import Client
 
 
 def latte_of(client: Client) -> Latte:

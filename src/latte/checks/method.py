@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.types import Method, Prediction
-from .collaboration import collaboration_checks
+from .collaborative import collaboration_checks
 from .material import (
     CLASSES,
     DIM,

@@ -4,3 +4,43 @@
 ``page`` as a page. ``paper`` has the published accuracies; ``reproduce``, ``baselines`` and ``protocol`` make the
 paper's tables. ``figures`` draws the paper's figures, ``theory_figures`` and ``theory_files`` those of the theory.
 """
+
+from __future__ import annotations
+
+from ..lazy import lazy_names
+
+TYPE_CHECKING = False  # see latte.lazy
+if TYPE_CHECKING:
+    from .formats import as_json, as_latex, as_markdown, as_text
+    from .page import report_page
+    from .result_table import ResultTable
+    from .tables import build_table, build_tables
+
+_HOMES = {
+    ".formats": (
+        "as_json",
+        "as_latex",
+        "as_markdown",
+        "as_text",
+    ),
+    ".page": ("report_page",),
+    ".result_table": ("ResultTable",),
+    ".tables": (
+        "build_table",
+        "build_tables",
+    ),
+}
+
+__all__ = [
+    "ResultTable",
+    "as_json",
+    "as_latex",
+    "as_markdown",
+    "as_text",
+    "build_table",
+    "build_tables",
+    "report_page",
+]
+
+if not TYPE_CHECKING:  # a type checker reports names that do not exist
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)

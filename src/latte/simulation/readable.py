@@ -12,7 +12,7 @@ from ..methods import create_exchange, create_federation, describe
 from .collaboration import CountingExchange
 from .outcome import Outcome
 from .schedule import Schedule
-from .simulate import Client, simulate
+from .simulator import Client, simulate
 
 
 def run_readable(

@@ -7,7 +7,7 @@ import pytest
 
 from latte import Clip, External, Latte, LatteParams, ZeroShot
 from latte.simulation.schedule import Schedule, rounds
-from latte.simulation.simulate import Client, simulate
+from latte.simulation.simulator import Client, simulate
 
 TEXT = np.eye(3, 4, dtype=np.float32)
 ZERO_SHOT = ZeroShot(TEXT, ("cat", "dog", "owl"), 10.0)
