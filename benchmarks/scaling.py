@@ -18,7 +18,7 @@ from pathlib import Path  # noqa: E402
 
 import numpy as np  # noqa: E402
 
-from latte.experiment import speed  # noqa: E402
+from latte.analysis import speed  # noqa: E402
 from latte.methods.latte import LatteParams  # noqa: E402
 from latte.simulation.engine import run_fast  # noqa: E402
 from latte.simulation.schedule import Schedule  # noqa: E402

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from latte.analysis import speed
 from latte.cli.bench_command import bench
-from latte.experiment import speed
 from latte.methods.latte import LatteParams
 from latte.simulation.schedule import Schedule
 from simulation.engine_support import readable
@@ -21,6 +21,8 @@ def test_the_roofline_is_what_its_docstring_says():
     machine = speed.Machine(bandwidth=1e30, products=512.0)  # one row per second
     shape = speed.Shape(clients=2, classes=5, samples=20, rounds=1)  # two samples per class and client: all enter
     assert speed._roofline(shape, LatteParams(k_l=3), machine) == 5 + 15 + 3 + 5 + 2
+    machine = speed.Machine(bandwidth=4 * 512.0, products=1e30)  # one row per second, once per window of 32 samples
+    assert speed._roofline(shape, LatteParams(k_l=3), machine) == 1 + 15 / 32 + 3
 
 
 def test_first_rounds():

@@ -48,10 +48,10 @@ def cases(draw):
 
 
 @settings(max_examples=60)
-@given(case=cases(), backend=st.sampled_from(["auto", "numpy"]))
-def test_latte(case, backend):
+@given(case=cases())
+def test_latte(case):
     federation, params, schedule = case
-    outcome = compare(federation, "latte", params, schedule, backend=backend)
+    outcome = compare(federation, "latte", params, schedule)
     assert outcome.ties <= 1  # a tie is possible, several in so small a run are a mistake
     assert outcome.downloads_equal
 
@@ -68,16 +68,16 @@ factors = st.sampled_from([0.0, 1e-3, 1.0, 100.0, 720.0, 1500.0, 1e4, 1e6, 1e9])
 
 @settings(max_examples=60)
 @given(
-    case=cases(), backend=st.sampled_from(["auto", "numpy"]), alpha=factors, beta=factors, gamma=factors,
+    case=cases(), alpha=factors, beta=factors, gamma=factors,
     prototype=st.none() | factors, scale=st.sampled_from([1e-9, 1.0, 100.0, 1e6, 1e9]),
 )  # fmt: skip
-def test_latte_with_extreme_parameters(case, backend, alpha, beta, gamma, prototype, scale):
+def test_latte_with_extreme_parameters(case, alpha, beta, gamma, prototype, scale):
     """The same limits from every path. Rounding of a cosine, times beta, may turn the odd near tie, no more."""
     federation, params, schedule = case
     federation = rescaled(federation, scale)
     params |= {"alpha": alpha, "beta": beta, "gamma": gamma, "gamma_prototype": prototype}
     logits, _ = readable(federation, "latte", params, schedule, np.random.default_rng(7))
-    fast = run_fast(federation, "latte", params, schedule, np.random.default_rng(7), backend)
+    fast = run_fast(federation, "latte", params, schedule, np.random.default_rng(7))
     assert all(np.isfinite(one).all() for one in logits)
     different = sum(int((one.argmax(axis=1) != labels).sum()) for one, labels in zip(logits, fast.labels, strict=True))
     assert different <= 1

@@ -1,7 +1,7 @@
 """How fast the engine is: beside the readable simulator and a torch baseline, at the paper's shapes, in one run.
 
-Times are processor time, because a shared machine makes wall time mean little; what is compared is measured in turns
-in one run. The slow ones are timed on the first rounds and given per sample.
+Times are processor time, because wall time means little on a shared machine. What is compared is measured in turns in
+one run. The slow ones are timed on the first rounds.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..core.zero_shot import ZeroShot
 from ..data.benchmark import ClientStream, Embeddings, Federation
 from ..methods.latte import PRESETS, LatteParams
 from ..simulation.engine import run_fast
+from ..simulation.engine.timeline import WINDOW
 from ..simulation.readable import run_readable
 
 DIM, DOMAINS = 512, 4
@@ -78,7 +79,7 @@ class Machine:
 def measure_speed(name: str, machine: Machine, baseline: ModuleType | None, repeat: int = 5) -> Speed:
     """Time everything at one of the paper's shapes."""
     shape, params = SHAPES[name], replace(PRESETS[name], variant="released")
-    run_fast(clip_like(replace(shape, clients=4, samples=80)), "latte", params)  # compiles, where there is numba
+    run_fast(clip_like(replace(shape, clients=4, samples=80)), "latte", params)  # compiles
     federation = clip_like(shape)
     head = first_rounds(federation, shape.rounds)
     turns: list[Callable[[], Any]] = [
@@ -211,21 +212,21 @@ def _roofline(shape: Shape, params: LatteParams, machine: Machine) -> float:
     """Return the least seconds per sample: multiply-adds and bytes that the method itself needs.
 
     Multiply-adds: D for each of C texts, C · S things that are read, and, for the share of samples that enter a
-    memory, S for the new prototype, C for its entropy and N for its similarities. Bytes: the sample, and what it
-    reads and its prototype is made of, each once from main memory in every eighth sample (the engine's window).
+    memory, S for the new prototype, C for its entropy and N for its similarities. Bytes: the sample, what its
+    prototype is made of, and the C · S items that it reads, which come from main memory once per window.
     """
     per_class = shape.samples / (shape.clients * shape.classes)
     share = min(1.0, params.k_l / per_class * (1 + np.log(max(per_class / params.k_l, 1.0))))
     rows = shape.classes + shape.classes * params.k_l
     rows_of_sync = share * (params.k_l + shape.classes + shape.clients)
-    loaded = 1 + shape.classes * params.k_l / 8 + share * params.k_l
+    loaded = 1 + shape.classes * params.k_l / WINDOW + share * params.k_l
     return float(max((rows + rows_of_sync) * DIM / machine.products, 4 * DIM * loaded / machine.bandwidth))
 
 
 def peak_memory(name: str) -> float:
     """Return the peak resident megabytes of a process that makes a benchmark and runs the engine on it."""
     code = (
-        "from dataclasses import replace; from latte.experiment import speed as s;"
+        "from dataclasses import replace; from latte.analysis import speed as s;"
         f"from latte.methods.latte import PRESETS; p = replace(PRESETS[{name!r}], variant='released');"
         f"s.run_fast(s.clip_like(s.SHAPES[{name!r}]), 'latte', p);"
         "print(s.high_water())"

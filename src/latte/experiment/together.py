@@ -1,6 +1,6 @@
 """Runs that differ in how the memory is read only: the engine replays what happens once and reads it for all of them.
 
-These are the parameters of :data:`latte.simulation.engine.fast.GRIDS`: alpha and beta for Latte and TDA, the weight of
+These are the parameters of :data:`latte.simulation.engine.READOUT_PARAMETERS`: alpha and beta for Latte and TDA, the weight of
 the memory and beta for DMN.
 """
 
@@ -13,8 +13,7 @@ import numpy as np
 
 from ..data.benchmark import Federation
 from ..methods import resolve
-from ..simulation.engine import has_engine, run_grid
-from ..simulation.engine.fast import GRIDS
+from ..simulation.engine import READOUT_PARAMETERS, has_engine, run_grid
 from ..simulation.outcome import Outcome
 from .config import RunConfig
 from .plan import Item, Plan
@@ -33,21 +32,23 @@ def _key(plan: Plan, item: Item) -> str | None:
     """Return what jobs that can be done together have in common; None where there is no engine for it."""
     method = item.method
     base = method.name.removesuffix("-global")
-    if plan.config.engine != "auto" or base not in GRIDS or not has_engine(method.name, dict(method.params)):
+    if plan.config.engine != "auto" or base not in READOUT_PARAMETERS or not has_engine(method.name, dict(method.params)):
         return None
     told = unstructured(plan.config)
     told["methods"] = method.name
     told["seeds"] = item.seed
-    fixed = {key: value for key, value in method.params.items() if key not in GRIDS[base]}
+    fixed = {key: value for key, value in method.params.items() if key not in READOUT_PARAMETERS[base]}
     return json.dumps([str(plan.entry.path), told, fixed], sort_keys=True)
 
 
-def run_readouts(federation: Federation, configs: Sequence[RunConfig], rng: np.random.Generator) -> list[Outcome]:
+def run_readouts(
+    federation: Federation, configs: Sequence[RunConfig], rng: np.random.Generator, threads: int = 1
+) -> list[Outcome]:
     """Return the outcome of every one of ``configs``, which a batch has put together."""
     methods = [config.methods[0] for config in configs]
-    names = GRIDS[methods[0].name.removesuffix("-global")]
+    names = READOUT_PARAMETERS[methods[0].name.removesuffix("-global")]
     pairs = [tuple(float(method.params[name]) for name in names) for method in methods]
     alphas, betas = (sorted({pair[axis] for pair in pairs}) for axis in (0, 1))
     params = resolve(methods[0].name, dict(methods[0].params))
-    grid = run_grid(federation, methods[0].name, params, alphas, betas, configs[0].schedule, rng)
+    grid = run_grid(federation, methods[0].name, params, alphas, betas, configs[0].schedule, rng, threads)
     return [grid.outcome(alphas.index(alpha), betas.index(beta)) for alpha, beta in pairs]
