@@ -15,12 +15,12 @@ import argparse
 import time
 
 import numpy as np
+from latte.simulation.engine.large import run_large, run_sample
 
 from latte.analysis.speed import high_water
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import ClientStream, Embeddings, Federation
 from latte.methods.latte import LatteParams
-from latte.simulation.engine.large import run_large, run_sample
 from latte.simulation.schedule import Schedule
 
 CLASSES, DIM, LENGTH, PERIOD, DOMAINS = 10, 512, 20, 10, 19

@@ -1,7 +1,7 @@
 """Runs that differ in how the memory is read only: the engine replays what happens once and reads it for all of them.
 
-These are the parameters of :data:`latte.simulation.engine.READOUT_PARAMETERS`: alpha and beta for Latte and TDA, the weight of
-the memory and beta for DMN.
+These are the parameters of :data:`latte.simulation.engine.READOUT_PARAMETERS`: alpha and beta for Latte and TDA, the
+weight of the memory and beta for DMN.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ def batches(jobs: Sequence[tuple[Plan, Item]]) -> list[list[int]]:
 
 def _key(plan: Plan, item: Item) -> str | None:
     """Return what jobs that can be done together have in common; None where there is no engine for it."""
-    method = item.method
-    base = method.name.removesuffix("-global")
-    if plan.config.engine != "auto" or base not in READOUT_PARAMETERS or not has_engine(method.name, dict(method.params)):
+    method, readout = item.method, READOUT_PARAMETERS.get(item.method.name.removesuffix("-global"))
+    if plan.config.engine != "auto" or readout is None or not has_engine(method.name, dict(method.params)):
         return None
     told = unstructured(plan.config)
     told["methods"] = method.name
     told["seeds"] = item.seed
-    fixed = {key: value for key, value in method.params.items() if key not in READOUT_PARAMETERS[base]}
+    fixed = {key: value for key, value in method.params.items() if key not in readout}
     return json.dumps([str(plan.entry.path), told, fixed], sort_keys=True)
 
 

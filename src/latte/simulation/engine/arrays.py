@@ -75,6 +75,12 @@ class ListChanges(NamedTuple):
     doubtful: Mask  # (R,) whether rounding may have decided
 
 
+def first_rows(changes: ListChanges, count: int) -> ListChanges:
+    """Return the first rows of an array that had room for more."""
+    client, label, sample, items, doubtful = changes
+    return ListChanges(client[:count], label[:count], sample[:count], items[:count], doubtful[:count])
+
+
 class ItemTable(NamedTuple):
     """All items: n samples, then P prototypes."""
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers, Mask, Vectors
+from ...core.types import Integers, Mask, Reals, Vectors
 from ...methods.latte import LatteParams
 from .arrays import CLIENT, NONE, ListChanges, UploadBatch
 from .loops_blocks import DonorLists, offer, offer_means
@@ -81,7 +81,8 @@ class BlockServer:
             if lists:
                 seen, mine = now[members] >= 0, DonorLists(lists.clients[label], lists.values[label])
                 doubtful = np.zeros(len(members), np.bool_)
-                donors[seen], doubtful[seen] = self._choose_seen(label, members[seen], *(one[seen] for one in mine))
+                exact = self._choose_seen(label, members[seen], mine.clients[seen], mine.values[seen])
+                donors[seen], doubtful[seen] = exact
                 if rules.empty == CLIENT:
                     donors[~seen] = mine.clients[~seen, : rules.slots]
                     doubtful[~seen] = self._too_close(mine.values[~seen], rules.slots - 1)
@@ -91,12 +92,10 @@ class BlockServer:
                 self._settle(label, members, np.flatnonzero(doubtful), donors)
             yield label, donors
 
-    def _choose_seen(
-        self, label: int, members: Integers, clients: Integers, values: Vectors
-    ) -> tuple[Integers, Mask]:
+    def _choose_seen(self, label: int, members: Integers, clients: Integers, values: Reals) -> tuple[Integers, Mask]:
         """Return the donors of members that have seen a class, and where rounding may have decided."""
         slots, n, donors = self.rules.slots, self.current.shape[1], int((self.current[label] >= 0).sum())
-        if self.rules.drop_first:  # B4: the best match is left out, and a client that has not seen the class counts as 0
+        if self.rules.drop_first:  # B4: without the best match, and a client that has not seen the class counts as 0
             place = np.arange(values.shape[1]) + np.where(values < 0, n - donors, 0)
             wanted = (place >= 1) & (place <= slots) & (clients >= 0)
             beside_unseen = (np.abs(values) < self.rules.near).any(axis=1) & (donors < n)
@@ -107,7 +106,7 @@ class BlockServer:
         wanted = (others >= 0) & (others != members[:, None])
         return take_first(others, wanted, slots), self._too_close(similar, slots - 1)
 
-    def _too_close(self, values: Vectors, last: int) -> Mask:
+    def _too_close(self, values: Reals, last: int) -> Mask:
         """Say where rounding could have exchanged the places ``last`` and the next."""
         with np.errstate(invalid="ignore"):  # -inf beside -inf
             close: Mask = values[:, last] - values[:, last + 1] < self.rules.near

@@ -3,7 +3,8 @@
 ``kernel`` compiles a loop that Python calls: its machine code goes to disk. ``helper`` and ``loose_helper`` compile a
 loop that only other loops call: it becomes a part of each caller, so it needs neither a Python wrapper nor a file.
 None of them allocates: the caller passes the arrays to write to. Without reference counts the loops run a fifth
-faster and compile in half of the time.
+faster and compile in half of the time. A count in a loop starts as ``int(np.int64(0))``, because numba takes a plain 0
+for a type of its own and would compile the helpers that get the count once more for it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ...core.waiting import signals_wait
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
+_njit: Any = numba.njit  # its stubs leave out some options
 _SOURCES = hashlib.sha256()
 for _file in sorted(Path(__file__).parent.glob("*.py")):
     _SOURCES.update(_file.read_bytes())
@@ -32,7 +34,7 @@ _INSIDE: dict[str, Any] = {**_COMMON, "forceinline": True, "no_cpython_wrapper":
 
 def kernel(loop: Loop) -> Loop:
     """Compile a loop that Python calls, at its first call, or load its machine code from disk."""
-    dispatcher = numba.njit(cache=True, no_cfunc_wrapper=True, **_COMMON)(loop)
+    dispatcher = _njit(cache=True, no_cfunc_wrapper=True, **_COMMON)(loop)
     _keep_apart(dispatcher._cache)
     dispatcher._compile_for_args = _undisturbed(dispatcher._compile_for_args)
     return cast("Loop", dispatcher)
@@ -56,7 +58,8 @@ def _keep_apart(cache: Any) -> None:
     numba would look at the source file of the kernel only, and would load old code after a helper has changed.
     """
     name = f"{cache._impl.filename_base}.{SOURCES}"
-    cache._cache_file = IndexDataCacheFile(cache._cache_path, name, SOURCES)
+    file: Any = IndexDataCacheFile
+    cache._cache_file = file(cache._cache_path, name, SOURCES)
 
 
 def _undisturbed(prepare: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,7 +78,7 @@ def _undisturbed(prepare: Callable[..., Any]) -> Callable[..., Any]:
 
 def helper(loop: Loop) -> Loop:
     """Compile a loop as a part of the loops that call it."""
-    return cast("Loop", numba.njit(**_INSIDE)(loop))
+    return cast("Loop", _njit(**_INSIDE)(loop))
 
 
 def loose_helper(loop: Loop) -> Loop:
@@ -83,12 +86,12 @@ def loose_helper(loop: Loop) -> Loop:
 
     NaN and infinity keep their meaning.
     """
-    return cast("Loop", numba.njit(**_INSIDE, fastmath={"reassoc", "contract", "arcp", "nsz"})(loop))
+    return cast("Loop", _njit(**_INSIDE, fastmath={"reassoc", "contract", "arcp", "nsz"})(loop))
 
 
 def inlined(loop: Loop) -> Loop:
     """Copy the source of a loop into its callers: for what returns a slice, which a helper could not."""
-    return cast("Loop", numba.njit(inline="always", **_COMMON)(loop))
+    return cast("Loop", _njit(inline="always", **_COMMON)(loop))
 
 
 @helper

@@ -132,8 +132,9 @@ def run_latte(
     with Crew(threads) as crew:
         replay = LatteReplay(federation, params, crew)
         s, (alphas, betas) = replay.streams, grid
-        gate, rate = -1.0 if params.gate is None else params.gate, params.readout_rate(s.zero_shot.classes)
-        readout = ReadoutGrid(MEMORIES[params.memory], alphas, betas, float(rate), float(gate), float(s.zero_shot.scale))
+        gamma, gate = params.readout_rate(s.zero_shot.classes), -1.0 if params.gate is None else params.gate
+        numbers = (float(gamma), float(gate), float(s.zero_shot.scale))  # a whole number would be another type
+        readout = ReadoutGrid(MEMORIES[params.memory], alphas, betas, *numbers)
         labels = np.full((len(alphas), len(betas), len(s)), -1, np.int64)
         reader = WindowReader(replay, readout, labels)
         for window in windows(s.lengths, schedule, rng, WINDOW):

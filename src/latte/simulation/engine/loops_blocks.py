@@ -24,7 +24,7 @@ def offer(
 ) -> None:
     """Offer clients to the lists of the most similar of one class, and add up their products.
 
-    ``products`` (R, K) are of the lists ``rows`` (R,) with ``clients[places]``; ``total`` is (B, T), or (B, 0) for none.
+    ``products`` (R, K) are those of the lists ``rows`` (R,) with ``clients[places]``; ``total`` is (B, T), or (B, 0).
     """
     last = lists.values.shape[1] - 1
     for r in range(len(rows)):

@@ -59,7 +59,7 @@ def walk(
     exact yet.
     """
     local, external, merged = memory.local, memory.external, memory.merged
-    count, at = np.int64(0), begin
+    count, at = int(np.int64(0)), begin
     for k in range(first, last + 1):
         while at < end and arrivals.sample[at] <= k:
             y = arrivals.label[at]
@@ -68,7 +68,7 @@ def walk(
             if mode != LOCAL:
                 changed = _renew(local[y], external[y], merged[y], items, mode, room)
                 if changed == IN_DOUBT:
-                    return -1 - y
+                    return int(-1 - y)
                 count += _note(changed, k, y, merged[y], events, count)
         if k == last or items.slot[k] < 0:
             continue
@@ -77,7 +77,7 @@ def walk(
         if mode != EXTERNAL:
             changed = _renew(local[y], external[y], merged[y], items, mode, room)
             if changed == IN_DOUBT:
-                return -1 - y
+                return int(-1 - y)
             count += _note(changed, k, y, merged[y], events, count)
     return count
 
@@ -133,7 +133,7 @@ def _merge(local: Integers, external: Integers, row: Integers, items: ItemTable,
 
 @helper
 def _select(room: MergeRoom, count: int, slots: int) -> tuple[float, float]:
-    """Write the ``slots`` items of the lowest values, of equal values the first; return the last of these and the next."""
+    """Write the ``slots`` items of the lowest values, the first of equal ones; return the last value and the next."""
     value, size = room.values, (count + LANES - 1) // LANES * LANES
     for i in range(count, size):
         value[i] = np.inf

@@ -48,7 +48,7 @@ class OlderRoom(NamedTuple):
 def number_columns(first: int, last: int, start: Integers, events: Events, count: int, room: ColumnRoom) -> Columns:
     """Give every item that is read a column, from the memory before the window ``start`` (C, K) and the events."""
     classes, slots = start.shape
-    size = np.int64(0)
+    size = int(np.int64(0))
     for y in range(classes):
         for s in range(slots):
             item, column = start[y, s], -1
@@ -99,7 +99,7 @@ def count_new_items(columns: Columns, fresh: Integers, room: OlderRoom) -> int:
     classes = len(room.width)
     for y in range(classes):
         room.width[y] = 0
-    for u in range(columns.count):
+    for u in range(columns.number):
         room.place[u] = -1
         if fresh[u] >= 0:
             room.place[u] = room.width[fresh[u]]
@@ -109,7 +109,7 @@ def count_new_items(columns: Columns, fresh: Integers, room: OlderRoom) -> int:
     for y in range(classes):
         wide = max(wide, room.width[y])
         room.begin[y + 1] = room.begin[y] + room.width[y]
-    for u in range(columns.count):
+    for u in range(columns.number):
         if fresh[u] >= 0:
             room.members[room.begin[fresh[u]] + room.place[u]] = columns.item[u]
     return wide

@@ -81,7 +81,7 @@ def _read(
     count: int,
     labels: Integers,
 ) -> bool:
-    """Predict the samples of one client, from its memory before the first and ``count`` events; False for lack of room."""
+    """Predict the samples of one client, from its memory before them and ``count`` events; False for lack of room."""
     start = room.before.merged
     columns = number_columns(first, last, start, room.events, count, room.columns)
     wide = count_new_items(columns, room.columns.fresh, room.older)
@@ -98,7 +98,7 @@ def _read(
 
 @helper
 def _look_up_entropies(items: ItemTable, columns: Columns, values: Reals) -> None:
-    for u in range(columns.count):
+    for u in range(columns.number):
         item = columns.item[u]
         values[u] = items.entropy[item] if item < items.samples else items.stored[item - items.samples]
 
@@ -126,7 +126,7 @@ def _follow(
             e += 1
         if k == last:
             break
-        near = room.near[(k - first) * columns.count : (k - first + 1) * columns.count]
+        near = room.near[(k - first) * columns.number : (k - first + 1) * columns.number]
         for b in range(len(readout.betas)):
             compute_cosines(near, room.uncertainty, now, gram, readout.betas[b], readout, room.readout)
             for a in range(len(readout.alphas)):
@@ -138,7 +138,7 @@ def _follow(
 def _replace(
     first: int, last: int, items: ItemTable, columns: Columns, gram: Vectors, wide: int, room: ReadRoom, e: int
 ) -> None:
-    """Apply an event to its class, and to the changed part of its Gram matrix; almost all products are known already."""
+    """Apply an event to its class and to its Gram matrix; almost all products are known already."""
     y, row, own = room.events.label[e], room.events.row[e], room.columns.later[e]
     now, start, place = room.columns.now[y], room.before.merged[y], room.older.place
     samples, beside, origin = items.samples, items.beside, items.origin
@@ -158,9 +158,9 @@ def _replace(
                 # the later of the two was compared with the earlier when it came
                 value = beside[a, origin[b, 0]] if origin[a, 1] >= origin[b, 1] else beside[b, origin[a, 0]]
             elif columns.born[own[s]] <= other < last:
-                value = room.near[(other - first) * columns.count + own[s]]
+                value = room.near[(other - first) * columns.number + own[s]]
             elif columns.born[own[t]] <= item < last:
-                value = room.near[(item - first) * columns.count + own[t]]
+                value = room.near[(item - first) * columns.number + own[t]]
             elif other < samples and start[t] == other and place[own[s]] >= 0:
                 value = room.older.products[(y * len(row) + t) * wide + place[own[s]]]
             else:

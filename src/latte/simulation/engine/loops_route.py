@@ -68,7 +68,7 @@ def play(
     rows in ``out``.
     """
     classes = len(routes.seen)
-    count, doubt = np.int64(0), False
+    count, doubt = int(np.int64(0)), False
     while at < len(window.starts) - 1 and not doubt:
         first, last = window.starts[at], window.starts[at + 1]
         if count + (last - first) * classes > len(out.client):
@@ -139,7 +139,7 @@ def _update(routes: RouteTable, rules: RouteRules, i: int, y: int, now: int, upl
     """
     rows, values = routes.nearest[i, y], routes.values[i, y]
     similarity, stamp, seen = routes.similarity[y, i], routes.stamp[y], routes.seen[y]
-    count, bound = np.int64(0), routes.bound[i, y]
+    count, bound = int(np.int64(0)), routes.bound[i, y]
     for e in range(routes.length[i, y]):
         if stamp[rows[e]] != now:
             rows[count], values[count] = rows[e], values[e]
@@ -211,7 +211,7 @@ def _choose_unseen(routes: RouteTable, rules: RouteRules, i: int, y: int, room: 
             j = routes.ranking[e + 1]
             room.chosen[e] = j if rules.empty != NONE and seen[j] else -1
         return False
-    seeds = np.int64(0)
+    seeds = int(np.int64(0))
     for e in range(rules.slots):
         if routes.donors[i, y, e] >= 0:
             room.rows[seeds] = routes.donors[i, y, e]
@@ -229,7 +229,7 @@ def _find_largest(source: Vectors | Reals, seen: Integers, own: int, seeds: int,
     ``own`` is the client itself, which is left out, as are those that have not seen the class; with -1 none is. The
     first ``seeds`` of ``rows`` are a guess: to start from it makes almost all others fail the first comparison.
     """
-    count, size = np.int64(0), len(rows)
+    count, size = int(np.int64(0)), len(rows)
     for e in range(seeds):
         j = rows[e]
         if own < 0 or (j != own and seen[j]):

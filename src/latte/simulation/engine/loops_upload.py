@@ -51,7 +51,7 @@ def follow_queues(
     ``pushed`` (N,) counts the samples that every client had handled at its last push. ``touched`` (C,) is False
     everywhere, before and after.
     """
-    count, sync = np.int64(0), 0
+    count, sync = int(np.int64(0)), 0
     for m in range(len(window.members)):
         while window.starts[sync + 1] <= m:
             sync += 1

@@ -8,8 +8,8 @@ import numpy as np
 
 from ...core.types import Integers, Reals
 
-# which of several equal entropies leaves a full queue: the last or the first slot, or the latest sample. ALWAYS is LAST,
-# and a new sample is inserted even if its entropy is not lower (B7)
+# which of several equal entropies leaves a full queue: the last or the first slot, or the latest sample. ALWAYS is
+# LAST, and a new sample is inserted even if its entropy is not lower (B7)
 LAST, FIRST, LATEST, ALWAYS = 0, 1, 2, 3
 
 
@@ -26,7 +26,7 @@ class QueueRoom(NamedTuple):
 
     entropy: Reals
     since: Integers
-    count: Integers
+    filled: Integers
 
 
 def queue_room(shape: QueueShape) -> QueueRoom:
@@ -49,7 +49,7 @@ def fill_queues(
     ``sequence`` orders the samples; a new set of queues starts at each of ``starts``. The sample of the highest entropy
     leaves a full queue.
     """
-    held, since, count = room.entropy, room.since, room.count
+    held, since, count = room.entropy, room.since, room.filled
     for part in range(len(starts) - 1):
         for y in range(len(count)):
             count[y] = 0
@@ -76,7 +76,8 @@ def replay_queues(
 ) -> Integers:
     """Return the slot (n,) of each sample, -1 for none.
 
-    >>> replay_queues(np.arange(3), np.array([0, 3]), np.zeros(3, int), np.array([0.5, 0.9, 0.1]), QueueShape(1, 1, LAST))
+    >>> entropy = np.array([0.5, 0.9, 0.1])
+    >>> replay_queues(np.arange(3), np.array([0, 3]), np.zeros(3, int), entropy, QueueShape(1, 1, LAST))
     array([ 0, -1,  0])
     """
     slot = np.full(len(pseudo), -1, np.int64)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import suppress
+from operator import ge
+from typing import NamedTuple
+
 import numpy as np
 
 from ...core.types import Integers
@@ -12,21 +17,56 @@ from .loops_read import ReadRoom
 from .loops_readout import readout_room
 
 
-def make_read_room(at: int, end: int, span: WindowSpan, arrivals: Arrivals, memory: HeldItems, new: int) -> ReadRoom:
-    """Return room for the largest of the clients ``at`` to ``end``, and for ``new`` items of every class."""
+class RoomSize(NamedTuple):
+    """The largest client of a window: its samples, its events, and the new items of any of its classes."""
+
+    samples: int
+    events: int
+    new: int
+
+
+class ReadRooms:
+    """Scratch space for several threads, used again and again: to get fresh memory for every window takes time."""
+
+    def __init__(self, memory: HeldItems, new: int) -> None:
+        self.memory, self.size = memory, RoomSize(0, 0, new)
+        self._free: deque[tuple[RoomSize, ReadRoom]] = deque()
+
+    def take(self, at: int, end: int, span: WindowSpan, arrivals: Arrivals) -> tuple[RoomSize, ReadRoom]:
+        """Return room for the largest of the clients ``at`` to ``end``."""
+        samples = span.last - span.first
+        events = samples + np.diff(arrivals.bounds)
+        least = RoomSize(int(samples[at:end].max(initial=0)), int(events[at:end].max(initial=0)), self.size.new)
+        self.size = RoomSize(*map(max, self.size, least))
+        with suppress(IndexError):
+            size, room = self._free.pop()
+            if all(map(ge, size, least)):
+                return size, room
+        return self.size, make_read_room(self.memory, self.size)
+
+    def put_back(self, size: RoomSize, room: ReadRoom) -> None:
+        """Let another thread use a room."""
+        self._free.append((size, room))
+
+    def widen(self, size: RoomSize) -> tuple[RoomSize, ReadRoom]:
+        """Return a room for twice as many new items."""
+        self.size = wider = RoomSize(*map(max, self.size, size._replace(new=2 * size.new)))
+        return wider, make_read_room(self.memory, wider)
+
+
+def make_read_room(memory: HeldItems, size: RoomSize) -> ReadRoom:
+    """Return scratch space of a size."""
     classes, slots = memory.merged.shape[1:]
-    rows = int((span.last - span.first)[at:end].max(initial=0))
-    events = int((span.last - span.first + np.diff(arrivals.bounds))[at:end].max(initial=0))
-    wide = classes * slots + events * slots
-    held = HeldItems(*(np.empty_like(array[0]) for array in memory[:3]), gram=np.empty((0, 0, 0), np.float32))
+    wide = (classes + size.events) * slots
+    local, external, merged = (np.empty_like(array[0]) for array in (memory.local, memory.external, memory.merged))
     return ReadRoom(
-        before=held,
+        before=HeldItems(local, external, merged, np.empty((0, 0, 0), np.float32)),
         merge=merge_room(memory.local.shape[2], memory.external.shape[2]),
-        events=Events(_integers(events), _integers(events), _integers(events, slots)),
-        columns=_column_room(classes, slots, wide, events, rows),
-        older=_older_room(classes, slots, wide, new),
+        events=Events(_integers(size.events), _integers(size.events), _integers(size.events, slots)),
+        columns=_column_room(classes, slots, wide, size),
+        older=_older_room(classes, slots, wide, size.new),
         readout=readout_room(classes, slots),
-        near=np.empty(rows * wide, np.float32),
+        near=np.empty(size.samples * wide, np.float32),
         uncertainty=np.empty(wide),
     )
 
@@ -35,7 +75,7 @@ def _integers(*shape: int) -> Integers:
     return np.empty(shape, np.int64)
 
 
-def _column_room(classes: int, slots: int, wide: int, events: int, rows: int) -> ColumnRoom:
+def _column_room(classes: int, slots: int, wide: int, size: RoomSize) -> ColumnRoom:
     return ColumnRoom(
         item=_integers(wide),
         born=_integers(wide),
@@ -46,8 +86,8 @@ def _column_room(classes: int, slots: int, wide: int, events: int, rows: int) ->
         now=_integers(classes, slots),
         columns=_integers(classes, slots),
         start=_integers(classes, slots),
-        later=_integers(events, slots),
-        ends=_integers(rows // ROUGHLY + 3),
+        later=_integers(size.events, slots),
+        ends=_integers(size.samples // ROUGHLY + 3),
     )
 
 

@@ -11,7 +11,7 @@ from ...core.types import Integers
 from .arrays import EXTERNAL, Arrivals, HeldItems, ItemTable, ReadoutGrid, WindowSpan
 from .crew import SharedJob
 from .loops_read import DONE, NEEDS_ROOM, read_clients
-from .read_room import make_read_room
+from .read_room import ReadRooms
 from .store import make_exact
 from .streams import find_near_ties
 
@@ -42,7 +42,7 @@ class WindowReader:
         gram = np.zeros((n, classes, width, width), np.float32)
         self.memory = HeldItems(local, external, merged, gram)
         self.handled = np.zeros(n, np.int64)
-        self.new_items = NEW_ITEMS
+        self.rooms = ReadRooms(self.memory, NEW_ITEMS)
         self._job: SharedJob[tuple[int, int]] | None = None
 
     def submit(self, handled: Integers, arrivals: Arrivals) -> None:
@@ -66,16 +66,16 @@ class WindowReader:
 
     def _read(self, task: WindowTask, at: int, end: int) -> None:
         """Read some clients; where a loop stops, provide what it lacks and let it go on."""
-        room = make_read_room(at, end, task.span, task.arrivals, self.memory, self.new_items)
+        size, room = self.rooms.take(at, end, task.span, task.arrivals)
         while at != DONE:
             at, label = read_clients(
                 at, end, task.span, task.items, self.memory, task.arrivals, self.readout, room, self.labels
             )
             if at != DONE and label == NEEDS_ROOM:
-                self.new_items = 2 * room.older.block.shape[1]
-                room = make_read_room(at, end, task.span, task.arrivals, self.memory, self.new_items)
+                size, room = self.rooms.widen(size)
             elif at != DONE:
                 self._make_exact(task, at, label)
+        self.rooms.put_back(size, room)
 
     def _make_exact(self, task: WindowTask, client: int, label: int) -> None:
         """Make exact what decides the merges of a class in this window.

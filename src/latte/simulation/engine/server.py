@@ -7,7 +7,7 @@ import numpy as np
 from ...core.types import Integers
 from ...methods.latte import LatteParams
 from .accept import accept
-from .arrays import CLIENT, NONE, RELEASED, DownloadCounts, ListChanges, RouteRules, RouteTable, UploadBatch
+from .arrays import CLIENT, NONE, RELEASED, DownloadCounts, ListChanges, RouteRules, RouteTable, UploadBatch, first_rows
 from .loops_route import RouteRoom, play
 from .settle import choose_donors, rank_clients
 from .timeline import Window
@@ -63,7 +63,7 @@ class RouteServer:
             at, count = play(
                 self.routes, self.rules, self.counts, window, uploads, offsets, at, self.now, self.room, out
             )
-            changes = ListChanges(*(array[:count] for array in out))
+            changes = first_rows(out, count)
             for row in np.flatnonzero(changes.doubtful):
                 self._settle(changes, int(row))
             parts.append(changes)

@@ -10,9 +10,7 @@ from ...core.types import Integers, Mask, Reals, Vectors
 from .arrays import RouteRules
 
 
-def choose_donors(
-    vectors: Vectors, seen: Mask, ranking: Integers, rules: RouteRules, own: int, label: int
-) -> Integers:
+def choose_donors(vectors: Vectors, seen: Mask, ranking: Integers, rules: RouteRules, own: int, label: int) -> Integers:
     """Return the donors (slots,), -1 for none, with the very operations of GlobalMemory.neighbours.
 
     ``vectors`` (C, N, D) and ``seen`` (C, N) are what all clients have uploaded.

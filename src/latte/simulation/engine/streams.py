@@ -35,9 +35,7 @@ class Classifier(Protocol):
     def squares(self, rows: Vectors, index: Integers, out: Vectors) -> None:
         """Write the squared lengths (n,) of the rows ``index``."""
 
-    def classify(
-        self, rows: Vectors, index: Integers, norms: Vectors, text: Reals, room: Reals, logits: Reals
-    ) -> None:
+    def classify(self, rows: Vectors, index: Integers, norms: Vectors, text: Reals, room: Reals, logits: Reals) -> None:
         """Write the products (n, C) of the rows ``index``, divided by ``norms``, with ``text``."""
 
     def judge(self, logits: Reals, near: float, pseudo: Integers, uncertainty: Reals, close: Mask) -> None:

@@ -17,7 +17,9 @@ from .tolerances import NEAR_LIMIT
 def run_tda(streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals, Reals]) -> Integers:
     """Return labels (alphas, betas, n) for every alpha and beta of the positive cache."""
     classes = streams.zero_shot.classes
-    settle(streams, find_near_ties(order.parts * classes + streams.pseudo, streams.entropy) | _near_limits(streams, params))
+    settle(
+        streams, find_near_ties(order.parts * classes + streams.pseudo, streams.entropy) | _near_limits(streams, params)
+    )
     positive = _lives(streams, order, (classes, params.k), np.ones(len(streams), np.bool_))
     window = streams.entropy * math.log(2)  # H / log2 C, as the official code
     halfway = (params.entropy_above < window) & (window < params.entropy_below)
@@ -39,9 +41,7 @@ def _lives(streams: Streams, order: Order, shape: tuple[int, int], eligible: Mas
     """Replay one cache: only ``eligible`` samples are offered to it."""
     offered = eligible[order.sequence]
     starts = np.concatenate([[0], np.cumsum(offered)])[order.starts]
-    slot = replay_queues(
-        order.sequence[offered], starts, streams.pseudo, streams.entropy, QueueShape(*shape, LATEST)
-    )
+    slot = replay_queues(order.sequence[offered], starts, streams.pseudo, streams.entropy, QueueShape(*shape, LATEST))
     return lives_of(slot, streams.pseudo, order, shape)
 
 

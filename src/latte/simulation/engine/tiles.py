@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers, Reals, Vectors
+from ...core.types import Integers, Vectors
 from .arrays import ItemTable
 from .compiled import helper, inlined, loose_helper
 
@@ -20,10 +20,10 @@ Eight = tuple[Any, Any, Any, Any, Any, Any, Any, Any]  # numbers of the type tha
 class Columns(NamedTuple):
     """The items that are read in a window, one column each: from which sample until which, in which order to take them.
 
-    ``count`` says how many columns there are: the arrays have room for more.
+    ``number`` says how many columns there are: the arrays have room for more.
     """
 
-    count: int
+    number: int
     item: Integers  # (U,)
     born: Integers  # (U,)
     dead: Integers  # (U,)
@@ -85,7 +85,7 @@ def compare_samples(items: ItemTable, first: int, last: int, columns: Columns, n
     A product is missing where the sample does not read the item.
     """
     born, dead, order, used = columns.born, columns.dead, columns.order, columns.item
-    rows, index, width = items.rows, items.row_of, columns.count
+    rows, index, width = items.rows, items.row_of, columns.number
     end, zero = width - 1, np.float32(0.0)
     for g in range(0, width, 4):
         u, v, w, x = order[g], order[min(g + 1, end)], order[min(g + 2, end)], order[min(g + 3, end)]
@@ -105,7 +105,7 @@ def compare_samples(items: ItemTable, first: int, last: int, columns: Columns, n
 @loose_helper
 def _divide(items: ItemTable, first: int, last: int, columns: Columns, near: Vectors) -> None:
     """Divide the products by the lengths of what was multiplied."""
-    width, scale = columns.count, columns.scale
+    width, scale = columns.number, columns.scale
     for u in range(width):
         scale[u] = np.float32(1.0) / norm_of(items, columns.item[u])
     for k in range(first, last):
