@@ -14,12 +14,12 @@ import argparse
 import time
 
 import numpy as np
-from latte.simulation.engine import latte_engine, run_fast
-from latte.simulation.readable import run_readable
 
 from latte.analysis.speed import high_water
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import ClientStream, Embeddings, Federation
+from latte.simulation.engine import latte_engine, run_fast
+from latte.simulation.readable import run_readable
 from latte.simulation.schedule import Schedule
 
 CLASSES, DIM, LENGTH, PERIOD, DOMAINS = 10, 512, 20, 10, 19

@@ -126,6 +126,15 @@ class WindowSpan(NamedTuple):
     finished: Mask  # (N,) the client was at its end before the window: nothing that arrives will be read
 
 
+class ClientSpan(NamedTuple):
+    """The samples ``first`` to ``last`` of one client in a window, and its arrivals ``begin`` to ``end``."""
+
+    first: int
+    last: int
+    begin: int
+    end: int
+
+
 class ReadoutGrid(NamedTuple):
     """The parameters of the readout; ``alphas`` and ``betas`` make a grid."""
 

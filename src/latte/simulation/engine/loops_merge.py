@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.types import Integers, Mask, Reals
-from .arrays import BOTH, EXTERNAL, LOCAL, Arrivals, HeldItems, ItemTable
+from .arrays import BOTH, EXTERNAL, LOCAL, Arrivals, ClientSpan, HeldItems, ItemTable
 from .compiled import copy_row, helper
 from .tolerances import ENTROPY_NOISE, NEAR_ENTROPY
 
@@ -42,26 +42,17 @@ def merge_room(slots: int, wide: int) -> MergeRoom:
 
 @helper
 def walk(
-    first: int,
-    last: int,
-    items: ItemTable,
-    memory: HeldItems,
-    arrivals: Arrivals,
-    begin: int,
-    end: int,
-    mode: int,
-    room: MergeRoom,
-    events: Events,
+    span: ClientSpan, items: ItemTable, held: HeldItems, arrivals: Arrivals, mode: int, room: MergeRoom, events: Events
 ) -> int:
-    """Follow one client through its samples and the arrivals ``begin`` to ``end``; write the events.
+    """Follow one client through its samples and arrivals; write the events.
 
     Returns the number of events, or -1 - y where a merge of class y depends on prototypes whose entropies are not
     exact yet.
     """
-    local, external, merged = memory.local, memory.external, memory.merged
-    count, at = int(np.int64(0)), begin
-    for k in range(first, last + 1):
-        while at < end and arrivals.sample[at] <= k:
+    local, external, merged = held.local, held.external, held.merged
+    count, at = int(np.int64(0)), span.begin
+    for k in range(span.first, span.last + 1):
+        while at < span.end and arrivals.sample[at] <= k:
             y = arrivals.label[at]
             copy_row(arrivals.items[arrivals.row[at]], external[y])
             at += 1
@@ -70,7 +61,7 @@ def walk(
                 if changed == IN_DOUBT:
                     return int(-1 - y)
                 count += _note(changed, k, y, merged[y], events, count)
-        if k == last or items.slot[k] < 0:
+        if k == span.last or items.slot[k] < 0:
             continue
         y = items.pseudo[k]
         local[y, items.slot[k]] = k
@@ -106,7 +97,7 @@ def _renew(local: Integers, external: Integers, row: Integers, items: ItemTable,
 @helper
 def _merge(local: Integers, external: Integers, row: Integers, items: ItemTable, room: MergeRoom) -> int:
     """Select the most certain items of a class (eq. 3); an item that stays does not change its place in ``row``."""
-    count = 0
+    count = int(np.int64(0))
     for s in range(len(local)):
         item = local[s]
         if item < 0:

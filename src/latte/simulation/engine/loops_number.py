@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.types import Integers, Vectors
-from .arrays import ItemTable
+from .arrays import ClientSpan, ItemTable
 from .compiled import helper
 from .loops_merge import Events
 from .tiles import Columns, compare_pairs
@@ -45,8 +45,9 @@ class OlderRoom(NamedTuple):
 
 
 @helper
-def number_columns(first: int, last: int, start: Integers, events: Events, count: int, room: ColumnRoom) -> Columns:
+def number_columns(span: ClientSpan, start: Integers, events: Events, count: int, room: ColumnRoom) -> Columns:
     """Give every item that is read a column, from the memory before the window ``start`` (C, K) and the events."""
+    first, last = span.first, span.last
     classes, slots = start.shape
     size = int(np.int64(0))
     for y in range(classes):
@@ -70,22 +71,22 @@ def number_columns(first: int, last: int, start: Integers, events: Events, count
                     room.fresh[size] = y
                     size += 1
             room.later[e, s] = room.columns[y, s]
-    _sort_by_end(first, last, size, room)
+    _sort_by_end(span, size, room)
     return Columns(size, room.item, room.born, room.dead, room.order, room.scale)
 
 
 @helper
-def _sort_by_end(first: int, last: int, size: int, room: ColumnRoom) -> None:
+def _sort_by_end(span: ClientSpan, size: int, room: ColumnRoom) -> None:
     """Order the columns by when they cease to be read, roughly, then by when that begins.
 
     What is read at about the same time then comes together, and is multiplied with the samples of that time.
     """
-    ends, dead = room.ends, room.dead
-    for k in range((last - first) // ROUGHLY + 3):
+    ends, dead, first = room.ends, room.dead, span.first
+    for k in range((span.last - first) // ROUGHLY + 3):
         ends[k] = 0
     for u in range(size):
         ends[(dead[u] - first + ROUGHLY - 1) // ROUGHLY + 1] += 1
-    for k in range(1, (last - first) // ROUGHLY + 3):
+    for k in range(1, (span.last - first) // ROUGHLY + 3):
         ends[k] += ends[k - 1]
     for u in range(size):
         end = (dead[u] - first + ROUGHLY - 1) // ROUGHLY

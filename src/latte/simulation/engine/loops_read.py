@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from ...core.types import Integers, Reals, Vectors
-from .arrays import Arrivals, HeldItems, ItemTable, ReadoutGrid, WindowSpan
+from .arrays import Arrivals, ClientSpan, HeldItems, ItemTable, ReadoutGrid, WindowSpan
 from .compiled import copy_row, helper, kernel
 from .loops_merge import Events, MergeRoom, walk
 from .loops_number import ColumnRoom, OlderRoom, compare_older, count_new_items, number_columns
@@ -50,12 +52,11 @@ def read_clients(
     for i in range(at, end):
         if span.finished[i]:
             continue
-        first, last = span.first[i], span.last[i]
         mine = HeldItems(memory.local[i], memory.external[i], memory.merged[i], memory.gram[i])
         _copy_held(mine, room.before)
-        begin, stop = arrivals.bounds[i], arrivals.bounds[i + 1]
-        count = walk(first, last, items, mine, arrivals, begin, stop, readout.mode, room.merge, room.events)
-        if count >= 0 and _read(first, last, items, mine.gram, readout, room, count, labels):
+        own = ClientSpan(span.first[i], span.last[i], arrivals.bounds[i], arrivals.bounds[i + 1])
+        count = walk(own, items, mine, arrivals, readout.mode, room.merge, room.events)
+        if count >= 0 and _read(own, items, mine.gram, readout, room, count, labels):
             continue
         _copy_held(room.before, mine)
         return i, -1 - count if count < 0 else NEEDS_ROOM
@@ -72,27 +73,20 @@ def _copy_held(source: HeldItems, out: HeldItems) -> None:
 
 @helper
 def _read(
-    first: int,
-    last: int,
-    items: ItemTable,
-    gram: Vectors,
-    readout: ReadoutGrid,
-    room: ReadRoom,
-    count: int,
-    labels: Integers,
+    span: ClientSpan, items: ItemTable, gram: Vectors, readout: ReadoutGrid, room: ReadRoom, count: int, out: Integers
 ) -> bool:
     """Predict the samples of one client, from its memory before them and ``count`` events; False for lack of room."""
     start = room.before.merged
-    columns = number_columns(first, last, start, room.events, count, room.columns)
+    columns = number_columns(span, start, room.events, count, room.columns)
     wide = count_new_items(columns, room.columns.fresh, room.older)
     if start.size * wide > len(room.older.products) or wide > room.older.block.shape[1]:
         return False
-    compare_samples(items, first, last, columns, room.near)
+    compare_samples(items, span, columns, room.near)
     _look_up_entropies(items, columns, room.uncertainty)
     compare_older(items, start, wide, room.older)
     for y in range(len(start)):
         copy_row(start[y], room.columns.now[y])
-    _follow(first, last, items, columns, gram, wide, readout, room, count, labels)
+    _follow(span, items, columns, gram, wide, readout, room, count, out)
     return True
 
 
@@ -105,8 +99,7 @@ def _look_up_entropies(items: ItemTable, columns: Columns, values: Reals) -> Non
 
 @helper
 def _follow(
-    first: int,
-    last: int,
+    span: ClientSpan,
     items: ItemTable,
     columns: Columns,
     gram: Vectors,
@@ -117,12 +110,13 @@ def _follow(
     labels: Integers,
 ) -> None:
     """Predict sample by sample, with the memory as it is at that sample."""
-    events, now, e = room.events, room.columns.start, 0
+    first, last = span.first, span.last
+    events, now, e = room.events, room.columns.start, int(np.int64(0))
     for k in range(first, last + 1):
         while e < count and events.sample[e] <= k:
             y = events.label[e]
             copy_row(room.columns.later[e], now[y])
-            _replace(first, last, items, columns, gram[y], wide, room, e)
+            _replace(span, items, columns, gram[y], wide, room, e)
             e += 1
         if k == last:
             break
@@ -136,9 +130,10 @@ def _follow(
 
 @helper
 def _replace(
-    first: int, last: int, items: ItemTable, columns: Columns, gram: Vectors, wide: int, room: ReadRoom, e: int
+    span: ClientSpan, items: ItemTable, columns: Columns, gram: Vectors, wide: int, room: ReadRoom, e: int
 ) -> None:
     """Apply an event to its class and to its Gram matrix; almost all products are known already."""
+    first, last = span.first, span.last
     y, row, own = room.events.label[e], room.events.row[e], room.columns.later[e]
     now, start, place = room.columns.now[y], room.before.merged[y], room.older.place
     samples, beside, origin = items.samples, items.beside, items.origin

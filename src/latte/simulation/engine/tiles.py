@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.types import Integers, Vectors
-from .arrays import ItemTable
+from .arrays import ClientSpan, ItemTable
 from .compiled import helper, inlined, loose_helper
 
 Eight = tuple[Any, Any, Any, Any, Any, Any, Any, Any]  # numbers of the type that is summed in
@@ -79,11 +79,12 @@ def norm_of(items: ItemTable, item: int) -> np.float32:
 
 
 @helper
-def compare_samples(items: ItemTable, first: int, last: int, columns: Columns, near: Vectors) -> None:
-    """Write the products of the samples ``first`` to ``last`` with the columns into ``near`` (B * U,).
+def compare_samples(items: ItemTable, span: ClientSpan, columns: Columns, near: Vectors) -> None:
+    """Write the products of the samples of a client with the columns into ``near`` (B * U,).
 
     A product is missing where the sample does not read the item.
     """
+    first, last = span.first, span.last
     born, dead, order, used = columns.born, columns.dead, columns.order, columns.item
     rows, index, width = items.rows, items.row_of, columns.number
     end, zero = width - 1, np.float32(0.0)
@@ -99,18 +100,18 @@ def compare_samples(items: ItemTable, first: int, last: int, columns: Columns, n
             a, b = (k - first) * width, (m - first) * width
             near[a + u], near[a + v], near[a + w], near[a + x] = ap, aq, ar, az
             near[b + u], near[b + v], near[b + w], near[b + x] = bp, bq, br, bz
-    _divide(items, first, last, columns, near)
+    _divide(items, span, columns, near)
 
 
 @loose_helper
-def _divide(items: ItemTable, first: int, last: int, columns: Columns, near: Vectors) -> None:
+def _divide(items: ItemTable, span: ClientSpan, columns: Columns, near: Vectors) -> None:
     """Divide the products by the lengths of what was multiplied."""
     width, scale = columns.number, columns.scale
     for u in range(width):
         scale[u] = np.float32(1.0) / norm_of(items, columns.item[u])
-    for k in range(first, last):
+    for k in range(span.first, span.last):
         own = np.float32(1.0) / items.norms[k]
-        row = near[(k - first) * width : (k - first + 1) * width]
+        row = near[(k - span.first) * width : (k - span.first + 1) * width]
         for u in range(width):
             row[u] *= own * scale[u]
 
