@@ -1,5 +1,6 @@
 """The engine and the readable simulator predict the same, in every variant and under every schedule."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -119,16 +120,25 @@ def test_no_engine():
     assert not has_engine("zero")
 
 
+def test_without_numba(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    federation = made_up((3, 3), 3, 4)
+    assert not has_engine("latte") and run_fast(federation, "latte") is None
+    assert run_fast(federation, "tda").engine == "fast"
+    with pytest.raises(ModuleNotFoundError, match="pip install"):
+        run_grid(federation, "latte", None, [1], [1])
+
+
 def test_refusals():
     federation = made_up((3, 3), 3, 4)
     with pytest.raises(ValueError, match="rng"):
-        run_fast(federation, "latte", schedule=Schedule(participation=0.5))
+        run_fast(federation, "tda", schedule=Schedule(participation=0.5))
     with pytest.raises(ValueError, match="readout"):
         run_grid(federation, "clip", None, [1], [1])
     with pytest.raises(ValueError, match="empty axis"):
-        run_grid(federation, "latte", None, [], [1])
+        run_grid(federation, "tda", None, [], [1])
     with pytest.raises(ValueError, match="threads"):
-        run_fast(federation, "latte", threads=0)
+        run_fast(federation, "tda", threads=0)
 
 
 @compiled
@@ -142,7 +152,7 @@ def test_half_precision_and_several_views():
     assert compare(half, "latte", {"k_l": 2, "k_e": 2}).ties == 0
 
 
-@pytest.mark.parametrize("name", ["latte", "tda", "tda-global", "dmn", "dmn-global"])
+@pytest.mark.parametrize("name", [pytest.param("latte", marks=compiled), "tda", "tda-global", "dmn", "dmn-global"])
 def test_a_grid_is_its_runs(name):
     federation = made_up(LENGTHS, 5, 16)
     first = "weight" if name.startswith("dmn") else "alpha"

@@ -1,10 +1,11 @@
 """The engine against the readable simulator on federations that nobody chose."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latte.simulation.engine import run_fast
+from latte.simulation.engine import has_loops, run_fast
 from latte.simulation.schedule import Schedule
 from simulation.engine_support import compare, made_up, readable, rescaled
 
@@ -47,6 +48,10 @@ def cases(draw):
     return federation, params, draw(schedules(len(lengths)))
 
 
+compiled = pytest.mark.skipif(not has_loops(), reason="Latte's loops need numba")
+
+
+@compiled
 @settings(max_examples=60)
 @given(case=cases())
 def test_latte(case):
@@ -66,6 +71,7 @@ def test_caches(case, name, k):
 factors = st.sampled_from([0.0, 1e-3, 1.0, 100.0, 720.0, 1500.0, 1e4, 1e6, 1e9])
 
 
+@compiled
 @settings(max_examples=60)
 @given(
     case=cases(), alpha=factors, beta=factors, gamma=factors,
