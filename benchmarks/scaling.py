@@ -39,7 +39,7 @@ AXES = {
 def cost(setting: dict[str, int]) -> tuple[float, float]:
     """Return processor microseconds per sample, the best of two runs, and megabytes above those of the embeddings."""
     speed.DIM = setting["D"]
-    shape = speed.Shape(setting["N"], setting["C"], setting["N"] * PER_CLIENT, 1)
+    shape = speed.BenchShape(setting["N"], setting["C"], setting["N"] * PER_CLIENT, 1)
     federation = speed.clip_like(shape)
     params = LatteParams(k_l=setting["S"], k_e=setting["E"])
     best, megabytes = np.inf, 0.0

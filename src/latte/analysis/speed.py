@@ -32,7 +32,7 @@ DIM, DOMAINS = 512, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class BenchShape:
     """One of the paper's benchmarks: how many clients, classes and samples, and how many rounds the slow ones run."""
 
     clients: int
@@ -42,10 +42,10 @@ class Shape:
 
 
 SHAPES = {
-    "vlcs": Shape(40, 5, 10_729, 40),
-    "terra": Shape(40, 10, 24_788, 40),
-    "cifar10c": Shape(190, 10, 60_000, 8),
-    "cifar100c": Shape(57, 100, 60_000, 10),
+    "vlcs": BenchShape(40, 5, 10_729, 40),
+    "terra": BenchShape(40, 10, 24_788, 40),
+    "cifar10c": BenchShape(190, 10, 60_000, 8),
+    "cifar100c": BenchShape(57, 100, 60_000, 10),
 }
 
 
@@ -103,7 +103,7 @@ def measure_speed(name: str, machine: Machine, baseline: ModuleType | None, repe
     )
 
 
-def clip_like(shape: Shape, seed: int = 0) -> Federation:
+def clip_like(shape: BenchShape, seed: int = 0) -> Federation:
     """Return made-up embeddings with the geometry of CLIP's: a cone of images, a cone of texts, weak class signals."""
     rng = np.random.default_rng(seed)
     text = _unit(0.8 * _unit(rng.normal(size=DIM)) + 0.6 * _unit(rng.normal(size=(shape.classes, DIM))))
@@ -165,10 +165,10 @@ def _in_turns(calls: list[Callable[[], Any]], repeat: int) -> list[tuple[float, 
 
 def _busier_thread(federation: Federation, params: LatteParams) -> float:
     """Run on two threads; return the share of the processor time that the busier of them took."""
-    mine, everyone = time.thread_time(), time.process_time()
+    mine, total = time.thread_time(), time.process_time()
     run_fast(federation, "latte", params, threads=2)
-    mine, everyone = time.thread_time() - mine, time.process_time() - everyone
-    return max(mine, everyone - mine) / everyone
+    mine, total = time.thread_time() - mine, time.process_time() - total
+    return max(mine, total - mine) / total
 
 
 # --- the baseline -----------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def probe() -> Machine:
     return Machine(2 * block.nbytes / copy, 1024**3 / product)
 
 
-def _roofline(shape: Shape, params: LatteParams, machine: Machine) -> float:
+def _roofline(shape: BenchShape, params: LatteParams, machine: Machine) -> float:
     """Return the least seconds per sample: multiply-adds and bytes that the method itself needs.
 
     Multiply-adds: D for each of C texts, C · S things that are read, and, for the share of samples that enter a

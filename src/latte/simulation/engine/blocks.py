@@ -97,14 +97,14 @@ class BlockServer:
         slots, n, donors = self.rules.slots, self.current.shape[1], int((self.current[label] >= 0).sum())
         if self.rules.drop_first:  # B4: without the best match, and a client that has not seen the class counts as 0
             place = np.arange(values.shape[1]) + np.where(values < 0, n - donors, 0)
-            wanted = (place >= 1) & (place <= slots) & (clients >= 0)
+            allowed = (place >= 1) & (place <= slots) & (clients >= 0)
             beside_unseen = (np.abs(values) < self.rules.near).any(axis=1) & (donors < n)
             doubtful = self._too_close(values, 0) | self._too_close(values, slots) | beside_unseen
-            return take_first(clients, wanted, slots), doubtful
+            return take_first(clients, allowed, slots), doubtful
         order = np.argsort(clients == members[:, None], axis=1, kind="stable")  # the client itself comes last
         others, similar = np.take_along_axis(clients, order, axis=1), np.take_along_axis(values, order, axis=1)
-        wanted = (others >= 0) & (others != members[:, None])
-        return take_first(others, wanted, slots), self._too_close(similar, slots - 1)
+        allowed = (others >= 0) & (others != members[:, None])
+        return take_first(others, allowed, slots), self._too_close(similar, slots - 1)
 
     def _too_close(self, values: Reals, last: int) -> Mask:
         """Say where rounding could have exchanged the places ``last`` and the next."""
@@ -133,7 +133,7 @@ class BlockServer:
         vectors[items >= 0] = self.store.vectors[items[items >= 0] - self.samples]
         return vectors
 
-    # --- everyone against everyone, in tiles --------------------------------------------------------------
+    # --- all clients against all, in tiles --------------------------------------------------------------
 
     def find_nearest(self, members: Integers) -> DonorLists:
         """Return the clients that are most similar to the members (C, M, slots + 2), themselves included.
@@ -184,9 +184,9 @@ class BlockServer:
             offer_means(total, common, members, unseen, tile.clients, tile.seen, score, lists)
 
 
-def take_first(donors: Integers, wanted: Mask, slots: int) -> Integers:
-    """Return the first ``slots`` wanted donors of each row (M, slots), -1 where there are fewer."""
-    order = np.argsort(~wanted, axis=1, kind="stable")[:, :slots]
-    chosen = np.where(np.take_along_axis(wanted, order, axis=1), np.take_along_axis(donors, order, axis=1), -1)
+def take_first(donors: Integers, allowed: Mask, slots: int) -> Integers:
+    """Return the first ``slots`` allowed donors of each row (M, slots), -1 where there are fewer."""
+    order = np.argsort(~allowed, axis=1, kind="stable")[:, :slots]
+    chosen = np.where(np.take_along_axis(allowed, order, axis=1), np.take_along_axis(donors, order, axis=1), -1)
     short = slots - chosen.shape[1]
     return np.pad(chosen, ((0, 0), (0, max(short, 0))), constant_values=-1)

@@ -16,7 +16,7 @@ SECONDS_PER_SAMPLE, SECONDS_PER_CLASS = 4e-4, 6e-5
 
 
 def use_engine(federation: Federation, name: str, params: Any = None, runs: int = 1) -> bool:
-    """Say whether the engine should run a method: where it can, and where nobody waits for it to be compiled.
+    """Say whether the engine should run a method: where it can, unless its compilation would take longer.
 
     ``runs`` is the number of runs of this size that are to be done.
     """

@@ -5,7 +5,6 @@ Imported only where numba is installed.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from ...data.benchmark import ClientStream, Embeddings, Federation
 from ...files.lock import lock
 from ...methods.latte import LatteParams
 from ..schedule import Schedule
+from .choosing import LOG
 from .compiled import SOURCES, cache_folder, is_cached
 from .latte_engine import run_latte
 from .loops_classify import classify, judge, squares
@@ -25,7 +25,6 @@ from .loops_read import read_clients
 from .loops_route import play
 from .loops_upload import blend, fill_queues, follow_queues
 
-LOG = logging.getLogger("latte.engine")  # where the application sets up no logging, a warning is a line on stderr
 KERNELS: tuple[Callable[..., Any], ...] = (
     squares, classify, judge, fill_queues, follow_queues, blend, play, read_clients,
 )  # fmt: skip

@@ -43,7 +43,7 @@ class GridOutcome:
         return Outcome(tuple(np.split(self.labels[a, b], self.offsets[1:-1])), self.downloads, self.engine)
 
 
-class Run(NamedTuple):
+class ReplayOptions(NamedTuple):
     """A schedule, the generator that draws its cohorts, and the number of threads."""
 
     schedule: Schedule
@@ -122,15 +122,19 @@ def run_grid(
     return _run(federation, name, resolve(name, params), grid, _checked(schedule, rng, threads))
 
 
-def _checked(schedule: Schedule | None, rng: np.random.Generator | None, threads: int) -> Run:
+def _checked(schedule: Schedule | None, rng: np.random.Generator | None, threads: int) -> ReplayOptions:
     schedule = schedule or Schedule()
     if schedule.participation < 1 and rng is None:
         raise refuse("rng", None, "a numpy Generator: participation below 1 draws cohorts")
-    return Run(schedule, rng or np.random.default_rng(0), at_least("threads", threads, 1))
+    return ReplayOptions(schedule, rng or np.random.default_rng(0), at_least("threads", threads, 1))
 
 
 def _run(
-    federation: Federation, name: str, params: Any, grid: tuple[Sequence[float], Sequence[float]], run: Run
+    federation: Federation,
+    name: str,
+    params: Any,
+    grid: tuple[Sequence[float], Sequence[float]],
+    options: ReplayOptions,
 ) -> GridOutcome:
     axes = np.asarray(grid[0], np.float64), np.asarray(grid[1], np.float64)
     family = family_of(name)
@@ -140,18 +144,18 @@ def _run(
         from .latte_engine import run_latte
 
         prepare_loops()
-        latte = run_latte(federation, params, axes, *run)
+        latte = run_latte(federation, params, axes, *options)
         engine = "fast, in blocks" if latte.in_blocks else "fast"
         return GridOutcome(names, *axes, latte.labels, latte.streams.offsets, latte.downloads, engine)
     streams = lay_out(federation, plain_classify)
     method = run_tda if family == "tda" else run_dmn
-    labels = method(streams, params, _order(streams, name, run), axes)
+    labels = method(streams, params, _order(streams, name, options), axes)
     return GridOutcome(names, *axes, labels, streams.offsets, None)
 
 
-def _order(streams: Streams, name: str, run: Run) -> Order:
+def _order(streams: Streams, name: str, options: ReplayOptions) -> Order:
     """Return the order in which samples are handled, by one memory per client or one for all."""
     if not is_global(name):
         return Order(np.arange(len(streams)), streams.offsets)
-    sequence = order_of(streams.lengths, run.schedule, run.rng)
+    sequence = order_of(streams.lengths, options.schedule, options.rng)
     return Order(sequence, np.array([0, len(sequence)]))

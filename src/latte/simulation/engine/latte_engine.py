@@ -26,7 +26,7 @@ from .streams import Streams, find_near_ties, lay_out, owners_of, read_only, set
 from .timeline import WINDOW, Window, windows
 
 SIMILARITY_BYTES = 1 << 30  # of similarities between clients that stay in memory; with more, syncs compare in blocks
-MEMORIES = {"both": BOTH, "local": LOCAL, "external": EXTERNAL}
+MEMORY_CODES = {"both": BOTH, "local": LOCAL, "external": EXTERNAL}
 
 
 class LatteLabels(NamedTuple):
@@ -134,7 +134,7 @@ def run_latte(
         s, (alphas, betas) = replay.streams, grid
         gamma, gate = params.readout_rate(s.zero_shot.classes), -1.0 if params.gate is None else params.gate
         numbers = (float(gamma), float(gate), float(s.zero_shot.scale))  # a whole number would be another type
-        readout = ReadoutGrid(MEMORIES[params.memory], alphas, betas, *numbers)
+        readout = ReadoutGrid(MEMORY_CODES[params.memory], alphas, betas, *numbers)
         labels = np.full((len(alphas), len(betas), len(s)), -1, np.int64)
         reader = WindowReader(replay, readout, labels)
         for window in windows(s.lengths, schedule, rng, WINDOW):

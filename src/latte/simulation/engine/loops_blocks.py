@@ -8,7 +8,7 @@ from ...core.types import Integers, Mask, Reals, Vectors
 from .compiled import helper, kernel
 from .loops_lists import GLANCE, any_above, insert
 
-NOTHING_IN_COMMON = -2.0  # below every cosine
+NO_COMMON_CLASS = -2.0  # below every cosine
 
 
 class DonorLists(NamedTuple):
@@ -63,7 +63,7 @@ def offer_means(
         if not some:
             continue
         for j in range(len(score)):
-            score[j] = total[m, j] / common[m, j] if common[m, j] > 0 else NOTHING_IN_COMMON
+            score[j] = total[m, j] / common[m, j] if common[m, j] > 0 else NO_COMMON_CLASS
         for y in range(unseen.shape[1]):
             if unseen[m, y]:
                 _offer_seen(score, members[m], clients, seen[:, y], lists.clients[y, m], lists.values[y, m])

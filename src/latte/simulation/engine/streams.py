@@ -29,7 +29,7 @@ SAMPLES_AT_ONCE = 1024  # that are classified together
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-class Classifier(Protocol):
+class BatchClassifier(Protocol):
     """The zero-shot classifier on many rows: ``plain_classify`` in numpy, ``loops_classify`` compiled."""
 
     def squares(self, rows: Vectors, index: Integers, out: Vectors) -> None:
@@ -76,7 +76,7 @@ class Streams:
         return rows
 
 
-def lay_out(federation: Federation, classifier: Classifier, crew: Crew | None = None) -> Streams:
+def lay_out(federation: Federation, classifier: BatchClassifier, crew: Crew | None = None) -> Streams:
     """Return the streams of ``federation`` with their zero-shot predictions."""
     zero_shot = federation.embeddings.zero_shot
     plain, index = _plain_rows(federation)
@@ -98,7 +98,7 @@ def lay_out(federation: Federation, classifier: Classifier, crew: Crew | None = 
     return streams
 
 
-def _lengths(rows: Vectors, index: Integers, classifier: Classifier) -> Vectors:
+def _lengths(rows: Vectors, index: Integers, classifier: BatchClassifier) -> Vectors:
     """Return by what some rows are divided, as :func:`unit_rows` has it."""
     squares = np.empty(len(index), np.float32)
     classifier.squares(rows, index, squares)

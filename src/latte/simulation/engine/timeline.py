@@ -31,7 +31,7 @@ Sync = tuple[Integers, Integers]  # members, and what each has handled
 
 
 def windows(lengths: list[int], schedule: Schedule, rng: np.random.Generator, size: int) -> Iterator[Window]:
-    """Yield the windows of a run of ``size`` rounds; cohorts are drawn as the readable simulator draws them."""
+    """Yield the windows of a run of ``size`` rounds; the generator gives the cohorts of the readable simulator."""
     schedule.check(len(lengths))
     if schedule.barrier and schedule.participation == 1:
         yield from _everyone(np.array(lengths, np.int64), schedule, size)
@@ -57,7 +57,7 @@ def _window(handled: Integers, syncs: list[Sync]) -> Window:
 
 
 def _everyone(length: Integers, schedule: Schedule, size: int) -> Iterator[Window]:
-    """Yield the windows where all clients that have started take part in every round: no cohort is drawn."""
+    """Yield the windows where all clients that have started take part in every round, and no generator is needed."""
     start = np.ones(len(length), np.int64) if schedule.starts is None else np.array(schedule.starts)
     final = int((start + length - 1)[length > 0].max(initial=0))
     for first in range(1, final + 1, size):
