@@ -17,7 +17,7 @@ from ...data.benchmark import ClientStream, Embeddings, Federation
 from ...files.lock import lock
 from ...methods.latte import LatteParams
 from ..schedule import Schedule
-from .choosing import LOG
+from .choosing import COMPILE_SECONDS, LOG
 from .compiled import SOURCES, cache_folder, is_cached
 from .latte_engine import run_latte
 from .loops_classify import classify, judge, squares
@@ -60,7 +60,10 @@ def _lock_file() -> Path:
 def _compile() -> None:
     if are_loops_ready():
         return
-    LOG.warning("latte compiles the loops of its engine, once for this installation: 15 s on an idle core ...")
+    LOG.warning(
+        "latte compiles the loops of its engine, once for this installation: %.0f s on an idle core ...",
+        COMPILE_SECONDS,
+    )
     start = time.monotonic()
     grid = np.ones(1), np.ones(1)
     run_latte(_smallest_federation(), LatteParams(k_l=1, k_e=1), grid, Schedule(), np.random.default_rng(0))
