@@ -1,8 +1,7 @@
-"""A federation of very many clients: time, memory, and how far the approximate index is from the exact path.
+"""A federation of very many clients: time and memory of the engine, and a comparison with the readable simulator.
 
-python benchmarks/scale.py --clients 100000 --verify 1000
-python benchmarks/scale.py --clients 1000 --index exact        # what the exact path takes
-python benchmarks/scale.py --check 1000                        # both paths on the same clients
+python benchmarks/scale.py --clients 20000
+python benchmarks/scale.py --check 600         # in blocks, on so many clients that the readable simulator can follow
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ import numpy as np
 from latte.analysis.speed import high_water
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import ClientStream, Embeddings, Federation
-from latte.methods.latte import LatteParams
-from latte.simulation.engine.large import run_large, run_sample
+from latte.simulation.engine import latte_engine, run_fast
+from latte.simulation.readable import run_readable
 from latte.simulation.schedule import Schedule
 
 CLASSES, DIM, LENGTH, PERIOD, DOMAINS = 10, 512, 20, 10, 19
@@ -53,55 +52,36 @@ def many_clients(clients: int, seed: int = 0) -> Federation:
     return Federation(embeddings, tuple(ClientStream(f"client {i}", i % DOMAINS, s) for i, s in enumerate(streams)))
 
 
-def _pairs(result, federation: Federation):
-    return zip(result.outcome.labels, federation.clients, strict=True)
-
-
-def verify(federation: Federation, result, count: int) -> None:
-    """Compare some clients of a run with what exact donors give them."""
-    some = np.sort(np.random.default_rng(1).permutation(len(federation))[:count])
-    exact = run_sample(federation, LatteParams(), Schedule(PERIOD), np.random.default_rng(0), some)
-    different = sum(int((result.outcome.labels[i] != labels).sum()) for i, labels in zip(some, exact, strict=True))
-    right = np.mean([(a == federation.labels(federation.clients[i])).mean() for i, a in zip(some, exact, strict=True)])
-    print(
-        f"{count} of the clients with exact donors: {different} of {count * LENGTH} predictions differ, "
-        f"accuracy {100 * right:.2f}"
-    )
-
-
-def timed(federation: Federation, index: str, threads: int):
+def timed(federation: Federation, threads: int):
     cpu, wall = time.process_time(), time.perf_counter()
-    result = run_large(federation, LatteParams(), Schedule(PERIOD), np.random.default_rng(0), index, threads)
+    outcome = run_fast(federation, "latte", None, Schedule(PERIOD), threads=threads)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    right = np.mean([(a == federation.labels(c)).mean() for a, c in _pairs(result, federation)])
+    right = np.concatenate(outcome.correct(federation)).mean()
     print(
-        f"{len(federation)} clients, index {result.index}: {wall:.1f} s wall, {cpu:.1f} s processor time, "
-        f"peak {high_water() / 1024:.2f} GB, recall {result.recall:.4f} "
-        f"(unseen classes {result.recall_unseen:.4f}), accuracy {100 * right:.2f}",
+        f"{len(federation)} clients, {outcome.engine}: {wall:.1f} s wall, {cpu:.1f} s processor time, "
+        f"peak {high_water() / 1024:.2f} GB, accuracy {100 * right:.2f}",
         flush=True,
     )
-    return result
+    return outcome
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clients", type=int, default=100_000)
-    parser.add_argument("--index", choices=("auto", "exact", "ivf"), default="auto")
+    parser.add_argument("--clients", type=int, default=20_000)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--check", type=int, default=0, metavar="CLIENTS", help="compare both paths on so many")
-    parser.add_argument("--verify", type=int, default=0, metavar="CLIENTS", help="find the donors of some exactly, too")
+    parser.add_argument("--check", type=int, default=0, metavar="CLIENTS", help="compare with the readable simulator")
     arguments = parser.parse_args()
-    if arguments.check:
-        federation = many_clients(arguments.check)
-        exact, near = (timed(federation, index, arguments.threads) for index in ("exact", "ivf"))
-        pairs = zip(exact.outcome.labels, near.outcome.labels, strict=True)
-        different = sum(int((a != b).sum()) for a, b in pairs)
-        print(f"{different} of {federation.samples} predictions differ")
+    run_fast(many_clients(4), "latte")  # compiles
+    if not arguments.check:
+        timed(many_clients(arguments.clients), arguments.threads)
         return
-    federation = many_clients(arguments.clients)
-    result = timed(federation, arguments.index, arguments.threads)
-    if arguments.verify:
-        verify(federation, result, arguments.verify)
+    latte_engine.SIMILARITY_BYTES = 0
+    federation = many_clients(arguments.check)
+    outcome = timed(federation, arguments.threads)
+    readable = run_readable(federation, "latte", None, Schedule(PERIOD))
+    different = sum(int((a != b).sum()) for a, b in zip(outcome.labels, readable.labels, strict=True))
+    downloads = int((outcome.downloads != readable.downloads).sum())
+    print(f"{different} of {federation.samples} predictions differ, {downloads} download counts")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path  # noqa: E402
 
 import numpy as np  # noqa: E402
 
-from latte.experiment import speed  # noqa: E402
+from latte.analysis import speed  # noqa: E402
 from latte.methods.latte import LatteParams  # noqa: E402
 from latte.simulation.engine import run_fast  # noqa: E402
 from latte.simulation.schedule import Schedule  # noqa: E402
@@ -39,7 +39,7 @@ AXES = {
 def cost(setting: dict[str, int]) -> tuple[float, float]:
     """Return processor microseconds per sample, the best of two runs, and megabytes above those of the embeddings."""
     speed.DIM = setting["D"]
-    shape = speed.Shape(setting["N"], setting["C"], setting["N"] * PER_CLIENT, 1)
+    shape = speed.BenchShape(setting["N"], setting["C"], setting["N"] * PER_CLIENT, 1)
     federation = speed.clip_like(shape)
     params = LatteParams(k_l=setting["S"], k_e=setting["E"])
     best, megabytes = np.inf, 0.0

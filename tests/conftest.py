@@ -25,6 +25,13 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def compiled_loops() -> None:
+    """Machine code of the engine's loops on disk: without it, small runs take the readable simulator."""
+    pytest.importorskip("numba")
+    run(sys.executable, ROOT / "tests" / "compile_loops.py", check=True)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes() -> None:
     """Compile the engine's loops before several processes need them."""

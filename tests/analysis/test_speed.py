@@ -7,20 +7,22 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from latte.analysis import speed
 from latte.cli.bench_command import bench
-from latte.experiment import speed
 from latte.methods.latte import LatteParams
 from latte.simulation.schedule import Schedule
 from simulation.engine_support import readable
 
 BASELINE = Path(__file__).parents[2] / "benchmarks" / "torch_baseline.py"
-TINY = speed.Shape(clients=5, classes=4, samples=60, rounds=6)
+TINY = speed.BenchShape(clients=5, classes=4, samples=60, rounds=6)
 
 
 def test_the_roofline_is_what_its_docstring_says():
     machine = speed.Machine(bandwidth=1e30, products=512.0)  # one row per second
-    shape = speed.Shape(clients=2, classes=5, samples=20, rounds=1)  # two samples per class and client: all enter
+    shape = speed.BenchShape(clients=2, classes=5, samples=20, rounds=1)  # two samples per class and client: all enter
     assert speed._roofline(shape, LatteParams(k_l=3), machine) == 5 + 15 + 3 + 5 + 2
+    machine = speed.Machine(bandwidth=4 * 512.0, products=1e30)  # one row per second, once per window of 32 samples
+    assert speed._roofline(shape, LatteParams(k_l=3), machine) == 1 + 15 / 32 + 3
 
 
 def test_first_rounds():
@@ -54,7 +56,7 @@ def test_peak_memory_is_that_of_a_process_of_its_own():
     assert 20 < speed.high_water() < 1e5
 
 
-@pytest.mark.parametrize("shape", [TINY, speed.Shape(clients=9, classes=3, samples=200, rounds=30)], ids=str)
+@pytest.mark.parametrize("shape", [TINY, speed.BenchShape(clients=9, classes=3, samples=200, rounds=30)], ids=str)
 def test_the_baseline_is_the_released_variant(shape):
     pytest.importorskip("torch")
     federation = speed.clip_like(shape)

@@ -153,7 +153,7 @@ def test_convert(tmp_path):
 
 
 @pytest.mark.parametrize(("choice", "told"), [((), "fast"), (("--engine", "readable"), "readable")])
-def test_the_results_say_which_engine_ran(data, tmp_path, choice, told):
+def test_the_results_say_which_engine_ran(data, tmp_path, choice, told, compiled_loops):
     done = latte("run", *ON_SMALL, "latte", "--seeds", "0", "--data", "data", *choice, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (results,) = (tmp_path / "runs").rglob("results.jsonl")

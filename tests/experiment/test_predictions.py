@@ -93,7 +93,7 @@ def test_every_row_is_a_sample_of_the_embedding_file(plan, made):
     assert all(getattr(found, name).dtype == np.int32 for name in SAMPLE_COLUMNS)
 
 
-def test_the_engine_writes_the_same_files(plan, made, tmp_path):
+def test_the_engine_writes_the_same_files(plan, made, tmp_path, compiled_loops):
     fast = make_plan(replace(plan.config, engine="auto", benchmark=str(plan.entry.path)))
     results = run(fast, tmp_path, WITH)
     assert {result.engine for result in results} == {"fast"}

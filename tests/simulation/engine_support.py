@@ -53,11 +53,11 @@ class Comparison:
     downloads_equal: bool
 
 
-def compare(federation: Federation, name: str, params=None, schedule=None, seed=7, backend="auto") -> Comparison:
+def compare(federation: Federation, name: str, params=None, schedule=None, seed=7) -> Comparison:
     """Run both; fail on a difference that is no float tie."""
     schedule = schedule or Schedule()
     logits, downloads = readable(federation, name, params, schedule, np.random.default_rng(seed))
-    fast = run_fast(federation, name, params, schedule, np.random.default_rng(seed), backend)
+    fast = run_fast(federation, name, params, schedule, np.random.default_rng(seed))
     ties = sum(count_ties(one, labels) for one, labels in zip(logits, fast.labels, strict=True))
     same = downloads is None or bool((downloads == fast.downloads).all())
     return Comparison(ties, federation.samples, same)

@@ -38,6 +38,7 @@ def real_federation(path, clients: int, samples: int) -> Federation:
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("variant", ["paper", "released"])
 def test_latte(shared, name, variant):
+    pytest.importorskip("numba")
     federation = real_federation(shared / "data" / "embeddings" / f"{name}.npz", *FILES[name])
     outcome = compare(federation, "latte", {"variant": variant, "k_l": 6, "k_e": 3}, Schedule(2))
     assert outcome.ties <= 1

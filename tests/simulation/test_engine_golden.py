@@ -12,6 +12,8 @@ from latte.simulation.schedule import Schedule
 from parity.golden_case import Case
 from simulation.engine_support import compare
 
+pytest.importorskip("numba")
+
 FOLDER = Path(__file__).parent.parent / "parity" / "golden"
 NAMES = [case["name"] for case in json.loads((FOLDER / "index.json").read_text())]
 

@@ -1,10 +1,11 @@
 """The engine against the readable simulator on federations that nobody chose."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latte.simulation.engine import run_fast
+from latte.simulation.engine import has_loops, run_fast
 from latte.simulation.schedule import Schedule
 from simulation.engine_support import compare, made_up, readable, rescaled
 
@@ -47,11 +48,15 @@ def cases(draw):
     return federation, params, draw(schedules(len(lengths)))
 
 
+compiled = pytest.mark.skipif(not has_loops(), reason="Latte's loops need numba")
+
+
+@compiled
 @settings(max_examples=60)
-@given(case=cases(), backend=st.sampled_from(["auto", "numpy"]))
-def test_latte(case, backend):
+@given(case=cases())
+def test_latte(case):
     federation, params, schedule = case
-    outcome = compare(federation, "latte", params, schedule, backend=backend)
+    outcome = compare(federation, "latte", params, schedule)
     assert outcome.ties <= 1  # a tie is possible, several in so small a run are a mistake
     assert outcome.downloads_equal
 
@@ -66,18 +71,19 @@ def test_caches(case, name, k):
 factors = st.sampled_from([0.0, 1e-3, 1.0, 100.0, 720.0, 1500.0, 1e4, 1e6, 1e9])
 
 
+@compiled
 @settings(max_examples=60)
 @given(
-    case=cases(), backend=st.sampled_from(["auto", "numpy"]), alpha=factors, beta=factors, gamma=factors,
+    case=cases(), alpha=factors, beta=factors, gamma=factors,
     prototype=st.none() | factors, scale=st.sampled_from([1e-9, 1.0, 100.0, 1e6, 1e9]),
 )  # fmt: skip
-def test_latte_with_extreme_parameters(case, backend, alpha, beta, gamma, prototype, scale):
+def test_latte_with_extreme_parameters(case, alpha, beta, gamma, prototype, scale):
     """The same limits from every path. Rounding of a cosine, times beta, may turn the odd near tie, no more."""
     federation, params, schedule = case
     federation = rescaled(federation, scale)
     params |= {"alpha": alpha, "beta": beta, "gamma": gamma, "gamma_prototype": prototype}
     logits, _ = readable(federation, "latte", params, schedule, np.random.default_rng(7))
-    fast = run_fast(federation, "latte", params, schedule, np.random.default_rng(7), backend)
+    fast = run_fast(federation, "latte", params, schedule, np.random.default_rng(7))
     assert all(np.isfinite(one).all() for one in logits)
     different = sum(int((one.argmax(axis=1) != labels).sum()) for one, labels in zip(logits, fast.labels, strict=True))
     assert different <= 1

@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("numba")
 
 LOOP = """
-from latte.simulation.engine.compiled import exactly
+from latte.simulation.engine.compiled import kernel
 
-@exactly
+@kernel
 def total(values):
     result = 0.0
     for value in values:

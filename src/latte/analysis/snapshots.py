@@ -9,6 +9,7 @@ import numpy as np
 from ..core.maths import entropy_of_one
 from ..core.readout import merge_memories
 from ..core.types import Integers, Mask, Reals, Vectors
+from ..core.validate import refuse
 from ..data.benchmark import Federation
 from ..data.partition import federate
 from ..experiment.item import run_item
@@ -44,7 +45,8 @@ def collaboration(setup: Setup, engine: str = "auto") -> Collaboration:
     config = replace(base_plan(setup).config, seeds=(seed,), engine=engine)
     federation = federate(setup.benchmark.embeddings, setup.clients, seed)
     outcome = run_item(federation, config, seed)
-    assert outcome.downloads is not None, "Latte collaborates"
+    if outcome.downloads is None:  # see BlockServer.downloads
+        raise refuse("clients", f"{len(federation)}, too many to count who downloads from whom", "fewer per domain")
     return _sorted(federation, outcome.downloads, setup.latte.k_e, outcome.engine)
 
 

@@ -1,7 +1,7 @@
 """How fast the engine is: beside the readable simulator and a torch baseline, at the paper's shapes, in one run.
 
-Times are processor time, because a shared machine makes wall time mean little; what is compared is measured in turns
-in one run. The slow ones are timed on the first rounds and given per sample.
+Times are processor time, because wall time means little on a shared machine. What is compared is measured in turns in
+one run. The slow ones are timed on the first rounds.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from ..core.zero_shot import ZeroShot
 from ..data.benchmark import ClientStream, Embeddings, Federation
 from ..methods.latte import PRESETS, LatteParams
 from ..simulation.engine import run_fast
+from ..simulation.engine.timeline import WINDOW
 from ..simulation.readable import run_readable
 
 DIM, DOMAINS = 512, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class BenchShape:
     """One of the paper's benchmarks: how many clients, classes and samples, and how many rounds the slow ones run."""
 
     clients: int
@@ -41,10 +42,10 @@ class Shape:
 
 
 SHAPES = {
-    "vlcs": Shape(40, 5, 10_729, 40),
-    "terra": Shape(40, 10, 24_788, 40),
-    "cifar10c": Shape(190, 10, 60_000, 8),
-    "cifar100c": Shape(57, 100, 60_000, 10),
+    "vlcs": BenchShape(40, 5, 10_729, 40),
+    "terra": BenchShape(40, 10, 24_788, 40),
+    "cifar10c": BenchShape(190, 10, 60_000, 8),
+    "cifar100c": BenchShape(57, 100, 60_000, 10),
 }
 
 
@@ -78,7 +79,7 @@ class Machine:
 def measure_speed(name: str, machine: Machine, baseline: ModuleType | None, repeat: int = 5) -> Speed:
     """Time everything at one of the paper's shapes."""
     shape, params = SHAPES[name], replace(PRESETS[name], variant="released")
-    run_fast(clip_like(replace(shape, clients=4, samples=80)), "latte", params)  # compiles, where there is numba
+    run_fast(clip_like(replace(shape, clients=4, samples=80)), "latte", params)  # compiles
     federation = clip_like(shape)
     head = first_rounds(federation, shape.rounds)
     turns: list[Callable[[], Any]] = [
@@ -102,7 +103,7 @@ def measure_speed(name: str, machine: Machine, baseline: ModuleType | None, repe
     )
 
 
-def clip_like(shape: Shape, seed: int = 0) -> Federation:
+def clip_like(shape: BenchShape, seed: int = 0) -> Federation:
     """Return made-up embeddings with the geometry of CLIP's: a cone of images, a cone of texts, weak class signals."""
     rng = np.random.default_rng(seed)
     text = _unit(0.8 * _unit(rng.normal(size=DIM)) + 0.6 * _unit(rng.normal(size=(shape.classes, DIM))))
@@ -164,10 +165,10 @@ def _in_turns(calls: list[Callable[[], Any]], repeat: int) -> list[tuple[float, 
 
 def _busier_thread(federation: Federation, params: LatteParams) -> float:
     """Run on two threads; return the share of the processor time that the busier of them took."""
-    mine, everyone = time.thread_time(), time.process_time()
+    mine, total = time.thread_time(), time.process_time()
     run_fast(federation, "latte", params, threads=2)
-    mine, everyone = time.thread_time() - mine, time.process_time() - everyone
-    return max(mine, everyone - mine) / everyone
+    mine, total = time.thread_time() - mine, time.process_time() - total
+    return max(mine, total - mine) / total
 
 
 # --- the baseline -----------------------------------------------------------------------------------------
@@ -207,25 +208,25 @@ def probe() -> Machine:
     return Machine(2 * block.nbytes / copy, 1024**3 / product)
 
 
-def _roofline(shape: Shape, params: LatteParams, machine: Machine) -> float:
+def _roofline(shape: BenchShape, params: LatteParams, machine: Machine) -> float:
     """Return the least seconds per sample: multiply-adds and bytes that the method itself needs.
 
     Multiply-adds: D for each of C texts, C · S things that are read, and, for the share of samples that enter a
-    memory, S for the new prototype, C for its entropy and N for its similarities. Bytes: the sample, and what it
-    reads and its prototype is made of, each once from main memory in every eighth sample (the engine's window).
+    memory, S for the new prototype, C for its entropy and N for its similarities. Bytes: the sample, what its
+    prototype is made of, and the C · S items that it reads, which come from main memory once per window.
     """
     per_class = shape.samples / (shape.clients * shape.classes)
     share = min(1.0, params.k_l / per_class * (1 + np.log(max(per_class / params.k_l, 1.0))))
     rows = shape.classes + shape.classes * params.k_l
     rows_of_sync = share * (params.k_l + shape.classes + shape.clients)
-    loaded = 1 + shape.classes * params.k_l / 8 + share * params.k_l
+    loaded = 1 + shape.classes * params.k_l / WINDOW + share * params.k_l
     return float(max((rows + rows_of_sync) * DIM / machine.products, 4 * DIM * loaded / machine.bandwidth))
 
 
 def peak_memory(name: str) -> float:
     """Return the peak resident megabytes of a process that makes a benchmark and runs the engine on it."""
     code = (
-        "from dataclasses import replace; from latte.experiment import speed as s;"
+        "from dataclasses import replace; from latte.analysis import speed as s;"
         f"from latte.methods.latte import PRESETS; p = replace(PRESETS[{name!r}], variant='released');"
         f"s.run_fast(s.clip_like(s.SHAPES[{name!r}]), 'latte', p);"
         "print(s.high_water())"

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.validate import refuse
 from ..data.benchmark import Federation
 from ..data.catalogue import BenchmarkFile, read_benchmark
 from ..data.partition import federate, generators
 from ..methods import METHODS, describe, register, resolve
-from ..simulation.engine import run_fast
+from ..simulation.engine import run_fast, use_engine
 from ..simulation.outcome import Outcome
 from ..simulation.readable import run_readable
 from ..simulation.records import Result
@@ -27,12 +27,19 @@ from .structure import structured
 from .together import run_readouts
 
 
-def run_item(federation: Federation, config: RunConfig, seed: int) -> Outcome:
+class Share(NamedTuple):
+    """How much of a campaign one item is: the number of all runs in it, and the threads that this one may use."""
+
+    runs: int = 1
+    threads: int = 1
+
+
+def run_item(federation: Federation, config: RunConfig, seed: int, share: Share | None = None) -> Outcome:
     """Run the only method of ``config`` on ``federation``, with the fast engine where it has one for the method."""
-    (method,) = config.methods
+    (method,), share = config.methods, share or Share()
     params = resolve(method.name, dict(method.params))
-    if config.engine == "auto":
-        outcome = run_fast(federation, method.name, params, config.schedule, generators(seed).cohort)
+    if config.engine == "auto" and use_engine(federation, method.name, params, share.runs):
+        outcome = run_fast(federation, method.name, params, config.schedule, generators(seed).cohort, share.threads)
         if outcome is not None:
             return outcome
     tuner = _prompt_tuner(federation, config) if describe(method.name).tunes_prompt else None
@@ -46,18 +53,20 @@ def _prompt_tuner(federation: Federation, config: RunConfig) -> Any:
     return make_prompt_tuner(str(config.text_encoder), federation.embeddings.zero_shot.classnames, threads=1)
 
 
-def run_together(configs: Sequence[RunConfig], path: Path) -> tuple[Federation, list[Outcome]]:
+def run_together(
+    configs: Sequence[RunConfig], path: Path, share: Share | None = None
+) -> tuple[Federation, list[Outcome]]:
     """Run the only method and the only seed of every one of ``configs`` on the embeddings in ``path``.
 
     Several differ in the two readout parameters of their method only (see :mod:`together`): one replay serves them.
     """
-    first = configs[0]
-    (seed,) = first.seeds
+    first, share = configs[0], share or Share()
+    (seed,), (method,) = first.seeds, first.methods
     embeddings = read_benchmark(BenchmarkFile(first.benchmark, path))
     federation = federate(embeddings, first.clients_per_domain, seed, first.order)
-    if len(configs) == 1:
-        return federation, [run_item(federation, first, seed)]
-    return federation, run_readouts(federation, configs, generators(seed).cohort)
+    if len(configs) == 1 or not use_engine(federation, method.name, dict(method.params), share.runs):
+        return federation, [run_item(federation, config, seed, share) for config in configs]
+    return federation, run_readouts(federation, configs, generators(seed).cohort, share.threads)
 
 
 def _result(federation: Federation, config: RunConfig, outcome: Outcome) -> Result:
@@ -76,7 +85,7 @@ def work(message: str) -> str:
             register(name, *registration)
     started = time.perf_counter()
     configs = [structured(config) for config in task["configs"]]
-    federation, outcomes = run_together(configs, Path(task["path"]))
+    federation, outcomes = run_together(configs, Path(task["path"]), Share(task["runs"], task["threads"]))
     lines = [_result(federation, *pair).to_json() for pair in zip(configs, outcomes, strict=True)]
     seconds = (time.perf_counter() - started) / len(lines)
     packed = [pack(predictions_of(federation, outcome)) if task["predictions"] else None for outcome in outcomes]

@@ -148,8 +148,17 @@ def _source(name: str) -> str:
     return checksum(Path(inspect.getfile(describe(name).kind)))
 
 
-def as_message(jobs: Sequence[tuple[Plan, Item]], plugins: tuple[str, ...] = (), predictions: bool = False) -> str:
-    """Return items of the same data as text, for a worker process that does them together."""
+def as_message(
+    jobs: Sequence[tuple[Plan, Item]],
+    plugins: tuple[str, ...] = (),
+    predictions: bool = False,
+    runs: int = 1,
+    threads: int = 1,
+) -> str:
+    """Return items of the same data as text, for a worker process that does them together.
+
+    ``runs`` is the number of all items, ``threads`` those that the worker may use for each of its own.
+    """
     plans = [plan for plan, _ in jobs]
     configs = [replace(plan.config, methods=(item.method,), seeds=(item.seed,)) for plan, item in jobs]
     own: dict[str, Any] = {name: METHODS[name] for plan in plans for name in plan.sources}
@@ -160,5 +169,7 @@ def as_message(jobs: Sequence[tuple[Plan, Item]], plugins: tuple[str, ...] = (),
             "plugins": list(plugins),
             "own": own,
             "predictions": predictions,
+            "runs": runs,
+            "threads": threads,
         }
     )

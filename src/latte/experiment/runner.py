@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.validate import at_least, refuse
+from ..simulation.engine import warn_without_loops
 from ..simulation.records import Result
 from ..version import __version__
 from .folder import RunFolder
@@ -173,14 +174,15 @@ class Session:
         key = item.method.label, item.seed
         if isinstance(answer, BaseException):
             return self._fail(item, f"{type(answer).__name__}: {answer}")
-        if self.lines.get(key, answer.line) != answer.line:  # it was done again for its predictions
+        line = self.lines.get(key, answer.line)
+        if not _agree(line, answer.line):  # it was done again for its predictions
             return self._fail(item, f"other results than before; to start anew, delete {self.folder.path}")
         if answer.predictions is not None:
-            self.predictions.add(self.plan, item, answer.line, unpack(answer.predictions))
+            self.predictions.add(self.plan, item, line, unpack(answer.predictions))
         if key not in self.lines:
-            self.folder.append(answer.line, answer.seconds)
-        self.lines[key] = answer.line
-        return Event("done", item, Result.from_json(answer.line), answer.seconds)
+            self.folder.append(line, answer.seconds)
+        self.lines[key] = line
+        return Event("done", item, Result.from_json(line), answer.seconds)
 
     def _fail(self, item: Item, problem: str) -> Event:
         self.failed += 1
@@ -214,7 +216,12 @@ def answers(jobs: Sequence[tuple[Plan, Item]], options: Options) -> Iterator[tup
     if not jobs:
         return
     groups = batches(jobs)
-    messages = [as_message([jobs[i] for i in group], options.plugins, options.predictions) for group in groups]
+    warn_without_loops(item.method.name for plan, item in jobs if plan.config.engine == "auto")
+    threads = 1 if options.executor else max(1, options.processes // len(groups))  # cores that would be idle
+    messages = [
+        as_message([jobs[i] for i in group], options.plugins, options.predictions, len(jobs), threads)
+        for group in groups
+    ]
     for number, answer in unordered(work, messages, options.processes, options.executor):
         if isinstance(answer, BaseException):
             yield from ((position, answer) for position in groups[number])
@@ -222,6 +229,11 @@ def answers(jobs: Sequence[tuple[Plan, Item]], options: Options) -> Iterator[tup
         message = json.loads(answer)
         for position, line, packed in zip(groups[number], message["lines"], message["predictions"], strict=True):
             yield position, Done(line, message["seconds"], packed)
+
+
+def _agree(line: str, again: str) -> bool:
+    """Say whether two lines have the same results; which path computed them does not matter."""
+    return line == again or replace(Result.from_json(line), engine="") == replace(Result.from_json(again), engine="")
 
 
 def _events(plan: Plan, lines: Mapping[ItemKey, str]) -> Iterator[Event]:

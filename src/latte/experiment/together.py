@@ -1,7 +1,7 @@
 """Runs that differ in how the memory is read only: the engine replays what happens once and reads it for all of them.
 
-These are the parameters of :data:`latte.simulation.engine.fast.GRIDS`: alpha and beta for Latte and TDA, the weight of
-the memory and beta for DMN.
+These are the parameters of :data:`latte.simulation.engine.READOUT_PARAMETERS`: alpha and beta for Latte and TDA, the
+weight of the memory and beta for DMN.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import numpy as np
 
 from ..data.benchmark import Federation
 from ..methods import describe, resolve
-from ..simulation.engine import has_engine, run_grid
-from ..simulation.engine.fast import GRIDS
+from ..simulation.engine import READOUT_PARAMETERS, has_engine, run_grid
 from ..simulation.outcome import Outcome
 from .config import RunConfig
 from .plan import Item, Plan
@@ -31,23 +30,24 @@ def batches(jobs: Sequence[tuple[Plan, Item]]) -> list[list[int]]:
 
 def _key(plan: Plan, item: Item) -> str | None:
     """Return what jobs that can be done together have in common; None where there is no engine for it."""
-    method = item.method
-    base = describe(method.name).family
-    if plan.config.engine != "auto" or base not in GRIDS or not has_engine(method.name, dict(method.params)):
+    method, readout = item.method, READOUT_PARAMETERS.get(describe(item.method.name).family)
+    if plan.config.engine != "auto" or readout is None or not has_engine(method.name, dict(method.params)):
         return None
     settings = unstructured(plan.config)
     settings["methods"] = method.name
     settings["seeds"] = item.seed
-    fixed = {key: value for key, value in method.params.items() if key not in GRIDS[base]}
+    fixed = {key: value for key, value in method.params.items() if key not in readout}
     return json.dumps([str(plan.entry.path), settings, fixed], sort_keys=True)
 
 
-def run_readouts(federation: Federation, configs: Sequence[RunConfig], rng: np.random.Generator) -> list[Outcome]:
+def run_readouts(
+    federation: Federation, configs: Sequence[RunConfig], rng: np.random.Generator, threads: int = 1
+) -> list[Outcome]:
     """Return the outcome of every one of ``configs``, which a batch has put together."""
     methods = [config.methods[0] for config in configs]
-    names = GRIDS[describe(methods[0].name).family]
+    names = READOUT_PARAMETERS[describe(methods[0].name).family]
     pairs = [tuple(float(method.params[name]) for name in names) for method in methods]
     alphas, betas = (sorted({pair[axis] for pair in pairs}) for axis in (0, 1))
     params = resolve(methods[0].name, dict(methods[0].params))
-    grid = run_grid(federation, methods[0].name, params, alphas, betas, configs[0].schedule, rng)
+    grid = run_grid(federation, methods[0].name, params, alphas, betas, configs[0].schedule, rng, threads)
     return [grid.outcome(alphas.index(alpha), betas.index(beta)) for alpha, beta in pairs]

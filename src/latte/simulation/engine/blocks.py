@@ -1,7 +1,6 @@
-"""The global memory for many clients: no similarities are kept, each sync compares blocks of clients with everyone.
+"""The global memory for very many clients: each sync compares blocks of clients with all, and no similarity stays.
 
-Memory grows with the prototypes only. Two donors whose similarities differ by less than float32 rounding may be
-exchanged against the readable simulator: with very many clients such near ties are common, and harmless.
+Memory grows with the prototypes, not with the square of the number of clients.
 """
 
 from __future__ import annotations
@@ -11,147 +10,183 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers, Mask, Vectors
+from ...core.types import Integers, Mask, Reals, Vectors
 from ...methods.latte import LatteParams
-from .server import EMPTY, ranking_of
-from .state import CLIENT, NONE, Given, Rules, Uploads
+from .loop_arrays import CLIENT, NONE, ListChanges, UploadBatch
+from .loops_blocks import DonorLists, offer, offer_means
+from .server import route_rules
+from .settle import choose_donors, rank_clients
+from .store import PrototypeStore
 from .timeline import Window
-from .versions import Pool
 
-BLOCK, TILE = 256, 4096  # clients that are compared at a time, and with how many others
-
-
-class Lists(NamedTuple):
-    """The best donors so far, best first: who (C, M, K), -1 for none, and how similar (C, M, K)."""
-
-    who: Integers
-    values: Vectors
+MEMBERS_AT_ONCE, CLIENTS_AT_ONCE = 256, 4096  # clients that are compared together, and with how many others
+COUNTED = 1 << 30  # bytes of download counts (N, N); with more clients nothing is counted
 
 
-class Tile(NamedTuple):
-    """Some clients in the order that decides among equals, with what they have seen."""
+class ClientTile(NamedTuple):
+    """Some clients in the order that decides between equal similarities, with the classes that they have seen."""
 
-    who: Integers  # (T,)
+    clients: Integers  # (T,)
     seen: Mask  # (T, C)
-    places: list[Integers]  # per class, who of them has seen it
+    places: list[Integers]  # per class, the clients of the tile that have seen it
     vectors: list[Vectors]  # per class, their prototypes
 
 
 class BlockServer:
-    """Plays syncs as :class:`Server` does, in memory that grows with N · C and not with N²."""
+    """Plays syncs as ``RouteServer`` does, in memory that grows with N · C and not with N²."""
 
-    def __init__(self, names: tuple[str, ...], params: LatteParams, pool: Pool) -> None:
-        n, classes = len(names), pool.streams.zero_shot.classes
-        slots = min(params.routing.external_slots, n - 1)
-        self.rules = Rules(slots, params.released, EMPTY[params.routing.empty_query], 0.0)
-        self.ranking = ranking_of(names, params.routing)
-        self.pool, self.samples = pool, len(pool.streams)
+    def __init__(self, names: tuple[str, ...], params: LatteParams, store: PrototypeStore) -> None:
+        n, classes = len(names), store.streams.zero_shot.classes
+        self.rules, self.ranking = route_rules(params, n), rank_clients(names, params.routing)
+        self.store, self.samples = store, len(store.streams)
         self.current = np.full((classes, n), -1, np.int64)
-        self.external = np.full((n, classes, slots), -1, np.int64)
+        self.external = np.full((n, classes, self.rules.slots), -1, np.int64)
+        self.counts = np.zeros((n, n), np.int64) if 8 * n * n <= COUNTED else None
 
-    def live(self) -> Integers:
-        """Return every item that somebody may still read."""
+    def referenced(self) -> Integers:
+        """Return every item that a client may still read."""
         return np.concatenate([self.current.ravel(), self.external.ravel()])
 
     def downloads(self) -> Integers | None:
-        """Nobody counts them: (N, N) would not fit."""
-        return None
+        """Return (N, N): how many prototypes of client j client i received; None where that takes too much memory."""
+        return self.counts
 
-    def play(self, window: Window, uploads: Uploads, offsets: Integers) -> Iterator[Given]:
-        """Play the syncs of a window; yield what is different after each for who pulled, class by class."""
+    def play(self, window: Window, uploads: UploadBatch, offsets: Integers) -> Iterator[ListChanges]:
+        """Play the syncs of a window; yield the lists that change in the pulls, class by class."""
         for sync in range(len(window.starts) - 1):
             part = slice(uploads.starts[sync], uploads.starts[sync + 1])
             items = np.where(uploads.seen[part], uploads.items[part], -1)
             self.current[uploads.label[part], uploads.client[part]] = items
             now = slice(window.starts[sync], window.starts[sync + 1])
             members, sample = window.members[now], offsets[window.members[now]] + window.at[now]
-            for label, donors in self._lists(members):
-                yield self._give(members, sample, label, donors)
+            for label, donors in self._choose(members):
+                yield self._deliver(members, sample, label, donors)
 
-    def _give(self, members: Integers, sample: Integers, label: int, donors: Integers) -> Given:
+    def _deliver(self, members: Integers, sample: Integers, label: int, donors: Integers) -> ListChanges:
         items = np.where(donors >= 0, self.current[label, donors], -1)
+        if self.counts is not None:
+            row, _ = at = np.nonzero(items >= 0)
+            np.add.at(self.counts, (members[row], donors[at]), 1)
         changed = (items != self.external[members, label]).any(axis=1)
-        who = members[changed]
-        self.external[who, label] = items[changed]
-        labels = np.full(len(who), label)
-        return Given(who, labels, sample[changed], items[changed], np.zeros(len(who), np.bool_))
+        clients = members[changed]
+        self.external[clients, label] = items[changed]
+        labels = np.full(len(clients), label)
+        return ListChanges(clients, labels, sample[changed], items[changed], np.zeros(len(clients), np.bool_))
 
-    def _lists(self, members: Integers) -> Iterator[tuple[int, Integers]]:
+    def _choose(self, members: Integers) -> Iterator[tuple[int, Integers]]:
         """Yield per class the donors (M, slots) of all members, -1 for none."""
-        lists = self.nearest(members) if self.rules.slots else None
+        rules, lists = self.rules, self.find_nearest(members) if self.rules.slots else None
         for label, now in enumerate(self.current):
-            donors = np.full((len(members), self.rules.slots), -1, np.int64)
+            donors = np.full((len(members), rules.slots), -1, np.int64)
             if lists:
-                seen = now[members] >= 0
-                donors[seen] = self._chosen(label, members[seen], lists.who[label, seen], lists.values[label, seen])
-                if self.rules.empty == CLIENT:
-                    donors[~seen] = lists.who[label, ~seen, : self.rules.slots]
-                elif self.rules.empty != NONE:
-                    first = self.ranking[1 : self.rules.slots + 1]
+                seen, mine = now[members] >= 0, DonorLists(lists.clients[label], lists.values[label])
+                doubtful = np.zeros(len(members), np.bool_)
+                exact = self._choose_seen(label, members[seen], mine.clients[seen], mine.values[seen])
+                donors[seen], doubtful[seen] = exact
+                if rules.empty == CLIENT:
+                    donors[~seen] = mine.clients[~seen, : rules.slots]
+                    doubtful[~seen] = self._too_close(mine.values[~seen], rules.slots - 1)
+                elif rules.empty != NONE:
+                    first = self.ranking[1 : rules.slots + 1]
                     donors[~seen] = np.where(now[first] >= 0, first, -1)
+                self._settle(label, members, np.flatnonzero(doubtful), donors)
             yield label, donors
 
-    def _chosen(self, label: int, members: Integers, who: Integers, values: Vectors) -> Integers:
-        """Return the donors of those who have seen a class, from the most similar who have."""
-        donors = int((self.current[label] >= 0).sum())
-        wanted = self._without_best(values, donors) if self.rules.drop_first else who != members[:, None]
-        return first_wanted(who, wanted & (who >= 0), self.rules.slots)
+    def _choose_seen(self, label: int, members: Integers, clients: Integers, values: Reals) -> tuple[Integers, Mask]:
+        """Return the donors of members that have seen a class, and where rounding may have decided."""
+        slots, n, donors = self.rules.slots, self.current.shape[1], int((self.current[label] >= 0).sum())
+        if self.rules.drop_first:  # B4: without the best match, and a client that has not seen the class counts as 0
+            place = np.arange(values.shape[1]) + np.where(values < 0, n - donors, 0)
+            allowed = (place >= 1) & (place <= slots) & (clients >= 0)
+            beside_unseen = (np.abs(values) < self.rules.near).any(axis=1) & (donors < n)
+            doubtful = self._too_close(values, 0) | self._too_close(values, slots) | beside_unseen
+            return take_first(clients, allowed, slots), doubtful
+        order = np.argsort(clients == members[:, None], axis=1, kind="stable")  # the client itself comes last
+        others, similar = np.take_along_axis(clients, order, axis=1), np.take_along_axis(values, order, axis=1)
+        allowed = (others >= 0) & (others != members[:, None])
+        return take_first(others, allowed, slots), self._too_close(similar, slots - 1)
 
-    def _without_best(self, similarity: Vectors, donors: int) -> Mask:
-        """Say which places are from the second to the last slot, where who has not seen the class counts as 0 (B4)."""
-        place = np.broadcast_to(np.arange(similarity.shape[1]), similarity.shape)
-        place = place + np.where(similarity < 0, self.current.shape[1] - donors, 0)
-        wanted: Mask = (place >= 1) & (place <= self.rules.slots)
-        return wanted
+    def _too_close(self, values: Reals, last: int) -> Mask:
+        """Say where rounding could have exchanged the places ``last`` and the next."""
+        with np.errstate(invalid="ignore"):  # -inf beside -inf
+            close: Mask = values[:, last] - values[:, last + 1] < self.rules.near
+        return close
 
-    # --- everyone against everyone, in tiles --------------------------------------------------------------
+    def _settle(self, label: int, members: Integers, rows: Integers, donors: Integers) -> None:
+        """Take choices again with the operations of the readable simulator."""
+        if not len(rows):
+            return
+        seen = self.current >= 0
+        mine = self._everyone(slice(label, label + 1))
+        for row in rows:
+            own = int(members[row])
+            if seen[label, own] or self.rules.drop_first:
+                one_class = (mine, seen[label : label + 1], self.ranking, self.rules)
+                donors[row] = choose_donors(*one_class, own, 0)
+            else:
+                donors[row] = choose_donors(self._everyone(slice(None)), seen, self.ranking, self.rules, own, label)
 
-    def nearest(self, members: Integers) -> Lists:
-        """Return the clients that are most similar to the members (C, M, slots + 1), themselves included.
-
-        In a class that a member has not seen, these are the others of the highest mean similarity over the classes
-        that both have seen (B3), where that is asked for.
-        """
-        shape = (len(self.current), len(members), self.rules.slots + 1)
-        lists = Lists(np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32))
-        for start in range(0, len(self.ranking), TILE):
-            tile = self._tile(self.ranking[start : start + TILE])
-
-            def compare(part: slice, tile: Tile = tile) -> None:
-                self._compare(members[part], tile, Lists(lists.who[:, part], lists.values[:, part]))
-
-            parts = (slice(first, first + BLOCK) for first in range(0, len(members), BLOCK))
-            self.pool.crew.share(compare, parts)
-        return lists
-
-    def _tile(self, who: Integers) -> Tile:
-        seen = self.current[:, who] >= 0
-        places = [np.flatnonzero(one) for one in seen]
-        vectors = [self._prototypes(y, who[place]) for y, place in enumerate(places)]
-        return Tile(who, np.ascontiguousarray(seen.T), places, vectors)
-
-    def _prototypes(self, label: int, who: Integers) -> Vectors:
-        vectors: Vectors = self.pool.vectors[self.current[label, who] - self.samples]
+    def _everyone(self, labels: slice) -> Vectors:
+        """Return the prototypes of some classes (c, N, D) as the global memory stores them."""
+        items = self.current[labels]
+        vectors = np.zeros((*items.shape, self.store.vectors.shape[1]), np.float32)
+        vectors[items >= 0] = self.store.vectors[items[items >= 0] - self.samples]
         return vectors
 
-    def _compare(self, members: Integers, tile: Tile, lists: Lists) -> None:
+    # --- all clients against all, in tiles --------------------------------------------------------------
+
+    def find_nearest(self, members: Integers) -> DonorLists:
+        """Return the clients that are most similar to the members (C, M, slots + 2), themselves included.
+
+        In a class that a member has not seen, these are the others of the highest mean similarity over the classes
+        that both have seen (B3), where the rules say so.
+        """
+        parts = [members[first : first + MEMBERS_AT_ONCE] for first in range(0, len(members), MEMBERS_AT_ONCE)]
+        lists = [self._empty_lists(len(part)) for part in parts]
+        for start in range(0, len(self.ranking), CLIENTS_AT_ONCE):
+            tile = self._tile(self.ranking[start : start + CLIENTS_AT_ONCE])
+
+            def compare(number: int, tile: ClientTile = tile) -> None:
+                self._compare(parts[number], tile, lists[number])
+
+            self.store.crew.share(compare, range(len(parts)))
+        empty = self._empty_lists(0)  # a sync without members
+        return DonorLists(*(np.concatenate(arrays, axis=1) for arrays in zip(empty, *lists, strict=True)))
+
+    def _empty_lists(self, members: int) -> DonorLists:
+        shape = (len(self.current), members, self.rules.slots + 2)
+        return DonorLists(np.full(shape, -1, np.int64), np.full(shape, -np.inf))
+
+    def _tile(self, clients: Integers) -> ClientTile:
+        seen = self.current[:, clients] >= 0
+        places = [np.flatnonzero(row) for row in seen]
+        vectors = [self._prototypes(y, clients[place]) for y, place in enumerate(places)]
+        return ClientTile(clients, np.ascontiguousarray(seen.T), places, vectors)
+
+    def _prototypes(self, label: int, clients: Integers) -> Vectors:
+        vectors: Vectors = self.store.vectors[self.current[label, clients] - self.samples]
+        return vectors
+
+    def _compare(self, members: Integers, tile: ClientTile, lists: DonorLists) -> None:
         """Offer the clients of a tile to the lists of some members."""
         by_mean = self.rules.empty == CLIENT
         seen = self.current[:, members] >= 0
-        total = np.zeros((len(members), len(tile.who)) if by_mean else (len(members), 0), np.float32)
+        total = np.zeros((len(members), len(tile.clients) if by_mean else 0))
         for label, vectors in enumerate(tile.vectors):
             rows = np.flatnonzero(seen[label])
             products = self._prototypes(label, members[rows]) @ vectors.T
-            best = Lists(lists.who[label], lists.values[label])
-            self.pool.loops.offer(products, rows, (tile.who, tile.places[label]), total, best)
+            best = DonorLists(lists.clients[label], lists.values[label])
+            offer(products, rows, tile.clients, tile.places[label], total, best)
         if by_mean and not seen.all():
             common = seen.T.astype(np.float32) @ tile.seen.T.astype(np.float32)
-            self.pool.loops.offer_means(total, common, (members, ~seen.T), (tile.who, tile.seen), lists)
+            score = np.empty(len(tile.clients))
+            unseen = np.ascontiguousarray(~seen.T)
+            offer_means(total, common, members, unseen, tile.clients, tile.seen, score, lists)
 
 
-def first_wanted(donors: Integers, wanted: Mask, slots: int) -> Integers:
-    """Return the first ``slots`` wanted donors of each row (M, slots), -1 where there are fewer."""
-    order = np.argsort(~wanted, axis=1, kind="stable")[:, :slots]
-    chosen = np.where(np.take_along_axis(wanted, order, axis=1), np.take_along_axis(donors, order, axis=1), -1)
+def take_first(donors: Integers, allowed: Mask, slots: int) -> Integers:
+    """Return the first ``slots`` allowed donors of each row (M, slots), -1 where there are fewer."""
+    order = np.argsort(~allowed, axis=1, kind="stable")[:, :slots]
+    chosen = np.where(np.take_along_axis(allowed, order, axis=1), np.take_along_axis(donors, order, axis=1), -1)
     short = slots - chosen.shape[1]
     return np.pad(chosen, ((0, 0), (0, max(short, 0))), constant_values=-1)

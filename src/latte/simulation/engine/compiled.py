@@ -1,42 +1,65 @@
-"""How the loops are compiled. Imported only where numba is installed."""
+"""How the loops are compiled. Imported only where numba is installed.
+
+``kernel`` compiles a loop that Python calls: its machine code goes to disk. ``helper`` and ``loose_helper`` compile a
+loop that only other loops call: it becomes a part of each caller, so it needs neither a Python wrapper nor a file.
+None of them allocates: the caller passes the arrays to write to. Without reference counts the loops run a fifth
+faster and compile in half of the time. A count in a loop starts as ``int(np.int64(0))``, because numba takes a plain 0
+for a type of its own and would compile the helpers that get the count once more for it.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import IndexDataCacheFile
 
+from ...core.types import Integers, Vectors
 from ...core.waiting import signals_wait
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
+_njit: Any = numba.njit  # its stubs leave out some options
+_SOURCES = hashlib.sha256()
+for _file in sorted(Path(__file__).parent.glob("*.py")):
+    _SOURCES.update(_file.read_bytes())
+SOURCES = _SOURCES.hexdigest()[:16]  # of all loops: a kernel contains the helpers that it calls
 
-def _forget_what_is_old(here: Path) -> None:
-    """Remove machine code that is older than any of the loops in the folder ``here``.
+_COMMON: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
+_INSIDE: dict[str, Any] = {**_COMMON, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-    numba keeps it per function and looks at the file of that function only, but a function contains those it calls.
-    The code (.nbc) goes with its index (.nbi): numba writes a new index first, so that whoever comes in between, or
-    after a kill there, would be given the old code under the new index.
+
+def kernel(loop: Loop) -> Loop:
+    """Compile a loop that Python calls, at its first call, or load its machine code from disk."""
+    dispatcher = _njit(cache=True, no_cfunc_wrapper=True, **_COMMON)(loop)
+    _keep_apart(dispatcher._cache)
+    dispatcher._compile_for_args = _undisturbed(dispatcher._compile_for_args)
+    return cast("Loop", dispatcher)
+
+
+def is_cached(loop: Callable[..., Any]) -> bool:
+    """Say whether the machine code of a kernel for this processor is on disk."""
+    dispatcher = cast("Any", loop)
+    processor = dispatcher.targetctx.codegen().magic_tuple()
+    return any(key[1] == processor for key in dispatcher._cache._cache_file._load_index())
+
+
+def cache_folder(loop: Callable[..., Any]) -> Path:
+    """Return where the machine code of a kernel goes."""
+    return Path(cast("Any", loop)._cache.cache_path)
+
+
+def _keep_apart(cache: Any) -> None:
+    """Name the files of a kernel after the sources of all loops.
+
+    numba would look at the source file of the kernel only, and would load old code after a helper has changed.
     """
-    newest = max(source.stat().st_mtime for source in here.glob("*.py"))
-    for file in sorted((here / "__pycache__").glob("*.nb[ci]"), key=lambda file: file.suffix, reverse=True):
-        with contextlib.suppress(OSError):
-            if file.stat().st_mtime < newest:
-                file.unlink()
-
-
-def _compiler(**options: Any) -> Callable[[Loop], Loop]:
-    decorator = numba.njit(cache=True, nogil=True, **options)
-
-    def compiled(loop: Loop) -> Loop:
-        dispatcher = decorator(loop)
-        dispatcher._compile_for_args = _undisturbed(dispatcher._compile_for_args)
-        return cast("Loop", dispatcher)
-
-    return compiled
+    name = f"{cache._impl.filename_base}.{SOURCES}"
+    file: Any = IndexDataCacheFile
+    cache._cache_file = file(cache._cache_path, name, SOURCES)
 
 
 def _undisturbed(prepare: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,19 +76,26 @@ def _undisturbed(prepare: Callable[..., Any]) -> Callable[..., Any]:
     return undisturbed
 
 
-_forget_what_is_old(Path(__file__).parent)
-exactly = _compiler()
-# Loops that allocate nothing are compiled without reference counts, as a part of who calls them: to count who holds
-# which array, at every call and slice, took a fifth of the time.
-tightly = _compiler(_nrt=False, forceinline=True)
-# A slice that is returned would be counted, too.
-inlined = _compiler(inline="always")
-# sums may be reordered, which lets them use the width of the machine; NaN and infinity keep their meaning
-loosely = _compiler(_nrt=False, forceinline=True, fastmath={"reassoc", "contract", "arcp", "nsz"})
+def helper(loop: Loop) -> Loop:
+    """Compile a loop as a part of the loops that call it."""
+    return cast("Loop", _njit(**_INSIDE)(loop))
 
 
-@tightly
-def put(row: Any, out: Any) -> None:
-    """Copy a row: assigning to a slice would need reference counts."""
+def loose_helper(loop: Loop) -> Loop:
+    """Do the same, with sums in any order, which lets them use the width of the machine.
+
+    NaN and infinity keep their meaning.
+    """
+    return cast("Loop", _njit(**_INSIDE, fastmath={"reassoc", "contract", "arcp", "nsz"})(loop))
+
+
+def inlined(loop: Loop) -> Loop:
+    """Copy the source of a loop into its callers: for what returns a slice, which a helper could not."""
+    return cast("Loop", _njit(inline="always", **_COMMON)(loop))
+
+
+@helper
+def copy_row(row: Vectors | Integers, out: Vectors | Integers) -> None:
+    """Copy a row element by element, which needs no check of shapes."""
     for d in range(len(out)):
         out[d] = row[d]

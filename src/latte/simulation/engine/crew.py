@@ -1,4 +1,4 @@
-"""Threads that share out the parts of a job. The compiled loops let others run, so that this uses several cores."""
+"""Threads that share out the parts of a job. The compiled loops release Python's lock, so that several cores work."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Any
+from typing import Generic, TypeVar
+
+Part = TypeVar("Part")
 
 
-class Job:
-    """Some parts to do in any order; who calls :meth:`finish` helps."""
+class SharedJob(Generic[Part]):
+    """Some parts to do in any order; the thread that calls :meth:`finish` helps."""
 
-    def __init__(self, work: Callable[[Any], None], parts: Iterable[Any]) -> None:
+    def __init__(self, work: Callable[[Part], None], parts: Iterable[Part]) -> None:
         self.work, self.parts = work, deque(parts)
         self.helpers: list[Future[None]] = []
 
@@ -47,14 +49,14 @@ class Crew:
         self.threads = threads
         self._helpers = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
-    def start(self, work: Callable[[Any], None], parts: Iterable[Any]) -> Job:
+    def start(self, work: Callable[[Part], None], parts: Iterable[Part]) -> SharedJob[Part]:
         """Let the helpers begin; the caller does something else and finishes the job later."""
-        job = Job(work, parts)
+        job = SharedJob(work, parts)
         if self._helpers:
             job.helpers = [self._helpers.submit(job.drain) for _ in range(self.threads - 1)]
         return job
 
-    def share(self, work: Callable[[Any], None], parts: Iterable[Any]) -> None:
+    def share(self, work: Callable[[Part], None], parts: Iterable[Part]) -> None:
         """Do all parts, together with helpers that have nothing else to do."""
         self.start(work, parts).finish()
 

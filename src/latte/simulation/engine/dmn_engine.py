@@ -10,15 +10,14 @@ from ...core.maths import softmax
 from ...core.readout import CANCELLED
 from ...core.types import Integers, Mask, Reals, Vectors
 from ...methods.dmn import DmnParams
-from .backend import Loops
 from .lifetimes import Lives, Order, blocks, lives_of, softmax_rows
-from .state import FIRST
-from .streams import Streams, near_ties, settle
+from .queues import FIRST, QueueShape, replay_queues
+from .streams import Streams, find_near_ties, settle
 
 
-def run_dmn(streams: Streams, params: DmnParams, order: Order, grid: tuple[Reals, Reals], loops: Loops) -> Integers:
+def run_dmn(streams: Streams, params: DmnParams, order: Order, grid: tuple[Reals, Reals]) -> Integers:
     """Return labels (weights, betas, n) for every weight of the memory and every beta."""
-    lives = _lives(streams, params, order, loops)
+    lives = _lives(streams, params, order)
     weights, betas = grid
     labels = np.empty((len(weights), len(betas), len(streams)), np.int64)
     for first, last, start in blocks(order):
@@ -30,17 +29,17 @@ def run_dmn(streams: Streams, params: DmnParams, order: Order, grid: tuple[Reals
     return labels
 
 
-def _lives(streams: Streams, params: DmnParams, order: Order, loops: Loops) -> Lives:
+def _lives(streams: Streams, params: DmnParams, order: Order) -> Lives:
     """Replay the memory, with the entropy that DMN goes by: -Σ q ln(q + 1e-8)."""
     classes = streams.zero_shot.classes
     entropy = _entropies(softmax_rows(streams, np.arange(len(streams))))
-    doubtful = near_ties(order.parts * classes + streams.pseudo, entropy)
+    doubtful = find_near_ties(order.parts * classes + streams.pseudo, entropy)
     settle(streams, doubtful)
     for k in np.flatnonzero(doubtful):  # one by one, as the readable method: the last bit may decide
         q = softmax(streams.logits[k])
         entropy[k] = -float((q * np.log(q + 1e-8)).sum()) / math.log(classes)
     shape = (classes, params.k)
-    slot = loops.fill_queues(order.sequence, order.starts, streams.pseudo, entropy, (*shape, FIRST))
+    slot = replay_queues(order.sequence, order.starts, streams.pseudo, entropy, QueueShape(*shape, FIRST))
     return lives_of(slot, streams.pseudo, order, shape)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,15 +15,15 @@ from ...data.benchmark import Federation
 from ...methods import describe, resolve
 from ..outcome import Outcome
 from ..schedule import Schedule
-from .backend import loops
+from . import plain_classify
 from .dmn_engine import run_dmn
-from .latte_engine import run_latte
 from .lifetimes import Order
 from .streams import Streams, lay_out
 from .tda_engine import run_tda
 from .timeline import order_of
 
-GRIDS = {"latte": ("alpha", "beta"), "tda": ("alpha", "beta"), "dmn": ("weight", "beta")}
+READOUT_PARAMETERS = {"latte": ("alpha", "beta"), "tda": ("alpha", "beta"), "dmn": ("weight", "beta")}
+PIP_LINE = 'pip install "latte-tta[fast]"'
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,18 +36,32 @@ class GridOutcome:
     labels: Integers  # (alphas, betas, n) client after client in stream order
     offsets: Integers  # (N + 1,)
     downloads: Integers | None
+    engine: str = "fast"
 
     def outcome(self, a: int, b: int) -> Outcome:
         """Return the outcome for ``alphas[a]`` and ``betas[b]``."""
-        return Outcome(tuple(np.split(self.labels[a, b], self.offsets[1:-1])), self.downloads, "fast")
+        return Outcome(tuple(np.split(self.labels[a, b], self.offsets[1:-1])), self.downloads, self.engine)
+
+
+class ReplayOptions(NamedTuple):
+    """A schedule, the generator that draws its cohorts, and the number of threads."""
+
+    schedule: Schedule
+    rng: np.random.Generator
+    threads: int
+
+
+def has_loops() -> bool:
+    """Say whether numba is there to compile the loops that Latte needs."""
+    return importlib.util.find_spec("numba") is not None
 
 
 def has_engine(name: str, params: Any = None) -> bool:
-    """Say whether the engine knows a method with these parameters: TDA and DMN only for one view."""
-    base = describe(name).family
-    if name == "clip" or name == "latte":
-        return True
-    return base in GRIDS and base != "latte" and resolve(name, params).views == "first"
+    """Say whether the engine can run a method with these parameters: Latte with numba, TDA and DMN on one view."""
+    family = describe(name).family
+    if family not in READOUT_PARAMETERS:
+        return family == "clip"
+    return has_loops() if family == "latte" else resolve(name, params).views == "first"
 
 
 def run_fast(
@@ -55,12 +70,11 @@ def run_fast(
     params: Any = None,
     schedule: Schedule | None = None,
     rng: np.random.Generator | None = None,
-    backend: str = "auto",
     threads: int = 1,
 ) -> Outcome | None:
-    """Return what the readable simulator would return; None for a method without an engine.
+    """Return what the readable simulator would return; None for a method that the engine cannot run.
 
-    ``threads`` share the reading of Latte's memories; the result does not depend on their number.
+    ``threads`` share the work of Latte; the result does not depend on their number.
 
     >>> from latte.data.bundled import bundled
     >>> federation = bundled()
@@ -70,14 +84,12 @@ def run_fast(
     """
     if not has_engine(name, params):
         return None
-    chosen = resolve(name, params)
     if name == "clip":
-        streams = lay_out(federation, loops(backend))
+        streams = lay_out(federation, plain_classify)
         return Outcome(tuple(np.split(streams.pseudo, streams.offsets[1:-1])), None, "fast")
-    alpha, beta = (getattr(chosen, field) for field in GRIDS[describe(name).family])
-    return _run(
-        federation, name, chosen, ([alpha], [beta]), (schedule, rng, backend, at_least("threads", threads, 1))
-    ).outcome(0, 0)
+    resolved = resolve(name, params)
+    alpha, beta = (getattr(resolved, field) for field in READOUT_PARAMETERS[describe(name).family])
+    return _run(federation, name, resolved, ([alpha], [beta]), _checked(name, schedule, rng, threads)).outcome(0, 0)
 
 
 def run_grid(
@@ -88,38 +100,57 @@ def run_grid(
     betas: Sequence[float],
     schedule: Schedule | None = None,
     rng: np.random.Generator | None = None,
+    threads: int = 1,
 ) -> GridOutcome:
     """Return the outcomes for all pairs of two readout parameters, from one replay.
 
     The parameters are alpha and beta; for DMN the first is the weight of the memory.
     """
+    if describe(name).family == "latte" and not has_loops():
+        raise ModuleNotFoundError(f"a grid of Latte's readouts needs numba: {PIP_LINE}")
     if name == "clip" or not has_engine(name, params):
-        raise refuse("method", repr(name), "one with a readout that the engine knows: " + ", ".join(GRIDS))
+        known = ", ".join(READOUT_PARAMETERS)
+        raise refuse("method", repr(name), f"one with a readout that the engine knows: {known}")
     if not len(alphas) or not len(betas):
         raise refuse("grid", "an empty axis", "at least one value on both")
     grid = [factor("alpha", value) for value in alphas], [factor("beta", value) for value in betas]
-    return _run(federation, name, resolve(name, params), grid, (schedule, rng, "auto", 1))
+    return _run(federation, name, resolve(name, params), grid, _checked(name, schedule, rng, threads))
 
 
-def _run(federation: Federation, name: str, params: Any, grid: Any, how: tuple[Any, Any, str, int]) -> GridOutcome:
-    schedule, rng, backend = (how[0] or Schedule()).for_method(describe(name).sync), how[1], how[2]
+def _checked(name: str, schedule: Schedule | None, rng: np.random.Generator | None, threads: int) -> ReplayOptions:
+    schedule = (schedule or Schedule()).for_method(describe(name).sync)
     if schedule.participation < 1 and rng is None:
         raise refuse("rng", None, "a numpy Generator: participation below 1 draws cohorts")
-    rng = rng or np.random.default_rng(0)
+    return ReplayOptions(schedule, rng or np.random.default_rng(0), at_least("threads", threads, 1))
+
+
+def _run(
+    federation: Federation,
+    name: str,
+    params: Any,
+    grid: tuple[Sequence[float], Sequence[float]],
+    options: ReplayOptions,
+) -> GridOutcome:
     axes = np.asarray(grid[0], np.float64), np.asarray(grid[1], np.float64)
-    names = GRIDS[describe(name).family]
-    if name == "latte":
-        result = run_latte(federation, params, axes, schedule, rng, loops(backend), how[3])
-        return GridOutcome(names, *axes, result.labels, result.streams.offsets, result.downloads)
-    streams = lay_out(federation, loops(backend))
-    run = run_tda if describe(name).family == "tda" else run_dmn
-    labels = run(streams, params, _order(streams, name, schedule, rng), axes, loops(backend))
+    info = describe(name)
+    names = READOUT_PARAMETERS[info.family]
+    if info.family == "latte":
+        from .compiling import prepare_loops  # imports numba
+        from .latte_engine import run_latte
+
+        prepare_loops()
+        latte = run_latte(federation, params, axes, *options)
+        engine = "fast, in blocks" if latte.in_blocks else "fast"
+        return GridOutcome(names, *axes, latte.labels, latte.streams.offsets, latte.downloads, engine)
+    streams = lay_out(federation, plain_classify)
+    method = run_tda if info.family == "tda" else run_dmn
+    labels = method(streams, params, _order(streams, info.shared, options), axes)
     return GridOutcome(names, *axes, labels, streams.offsets, None)
 
 
-def _order(streams: Streams, name: str, schedule: Schedule, rng: np.random.Generator) -> Order:
-    """Return whose memory handles which samples in which order."""
-    if not describe(name).shared:
+def _order(streams: Streams, shared: bool, options: ReplayOptions) -> Order:
+    """Return the order in which samples are handled, by one memory per client or one for all."""
+    if not shared:
         return Order(np.arange(len(streams)), streams.offsets)
-    sequence = order_of(streams.lengths, schedule, rng)
+    sequence = order_of(streams.lengths, options.schedule, options.rng)
     return Order(sequence, np.array([0, len(sequence)]))

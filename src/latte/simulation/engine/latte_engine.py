@@ -1,8 +1,10 @@
-"""Latte over a whole federation: replay who holds what, window by window, then read in blocks."""
+"""Latte over a whole federation: replay what every client holds, window by window, then read the window.
+
+Imported only where numba is installed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -11,73 +13,72 @@ from ...core.types import Integers, Reals
 from ...data.benchmark import Federation
 from ...methods.latte import LatteParams
 from ..schedule import Schedule
-from .backend import Loops
+from . import loops_classify
 from .blocks import BlockServer
 from .crew import Crew
-from .reader import Reader
-from .server import Server
-from .state import ALWAYS, BOTH, EXTERNAL, LAST, LOCAL, Arrivals, Given, Items, Readout, Uploads
-from .streams import Streams, lay_out, near_ties, owners, settle
-from .timeline import Window, windows
-from .versions import Pool
+from .loop_arrays import BOTH, EXTERNAL, LOCAL, Arrivals, ItemTable, ListChanges, ReadoutGrid, UploadBatch
+from .loops_upload import QueueVersions, fill_queues, follow_queues
+from .queues import ALWAYS, LAST, QueueShape, queue_room
+from .reader import WindowReader
+from .server import RouteServer
+from .store import PrototypeStore
+from .streams import Streams, find_near_ties, lay_out, owners_of, read_only, settle
+from .timeline import WINDOW, Window, windows
 
-KEPT = 1 << 30  # bytes of similarities between clients that are kept; with more, each sync compares anew
-# Rounds that are replayed before they are read. A client's samples of a window are compared with everything that it
-# holds meanwhile: what stays is loaded once per window. Anything from 16 to 64 is as good.
-WINDOW = 32
-MODES = {"both": BOTH, "local": LOCAL, "external": EXTERNAL}
+SIMILARITY_BYTES = 1 << 30  # of similarities between clients that stay in memory; with more, syncs compare in blocks
+MEMORY_CODES = {"both": BOTH, "local": LOCAL, "external": EXTERNAL}
 
 
-class Grid(NamedTuple):
-    """Labels (alphas, betas, n) of all samples, client after client, and who downloaded how much from whom."""
+class LatteLabels(NamedTuple):
+    """Labels (alphas, betas, n) of all samples, client after client, and the downloads (N, N)."""
 
     labels: Integers
     downloads: Integers | None
     streams: Streams
+    in_blocks: bool
 
 
-class Replay:
+class LatteReplay:
     """Everything that happens in a run of Latte, except the reading."""
 
-    def __init__(
-        self,
-        federation: Federation,
-        params: LatteParams,
-        loops: Loops,
-        crew: Crew | None = None,
-        server: type[BlockServer] | None = None,
-    ) -> None:
-        self.loops, self.crew = loops, crew or Crew()
-        self.streams = streams = lay_out(federation, loops, self.crew)
-        group = owners(streams) * streams.zero_shot.classes + streams.pseudo
-        settle(streams, near_ties(group, streams.entropy))
-        self.shape = (streams.zero_shot.classes, params.k_l)
-        rule = ALWAYS if params.replace == "always" else LAST
-        self.slot = loops.fill_queues(
-            np.arange(len(streams)), streams.offsets, streams.pseudo, streams.entropy, (*self.shape, rule)
-        )
-        self.pool = Pool(streams, params, loops, self.crew)
+    def __init__(self, federation: Federation, params: LatteParams, crew: Crew) -> None:
+        self.crew = crew
+        self.streams = streams = lay_out(federation, loops_classify, crew)
+        classes, n = streams.zero_shot.classes, streams.clients
+        settle(streams, find_near_ties(owners_of(streams) * classes + streams.pseudo, streams.entropy))
+        self.shape = (classes, params.k_l)
+        self.slot = self._slots(ALWAYS if params.replace == "always" else LAST)
+        self.store = PrototypeStore(streams, params, crew)
         names = tuple(client.name for client in federation.clients)
-        self.server: Server | BlockServer
-        if server is None and 4 * len(names) ** 2 * streams.zero_shot.classes <= KEPT:
-            self.server = Server(names, streams.zero_shot.classes, streams.zero_shot.dim, params, loops)
-            self.pool.beside = np.zeros((0, len(names)), np.float32)
+        self.in_blocks = needs_blocks(n, classes)
+        self.server: RouteServer | BlockServer
+        if self.in_blocks:
+            self.server = BlockServer(names, params, self.store)
         else:
-            self.server = (server or BlockServer)(names, params, self.pool)
-        self.pushed = np.zeros(streams.clients, np.int64)
-        self.local = np.full((streams.clients, *self.shape), -1, np.int64)
+            self.server = RouteServer(names, classes, streams.zero_shot.dim, params)
+            self.store.beside = np.zeros((0, n), np.float32)
+        self.pushed = np.zeros(n, np.int64)
+        self.local = np.full((n, *self.shape), -1, np.int64)
+
+    def _slots(self, rule: int) -> Integers:
+        """Return the slot that every sample takes in its client's queue, -1 for none."""
+        s, shape = self.streams, QueueShape(*self.shape, rule)
+        slot = np.full(len(s), -1, np.int64)
+        fill_queues(np.arange(len(s)), s.offsets, s.pseudo, s.entropy, shape, queue_room(shape), slot)
+        return slot
 
     @property
-    def items(self) -> Items:
+    def items(self) -> ItemTable:
         """What the loops need to know of samples and prototypes."""
-        s, pool = self.streams, self.pool
+        s, store = self.streams, self.store
         known = (len(s), s.entropy, self.slot, s.pseudo, s.rows, s.index, s.norms, s.logits)
-        return Items(*known, pool.entropy, pool.exact, pool.vectors, pool.beside, pool.origin)
+        prototypes = read_only(store.vectors)  # as the rows are: the loops multiply both
+        return ItemTable(*known, store.entropy, store.exact, prototypes, store.beside, store.origin)
 
     def run(self, window: Window) -> Arrivals:
-        """Play the syncs of a window; return what each client was given, ordered by client and time."""
+        """Play the syncs of a window; return the lists that arrive at each client, ordered by client and time."""
         none, slots = np.zeros(0, np.int64), self.server.rules.slots
-        parts = [Given(none, none, none, none.reshape(0, slots), none > 0)]
+        parts = [ListChanges(none, none, none, none.reshape(0, slots), none > 0)]
         if len(window.members):
             parts += self.server.play(window, self._uploads(window), self.streams.offsets)
         client, label, sample, items, _ = (np.concatenate(one) for one in zip(*parts, strict=True))
@@ -86,31 +87,37 @@ class Replay:
         bounds = np.searchsorted(client[order], np.arange(self.streams.clients + 1))
         return Arrivals(sample[order], label[order], order, items, bounds)
 
-    def _uploads(self, window: Window) -> Uploads:
-        """Compute the prototypes of all syncs together: what a client holds does not depend on the others."""
-        s, items = self.streams, self.items
-        number, client, label, contents = self.loops.upload(window, self.pushed, s.offsets, items, self.local)
+    def _uploads(self, window: Window) -> UploadBatch:
+        """Compute the prototypes of all syncs together: what a client holds locally depends on no other client."""
+        s, items, store = self.streams, self.items, self.store
+        version = self._follow(window, items)
         # the contents of one queue at two syncs are almost the same: one after the other they come from a cache
-        by_queue, order = np.lexsort((label, client)), np.lexsort((client, label, number))
-        places, seen = np.empty(len(number), np.int64), np.empty(len(number), np.bool_)
-        places[by_queue], seen[by_queue] = self.pool.add(contents[by_queue], items)
-        starts = np.searchsorted(number, np.arange(len(window.starts)))
-        return Uploads(
-            client[order],
-            label[order],
-            self.pool.vectors,
-            len(s) + places[order],
-            seen[order],
-            starts,
-            len(s),
-            self.pool.beside,
-            self.pool.origin,
-        )
+        by_queue = np.lexsort((version.label, version.client))
+        order = np.lexsort((version.client, version.label, version.sync))
+        places, seen = np.empty(len(order), np.int64), np.empty(len(order), np.bool_)
+        places[by_queue], seen[by_queue] = store.add(version.contents[by_queue], items)
+        starts = np.searchsorted(version.sync, np.arange(len(window.starts)))
+        upload = (version.client[order], version.label[order], store.vectors, len(s) + places[order], seen[order])
+        return UploadBatch(*upload, starts, len(s), store.beside, store.origin)
+
+    def _follow(self, window: Window, items: ItemTable) -> QueueVersions:
+        """Return the queues that change before a sync of the window."""
+        rows = int((window.handled - self.pushed).sum())
+        sync, client, label = (np.empty(rows, np.int64) for _ in range(3))
+        out = QueueVersions(sync, client, label, np.empty((rows, self.shape[1]), np.int64))
+        touched = np.zeros(self.shape[0], np.bool_)
+        count = follow_queues(window, self.pushed, self.streams.offsets, items, self.local, touched, out)
+        return QueueVersions(*(array[:count] for array in out))
 
     def forget(self) -> None:
-        """Free the prototypes that neither the server nor anybody's external memory refers to."""
-        used = self.server.live()
-        self.pool.keep(used[used >= 0] - len(self.streams))
+        """Free the prototypes that neither the server nor any external memory refers to."""
+        used = self.server.referenced()
+        self.store.retain(used[used >= 0] - len(self.streams))
+
+
+def needs_blocks(clients: int, classes: int) -> bool:
+    """Say whether the similarities between so many clients are too many to stay in memory."""
+    return 4 * clients**2 * classes > SIMILARITY_BYTES
 
 
 def run_latte(
@@ -119,35 +126,19 @@ def run_latte(
     grid: tuple[Reals, Reals],
     schedule: Schedule,
     rng: np.random.Generator,
-    loops: Loops,
     threads: int = 1,
-) -> Grid:
+) -> LatteLabels:
     """Return the predictions for every alpha and beta of ``grid``."""
     with Crew(threads) as crew:
-        return read_all(Replay(federation, params, loops, crew), params, grid, windows_of(schedule, rng))
-
-
-def windows_of(schedule: Schedule, rng: np.random.Generator) -> Callable[[Replay], Iterator[Window]]:
-    """Return what gives the windows of a replay."""
-    return lambda replay: windows(replay.streams.lengths, schedule, rng, WINDOW)
-
-
-def read_all(
-    replay: Replay,
-    params: LatteParams,
-    grid: tuple[Reals, Reals],
-    plan: Callable[[Replay], Iterator[Window]],
-) -> Grid:
-    """Replay the windows and read them."""
-    s = replay.streams
-    gate = -1.0 if params.gate is None else params.gate
-    alphas, betas = grid
-    rate = params.readout_rate(s.zero_shot.classes)
-    readout = Readout(MODES[params.memory], alphas, betas, rate, gate, s.zero_shot.scale)
-    labels = np.full((len(alphas), len(betas), len(s)), -1, np.int64)
-    reader = Reader(replay, readout, labels)
-    for window in plan(replay):
-        reader.submit(window.handled, replay.run(window))
-        replay.forget()
-    reader.wait()
-    return Grid(labels, replay.server.downloads(), s)
+        replay = LatteReplay(federation, params, crew)
+        s, (alphas, betas) = replay.streams, grid
+        gamma, gate = params.readout_rate(s.zero_shot.classes), -1.0 if params.gate is None else params.gate
+        numbers = (float(gamma), float(gate), float(s.zero_shot.scale))  # a whole number would be another type
+        readout = ReadoutGrid(MEMORY_CODES[params.memory], alphas, betas, *numbers)
+        labels = np.full((len(alphas), len(betas), len(s)), -1, np.int64)
+        reader = WindowReader(replay, readout, labels)
+        for window in windows(s.lengths, schedule, rng, WINDOW):
+            reader.submit(window.handled, replay.run(window))
+            replay.forget()
+        reader.wait()
+    return LatteLabels(labels, replay.server.downloads(), s, replay.in_blocks)

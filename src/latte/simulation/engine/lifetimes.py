@@ -1,7 +1,7 @@
 """What TDA and DMN have in common: caches in which a sample lives from its insertion to its eviction.
 
-Who is in a cache when does not depend on the readout. So the insertions are replayed once; then a block of samples is
-compared with everything that lives during the block, and each sample weighs what lives when it is read.
+What a cache holds at which time does not depend on the readout. So the insertions are replayed once; then a block of
+samples is compared with everything that lives during the block, and each sample weighs the items that live at its time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ...core.maths import softmax
 from ...core.types import Integers, Mask, Reals
 from .streams import Streams
 
-BLOCK = 128  # samples that are read together
+READ_AT_ONCE = 128  # samples
 NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Which samples are handled one after the other, by whom: each part of ``sequence`` has a memory of its own."""
+    """The order in which samples are handled: each part of ``sequence`` has a memory of its own."""
 
     sequence: Integers  # (n,) samples
     starts: Integers  # (parts + 1,)
@@ -36,7 +36,7 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class Lives:
-    """Items in the order of their insertion: which sample, from which place of the sequence on, until which."""
+    """Items in the order of their insertion: the sample, and from which place of the sequence until which it lives."""
 
     sample: Integers
     label: Integers
@@ -44,13 +44,13 @@ class Lives:
     until: Integers
 
     def during(self, first: int, last: int, start: int) -> Lives:
-        """Return those of the part that starts at ``start`` who live at a place from ``first`` to ``last``."""
+        """Return the items of the part that starts at ``start`` that live at a place from ``first`` to ``last``."""
         begin, end = np.searchsorted(self.since, [start, last])
         here = begin + np.flatnonzero(self.until[begin:end] > first)
         return Lives(self.sample[here], self.label[here], self.since[here], self.until[here])
 
     def alive(self, places: Integers) -> Mask:
-        """Return who lives at which place (B, U): an item is there for the sample that it is."""
+        """Return which items live at which place (B, U): a sample finds itself there."""
         mask: Mask = (self.since <= places[:, None]) & (places[:, None] < self.until)
         return mask
 
@@ -71,8 +71,8 @@ def lives_of(slot: Integers, label: Integers, order: Order, shape: tuple[int, in
 def blocks(order: Order) -> Iterator[tuple[int, int, int]]:
     """Yield blocks of the sequence: first and last place, and where their part starts."""
     for start, stop in zip(order.starts[:-1], order.starts[1:], strict=True):
-        for first in range(start, stop, BLOCK):
-            yield first, min(first + BLOCK, stop), int(start)
+        for first in range(start, stop, READ_AT_ONCE):
+            yield first, min(first + READ_AT_ONCE, stop), int(start)
 
 
 def softmax_rows(streams: Streams, samples: Integers) -> Reals:

@@ -1,16 +1,17 @@
-"""Lists of the largest values, best first, compiled. Imported only where numba is installed."""
+"""Lists of the largest values in descending order, compiled. Imported only where numba is installed."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .compiled import tightly
+from ...core.types import Integers, Reals, Vectors
+from .compiled import helper
 
-GLANCE = 16  # values that are looked at together: almost always none of them counts
+GLANCE = 16  # values that are compared together: almost always none of them is large enough
 
 
-@tightly
-def any_above(values: Any, start: int, limit: Any) -> Any:
+@helper
+def any_above(values: Vectors | Reals, start: int, limit: Any) -> bool:
     """Say whether any of the next values is above the limit."""
     above = 0
     for j in range(start, start + GLANCE):
@@ -18,15 +19,15 @@ def any_above(values: Any, start: int, limit: Any) -> Any:
     return above > 0
 
 
-@tightly
-def place(rows: Any, values: Any, found: int, row: int, value: Any) -> Any:
-    """Insert into a list of ``found``, behind those that are as good; the last falls off when there is no room.
+@helper
+def insert(rows: Integers, values: Vectors | Reals, count: int, row: int, value: Any) -> int:
+    """Insert into a list of ``count``, behind equal values; the last one drops out of a full list.
 
-    Returns how many there are now.
+    Returns the new count.
     """
-    at = min(found, len(rows) - 1)
+    at = min(count, len(rows) - 1)
     while at > 0 and values[at - 1] < value:
         values[at], rows[at] = values[at - 1], rows[at - 1]
         at -= 1
     values[at], rows[at] = value, row
-    return min(found + 1, len(rows))
+    return min(count + 1, len(rows))

@@ -2,69 +2,90 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from .compiled import exactly, put, tightly
-from .state import BOTH, EXTERNAL, LOCAL, NEAR_ENTROPY, NOISE, Arrivals, Items, Memory
+from ...core.types import Integers, Mask, Reals
+from .compiled import copy_row, helper
+from .loop_arrays import BOTH, EXTERNAL, LOCAL, Arrivals, ClientSpan, HeldItems, ItemTable
+from .tolerances import ENTROPY_NOISE, NEAR_ENTROPY
 
-WIDTH = 16  # entropies that are compared together
+LANES = 16  # entropies that are compared together
+IN_DOUBT = -1
 
 
-@exactly
-def merge_room(slots: int, wide: int) -> Any:
-    """Return what :func:`walk` needs to merge ``slots`` local and ``wide`` external items."""
-    size = (slots + wide + WIDTH - 1) // WIDTH * WIDTH
+class MergeRoom(NamedTuple):
+    """Scratch space of a merge; all arrays are as long as S + E, rounded up to a multiple of LANES."""
+
+    items: Integers
+    values: Reals
+    chosen: Integers
+    fresh: Integers
+    stays: Mask
+
+
+class Events(NamedTuple):
+    """The changes of the memory that is read: before which sample (R,), of which class (R,), the new row (R, K)."""
+
+    sample: Integers
+    label: Integers
+    row: Integers
+
+
+def merge_room(slots: int, wide: int) -> MergeRoom:
+    """Return what is needed to merge ``slots`` local and ``wide`` external items."""
+    size = (slots + wide + LANES - 1) // LANES * LANES
     integers = np.empty((3, size), np.int64)
-    return integers[0], np.empty(size), integers[1], integers[2], np.empty(size, np.bool_)
+    return MergeRoom(integers[0], np.empty(size), integers[1], integers[2], np.empty(size, np.bool_))
 
 
-@tightly
-def walk(span: Any, items: Items, memory: Memory, arrivals: Arrivals, out: Any) -> Any:
-    """Follow one client through its samples ``span``; write how the memory that it reads changes.
+@helper
+def walk(
+    span: ClientSpan, items: ItemTable, held: HeldItems, arrivals: Arrivals, mode: int, room: MergeRoom, events: Events
+) -> int:
+    """Follow one client through its samples and arrivals; write the events.
 
-    Returns the number of events, or -1 - y where a merge of class y hangs on prototypes whose entropies are not
+    Returns the number of events, or -1 - y where a merge of class y depends on prototypes whose entropies are not
     exact yet.
     """
-    first, last = span
-    mode, events, room = out
-    local, external, merged = memory.local, memory.external, memory.merged
-    slot, pseudo, sample, label = items.slot, items.pseudo, arrivals.sample, arrivals.label
-    known = (items.samples, items.entropy, items.stored, items.exact)
-    count, at = 0, 0
-    for k in range(first, last + 1):
-        while at < len(sample) and sample[at] <= k:
-            y = label[at]
-            put(arrivals.items[arrivals.row[at]], external[y])
+    local, external, merged = held.local, held.external, held.merged
+    count, at = int(np.int64(0)), span.begin
+    for k in range(span.first, span.last + 1):
+        while at < span.end and arrivals.sample[at] <= k:
+            y = arrivals.label[at]
+            copy_row(arrivals.items[arrivals.row[at]], external[y])
             at += 1
-            verdict = _renew(local[y], external[y], merged[y], known, (mode, room)) if mode != LOCAL else 0
-            if verdict < 0:
-                return -1 - y
-            if verdict:
-                events[0][count], events[1][count] = k, y
-                put(merged[y], events[2][count])
-                count += 1
-        if k == last or slot[k] < 0:
+            if mode != LOCAL:
+                changed = _renew(local[y], external[y], merged[y], items, mode, room)
+                if changed == IN_DOUBT:
+                    return int(-1 - y)
+                count += _note(changed, k, y, merged[y], events, count)
+        if k == span.last or items.slot[k] < 0:
             continue
-        y = pseudo[k]
-        local[y, slot[k]] = k
-        verdict = _renew(local[y], external[y], merged[y], known, (mode, room)) if mode != EXTERNAL else 0
-        if verdict < 0:
-            return -1 - y
-        if verdict:
-            events[0][count], events[1][count] = k, y
-            put(merged[y], events[2][count])
-            count += 1
+        y = items.pseudo[k]
+        local[y, items.slot[k]] = k
+        if mode != EXTERNAL:
+            changed = _renew(local[y], external[y], merged[y], items, mode, room)
+            if changed == IN_DOUBT:
+                return int(-1 - y)
+            count += _note(changed, k, y, merged[y], events, count)
     return count
 
 
-@tightly
-def _renew(local: Any, external: Any, row: Any, known: Any, how: Any) -> Any:
-    """Merge one class anew; return 1 if its row changed, 0 if not, -1 if that cannot be told yet."""
-    mode, room = how
+@helper
+def _note(changed: int, k: int, y: int, row: Integers, events: Events, count: int) -> int:
+    if changed:
+        events.sample[count], events.label[count] = k, y
+        copy_row(row, events.row[count])
+    return changed
+
+
+@helper
+def _renew(local: Integers, external: Integers, row: Integers, items: ItemTable, mode: int, room: MergeRoom) -> int:
+    """Merge one class again; return 1 if its row changed, 0 if not, IN_DOUBT if rounding may decide."""
     if mode == BOTH:
-        return _merge(local, external, row, known, room)
+        return _merge(local, external, row, items, room)
     source = external if mode == EXTERNAL else local
     changed = 0
     for s in range(len(row)):
@@ -73,83 +94,86 @@ def _renew(local: Any, external: Any, row: Any, known: Any, how: Any) -> Any:
     return changed
 
 
-@tightly
-def _merge(local: Any, external: Any, row: Any, known: Any, room: Any) -> Any:
-    """Keep the most certain of a class (eq. 3), each where it was if it was there."""
-    samples, entropy, stored, exact = known
-    items, value, kept, fresh, stays = room
-    found = 0
+@helper
+def _merge(local: Integers, external: Integers, row: Integers, items: ItemTable, room: MergeRoom) -> int:
+    """Select the most certain items of a class (eq. 3); an item that stays does not change its place in ``row``."""
+    count = int(np.int64(0))
     for s in range(len(local)):
         item = local[s]
         if item < 0:
             break  # slots fill in order
-        items[found], value[found] = item, entropy[item]
-        found += 1
+        room.items[count], room.values[count] = item, items.entropy[item]
+        count += 1
     for e in range(len(external)):
         item = external[e]
         if item >= 0:
-            items[found], value[found] = item, stored[item - samples]
-            found += 1
-    if found <= len(row):
-        return _arrange(row, items[:found], fresh, stays)
-    last, out = _most_certain(items, value, found, len(row), kept)
-    margin = NEAR_ENTROPY * out + NOISE
-    if out - last <= margin:
-        for i in range(found):
-            guessed = items[i] >= samples and not exact[items[i] - samples]
-            if guessed and abs(value[i] - out) <= margin:
-                return -1
-    return _arrange(row, kept[: len(row)], fresh, stays)
-
-
-@tightly
-def _most_certain(items: Any, value: Any, found: int, slots: int, kept: Any) -> Any:
-    """Write the ``slots`` items of the lowest values, among equals the first; return the last of these and the next."""
-    size = (found + WIDTH - 1) // WIDTH * WIDTH
-    for i in range(found, size):
-        value[i] = np.inf
-    count, last, out = 0, -np.inf, np.inf
-    for i in range(found):
-        if _below(value, size, value[i]) < slots:
-            kept[count] = items[i]
+            room.items[count], room.values[count] = item, items.stored[item - items.samples]
             count += 1
+    if count <= len(row):
+        return _arrange(row, room.items, count, room)
+    last, out = _select(room, count, len(row))
+    margin = NEAR_ENTROPY * out + ENTROPY_NOISE
+    if out - last <= margin:
+        for i in range(count):
+            item = room.items[i]
+            inexact = item >= items.samples and not items.exact[item - items.samples]
+            if inexact and abs(room.values[i] - out) <= margin:
+                return IN_DOUBT
+    return _arrange(row, room.chosen, len(row), room)
+
+
+@helper
+def _select(room: MergeRoom, count: int, slots: int) -> tuple[float, float]:
+    """Write the ``slots`` items of the lowest values, the first of equal ones; return the last value and the next."""
+    value, size = room.values, (count + LANES - 1) // LANES * LANES
+    for i in range(count, size):
+        value[i] = np.inf
+    chosen, last, out = 0, -np.inf, np.inf
+    for i in range(count):
+        if _count_below(value, size, value[i]) < slots:
+            room.chosen[chosen] = room.items[i]
+            chosen += 1
             last = max(last, value[i])
         else:
             out = min(out, value[i])
-    if count > slots:  # several are equal to the last
-        room, count, out = slots - _below(value, size, last), 0, last
-        for i in range(found):
-            if value[i] < last or (value[i] == last and room > 0):
-                room -= value[i] == last
-                kept[count] = items[i]
-                count += 1
+    if chosen > slots:  # several are equal to the last
+        left, chosen, out = slots - _count_below(value, size, last), 0, last
+        for i in range(count):
+            if value[i] < last or (value[i] == last and left > 0):
+                left -= value[i] == last
+                room.chosen[chosen] = room.items[i]
+                chosen += 1
     return last, out
 
 
-@tightly
-def _below(value: Any, size: int, limit: float) -> Any:
+@helper
+def _count_below(value: Reals, size: int, limit: float) -> int:
     count = 0
     for i in range(size):
         count += value[i] < limit
     return count
 
 
-@tightly
-def _arrange(row: Any, kept: Any, fresh: Any, stays: Any) -> Any:
-    """Make ``row`` hold what is ``kept``, each where it was if it was there; return 1 if anything changed."""
-    slots = len(row)
-    stays[:slots] = False
+@helper
+def _arrange(row: Integers, chosen: Integers, count: int, room: MergeRoom) -> int:
+    """Let ``row`` hold the first ``count`` of ``chosen``, without moving what it holds already.
+
+    Returns 1 if anything changed, else 0.
+    """
+    slots, fresh, stays = len(row), room.fresh, room.stays
+    for t in range(slots):
+        stays[t] = False
     new = 0
-    for s in range(len(kept)):
+    for s in range(count):
         place = -1
         for t in range(slots):
-            if row[t] == kept[s]:
+            if row[t] == chosen[s]:
                 place = t
                 break
         if place >= 0:
             stays[place] = True
         else:
-            fresh[new] = kept[s]
+            fresh[new] = chosen[s]
             new += 1
     changed, used = 0, 0
     for t in range(slots):

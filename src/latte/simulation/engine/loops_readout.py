@@ -3,38 +3,61 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from ...core.readout import CANCELLED
-from .compiled import exactly, loosely, tightly
-from .state import Readout
+from ...core.types import Integers, Reals, Vectors
+from .compiled import helper, loose_helper
+from .loop_arrays import ReadoutGrid
 
-NOTHING = float(np.finfo(np.float64).min)
-LOWEST = -708.0  # exp of less is not a normal number: so much as 0
+LOWEST_FLOAT = float(np.finfo(np.float64).min)
+LOWEST_EXPONENT = -708.0  # exp of less is not a normal number: it counts as 0
 LOG2_E, ROUND = 1 / math.log(2), 1.5 * 2.0**52  # a number to which this is added is rounded to a whole one
 LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10  # ln 2 in two parts, the first with trailing zeros
 # of the exponential series, enough for |x| <= ln 2 / 2
 A0, A1, A2, A3, A4, A5, A6, A7, A8, A9, A10, A11, A12, A13 = (1 / math.factorial(n) for n in range(14))
 
 
-@exactly
-def readout_room(classes: int, slots: int) -> Any:
-    """Return what :func:`cosines` writes into: weights and similarities (C, K), then room for exponentials."""
+class ReadoutRoom(NamedTuple):
+    """Scratch space: weights and similarities of all items (C, K) as one row each, then two rows for exponentials.
+
+    ``bits`` and ``scale`` are the same memory as ``rounded`` and ``power``, as another type.
+    """
+
+    weights: Reals  # (C, K)
+    near: Reals  # (C, K)
+    flat: Reals  # (C * K,) the weights
+    rounded: Reals  # (C * K,)
+    bits: Integers
+    power: Integers  # (C * K,)
+    scale: Reals
+    cosines: Reals  # (C,)
+
+
+def readout_room(classes: int, slots: int) -> ReadoutRoom:
+    """Return scratch space for a memory (C, K)."""
     rounded, power = np.empty(classes * slots), np.empty(classes * slots, np.int64)
     weights, near = np.empty((classes, slots)), np.empty((classes, slots))
-    return weights, near, weights.reshape(-1), (rounded, rounded.view(np.int64), power, power.view(np.float64))
+    flat, bits, scale = weights.reshape(-1), rounded.view(np.int64), power.view(np.float64)
+    return ReadoutRoom(weights, near, flat, rounded, bits, power, scale, np.empty(classes))
 
 
-@tightly
-def cosines(memory: Any, beta: float, readout: Readout, room: Any, answer: Any) -> None:
-    """Write f · normalise(Σ w m) per class (C,) into ``answer``; 0 where there is nothing to read."""
-    similarity, uncertainty, columns, gram = memory
-    weights, near, flat, scratch = room
-    ceiling = 1.0 if readout.gate >= 0 else np.inf  # rounding can put a cosine above 1, which only B8 would notice
+@helper
+def compute_cosines(
+    similarity: Vectors,
+    uncertainty: Reals,
+    columns: Integers,
+    gram: Vectors,
+    beta: float,
+    readout: ReadoutGrid,
+    room: ReadoutRoom,
+) -> None:
+    """Write f · normalise(Σ w m) per class (C,) into ``room.cosines``; 0 where there is nothing to read."""
+    ceiling = 1.0 if readout.gate >= 0 else np.inf  # rounding can put a cosine above 1, which matters to B8 only
     for y in range(len(columns)):
-        row, w, s = columns[y], weights[y], near[y]
+        row, w, s = columns[y], room.weights[y], room.near[y]
         largest = -np.inf
         for k in range(len(row)):
             w[k], s[k] = -np.inf, 0.0
@@ -44,21 +67,21 @@ def cosines(memory: Any, beta: float, readout: Readout, room: Any, answer: Any) 
                 largest = max(largest, w[k])
         # B8: exp(beta (s - 1)); a common factor matters only with the gate of B1
         # where nothing is stored the largest is -inf, and any shift will do
-        shift = beta if readout.gate >= 0 else max(largest, NOTHING)
+        shift = beta if readout.gate >= 0 else max(largest, LOWEST_FLOAT)
         for k in range(len(row)):
-            w[k] = max(w[k] - shift, LOWEST)
-    _exponentials(flat, scratch)
+            w[k] = max(w[k] - shift, LOWEST_EXPONENT)
+    _exponentiate(room)
     for y in range(len(columns)):
-        answer[y] = _cosine(weights[y], near[y], gram[y], readout.gate)
+        room.cosines[y] = _cosine(room.weights[y], room.near[y], gram[y], readout.gate)
 
 
-@tightly
-def _exponentials(values: Any, scratch: Any) -> None:
-    """Replace values from LOWEST on by their exponentials, several at a time: x = k ln 2 + r, e^x = 2^k e^r.
+@helper
+def _exponentiate(room: ReadoutRoom) -> None:
+    """Replace the weights by their exponentials, several at a time: x = k ln 2 + r, e^x = 2^k e^r.
 
     A float64 that was rounded by adding a large number has k in its last bits; moved up, they are the exponent of 2^k.
     """
-    rounded, bits, power, scale = scratch
+    values, rounded, bits, power, scale = room.flat, room.rounded, room.bits, room.power, room.scale
     for j in range(len(values)):
         rounded[j] = values[j] * LOG2_E + ROUND
     for j in range(len(values)):
@@ -74,8 +97,8 @@ def _exponentials(values: Any, scratch: Any) -> None:
         values[j] = (low + r4 * (mid + r4 * (high + r4 * (A12 + A13 * r)))) * scale[j]
 
 
-@loosely
-def _cosine(weights: Any, near: Any, gram: Any, gate: float) -> Any:
+@loose_helper
+def _cosine(weights: Reals, near: Reals, gram: Vectors, gate: float) -> float:
     dots, squares = 0.0, 0.0
     for s in range(len(weights)):
         dots += weights[s] * near[s]
@@ -87,12 +110,12 @@ def _cosine(weights: Any, near: Any, gram: Any, gate: float) -> Any:
     return dots / math.sqrt(squares) if squares > limit else 0.0
 
 
-@tightly
-def label(logits: Any, cosine: Any, alpha: float, scale: float) -> Any:
-    """Return the class with the largest z + alpha z_mem (eq. 7), the first among equals."""
+@helper
+def predict_label(logits: Reals, cosines: Reals, alpha: float, scale: float) -> int:
+    """Return the class with the largest z + alpha z_mem (eq. 7), the first of equal ones."""
     best, top = 0, -np.inf
-    for y in range(len(cosine)):
-        value = logits[y] + (alpha * scale) * cosine[y]
+    for y in range(len(cosines)):
+        value = logits[y] + (alpha * scale) * cosines[y]
         if value > top:
             best, top = y, value
     return best

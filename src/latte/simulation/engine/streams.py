@@ -2,29 +2,44 @@
 
 Samples are numbered client by client in stream order: sample k of the federation belongs to client i with
 ``offsets[i] <= k < offsets[i + 1]``. Vectors stay where the federation has them; :meth:`Streams.vectors` normalises
-the few that are asked for.
+a few of them.
 
-One matrix product replaces a matrix-vector product per sample. The two may differ in the last bit, which matters
-where a decision compares two nearly equal numbers. Those samples are found and computed again as the readable
-method computes them, so that every decision of the memories is the same.
+Many samples are classified together, where the readable method forms a matrix-vector product per sample. The two may
+differ in the last bit, which matters where a decision compares two nearly equal numbers. Such samples are computed
+again as the readable method computes them, so that every decision of the memories is the same.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...core.maths import entropy_of_one
 from ...core.types import Integers, Mask, Reals, Vectors
 from ...core.validate import NORM_TOLERANCE, lengths_of, unit_rows
 from ...core.zero_shot import ZeroShot
 from ...data.benchmark import Federation
-from .backend import Loops
 from .crew import Crew
-from .state import NEAR_DOT, NEAR_ENTROPY, NOISE
+from .tolerances import ENTROPY_NOISE, NEAR_ENTROPY, NEAR_LOGIT
 
-CHUNK = 1024  # samples that are classified at a time
+SAMPLES_AT_ONCE = 1024  # that are classified together
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+class BatchClassifier(Protocol):
+    """The zero-shot classifier on many rows: ``plain_classify`` in numpy, ``loops_classify`` compiled."""
+
+    def squares(self, rows: Vectors, index: Integers, out: Vectors) -> None:
+        """Write the squared lengths (n,) of the rows ``index``."""
+
+    def classify(self, rows: Vectors, index: Integers, norms: Vectors, text: Reals, room: Reals, logits: Reals) -> None:
+        """Write the products (n, C) of the rows ``index``, divided by ``norms``, with ``text``."""
+
+    def judge(self, logits: Reals, near: float, pseudo: Integers, uncertainty: Reals, close: Mask) -> None:
+        """Write the argmax and the entropy of logits (n, C), and whether the two best are closer than ``near``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +47,7 @@ class Streams:
     """All samples (n,) of all clients, in stream order, client after client."""
 
     zero_shot: ZeroShot
-    rows: Vectors  # (m, D) plain views; the federation's own array where that is one view of float32
+    rows: Vectors  # (m, D) plain views, read-only; the federation's own array where that is one view of float32
     index: Integers  # (n,) which row a sample is
     offsets: Integers  # (N + 1,)
     norms: Vectors  # (n,) lengths before normalisation
@@ -61,31 +76,32 @@ class Streams:
         return rows
 
 
-def lay_out(federation: Federation, loops: Loops, crew: Crew | None = None) -> Streams:
-    """Return the streams of ``federation`` with their zero-shot answers."""
+def lay_out(federation: Federation, classifier: BatchClassifier, crew: Crew | None = None) -> Streams:
+    """Return the streams of ``federation`` with their zero-shot predictions."""
     zero_shot = federation.embeddings.zero_shot
     plain, index = _plain_rows(federation)
     offsets = np.cumsum([0, *map(len, federation.clients)])
-    n = len(index)
+    n, text = len(index), read_only(zero_shot.scaled)
     norms, logits = np.empty(n, np.float32), np.empty((n, zero_shot.classes))
     pseudo, uncertainty, doubtful = np.empty(n, np.int64), np.empty(n), np.empty(n, np.bool_)
 
     def classify(part: slice) -> None:
-        norms[part] = _lengths(plain, index[part], loops)
+        norms[part] = _lengths(plain, index[part], classifier)
         room = np.empty((2, zero_shot.dim))
-        loops.classify(plain, index[part], norms[part], zero_shot.scaled, room, logits[part])
-        loops.judge(logits[part], NEAR_DOT * zero_shot.scale, pseudo[part], uncertainty[part], doubtful[part])
+        classifier.classify(plain, index[part], norms[part], text, room, logits[part])
+        classifier.judge(logits[part], NEAR_LOGIT * zero_shot.scale, pseudo[part], uncertainty[part], doubtful[part])
 
-    (crew or Crew()).share(classify, (slice(start, start + CHUNK) for start in range(0, n, CHUNK)))
+    parts = (slice(start, start + SAMPLES_AT_ONCE) for start in range(0, n, SAMPLES_AT_ONCE))
+    (crew or Crew()).share(classify, parts)
     streams = Streams(zero_shot, plain, index, offsets, norms, logits, pseudo, uncertainty)
     settle(streams, doubtful)
     return streams
 
 
-def _lengths(rows: Vectors, index: Integers, loops: Loops) -> Vectors:
+def _lengths(rows: Vectors, index: Integers, classifier: BatchClassifier) -> Vectors:
     """Return by what some rows are divided, as :func:`unit_rows` has it."""
     squares = np.empty(len(index), np.float32)
-    loops.squares(rows, index, squares)
+    classifier.squares(rows, index, squares)
     lengths: Vectors = lengths_of(squares)
     if not np.abs(lengths - 1).max() < NORM_TOLERANCE / 2:  # NaN is refused here, too
         unit_rows("views", rows[index])
@@ -97,11 +113,18 @@ def _plain_rows(federation: Federation) -> tuple[Vectors, Integers]:
     views = federation.embeddings.views
     index = np.concatenate([client.samples for client in federation.clients]).astype(np.int64)
     if views.dtype == np.float32 and views.shape[1] == 1 and views.flags.c_contiguous:
-        return np.asarray(views).reshape(len(views), -1), index
-    return np.ascontiguousarray(views[index, 0], np.float32), np.arange(len(index))
+        return read_only(np.asarray(views).reshape(len(views), -1)), index
+    return read_only(np.ascontiguousarray(views[index, 0], np.float32)), np.arange(len(index))
 
 
-def owners(streams: Streams) -> Integers:
+def read_only(array: NDArray[Scalar]) -> NDArray[Scalar]:
+    """Return a view that cannot be written to: a loop is compiled for each kind, so every array always is of one."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def owners_of(streams: Streams) -> Integers:
     """Return the client of every sample (n,)."""
     return np.repeat(np.arange(streams.clients), streams.lengths)
 
@@ -114,15 +137,16 @@ def settle(streams: Streams, doubtful: Mask) -> None:
         streams.pseudo[k], streams.entropy[k] = logits.argmax(), entropy_of_one(logits)
 
 
-def near_ties(groups: Integers, values: Reals, margin: float = 1.0) -> Mask:
+def find_near_ties(groups: Integers, values: Reals, margin: float = 1.0) -> Mask:
     """Return the samples whose value is too close to that of another sample of the same group; ``margin`` widens that.
 
-    >>> near_ties(np.array([0, 0, 1, 1]), np.array([0.5, 0.500001, 0.5, 0.7]))
+    >>> find_near_ties(np.array([0, 0, 1, 1]), np.array([0.5, 0.500001, 0.5, 0.7]))
     array([ True,  True, False, False])
     """
     order = np.lexsort((values, groups))
     group, value = groups[order], values[order]
-    close = (group[1:] == group[:-1]) & (value[1:] - value[:-1] <= margin * (NEAR_ENTROPY * np.abs(value[1:]) + NOISE))
+    near = margin * (NEAR_ENTROPY * np.abs(value[1:]) + ENTROPY_NOISE)
+    close = (group[1:] == group[:-1]) & (value[1:] - value[:-1] <= near)
     tied = np.zeros(len(values), np.bool_)
     tied[order[1:]] |= close
     tied[order[:-1]] |= close

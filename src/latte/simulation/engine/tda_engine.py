@@ -8,22 +8,22 @@ import numpy as np
 
 from ...core.types import Integers, Mask, Reals, Vectors
 from ...methods.tda import TdaParams
-from .backend import Loops
 from .lifetimes import Lives, Order, blocks, lives_of, softmax_rows
-from .state import LATEST
-from .streams import Streams, near_ties, settle
+from .queues import LATEST, QueueShape, replay_queues
+from .streams import Streams, find_near_ties, settle
+from .tolerances import NEAR_LIMIT
 
-NEAR_LIMIT = 1e-4  # an entropy or a probability this close to a limit, relative to it, may be on either side
 
-
-def run_tda(streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals, Reals], loops: Loops) -> Integers:
+def run_tda(streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals, Reals]) -> Integers:
     """Return labels (alphas, betas, n) for every alpha and beta of the positive cache."""
     classes = streams.zero_shot.classes
-    settle(streams, near_ties(order.parts * classes + streams.pseudo, streams.entropy) | _near_limits(streams, params))
-    positive = _lives(streams, order, (classes, params.k), np.ones(len(streams), np.bool_), loops)
+    settle(
+        streams, find_near_ties(order.parts * classes + streams.pseudo, streams.entropy) | _near_limits(streams, params)
+    )
+    positive = _lives(streams, order, (classes, params.k), np.ones(len(streams), np.bool_))
     window = streams.entropy * math.log(2)  # H / log2 C, as the official code
     halfway = (params.entropy_above < window) & (window < params.entropy_below)
-    negative = _lives(streams, order, (classes, params.k_negative), halfway, loops)
+    negative = _lives(streams, order, (classes, params.k_negative), halfway)
     alphas, betas = grid
     labels = np.empty((len(alphas), len(betas), len(streams)), np.int64)
     for first, last, start in blocks(order):
@@ -37,11 +37,11 @@ def run_tda(streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals
     return labels
 
 
-def _lives(streams: Streams, order: Order, shape: tuple[int, int], eligible: Mask, loops: Loops) -> Lives:
+def _lives(streams: Streams, order: Order, shape: tuple[int, int], eligible: Mask) -> Lives:
     """Replay one cache: only ``eligible`` samples are offered to it."""
     offered = eligible[order.sequence]
     starts = np.concatenate([[0], np.cumsum(offered)])[order.starts]
-    slot = loops.fill_queues(order.sequence[offered], starts, streams.pseudo, streams.entropy, (*shape, LATEST))
+    slot = replay_queues(order.sequence[offered], starts, streams.pseudo, streams.entropy, QueueShape(*shape, LATEST))
     return lives_of(slot, streams.pseudo, order, shape)
 
 

@@ -6,18 +6,34 @@ that hangs over the edge computes its last row again. Imported only where numba 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .compiled import inlined, loosely, tightly
-from .state import Items
+from ...core.types import Integers, Vectors
+from .compiled import helper, inlined, loose_helper
+from .loop_arrays import ClientSpan, ItemTable
+
+Eight = tuple[Any, Any, Any, Any, Any, Any, Any, Any]  # numbers of the type that is summed in
 
 
-@loosely
-def tile(a: Any, b: Any, others: Any, zero: Any) -> Any:
+class Columns(NamedTuple):
+    """The items that are read in a window, one column each: from which sample until which, in which order to take them.
+
+    ``number`` says how many columns there are: the arrays have room for more.
+    """
+
+    number: int
+    item: Integers  # (U,)
+    born: Integers  # (U,)
+    dead: Integers  # (U,)
+    order: Integers  # (U,)
+    scale: Vectors  # (U,) one over the length of the item
+
+
+@loose_helper
+def tile(a: Any, b: Any, p: Any, q: Any, r: Any, s: Any, zero: Any) -> Eight:
     """Return the eight products of two vectors with four others; ``zero`` is of the type to sum in."""
-    p, q, r, s = others
     ap = aq = ar = az = bp = bq = br = bz = zero
     for d in range(len(a)):
         ad, bd = a[d], b[d]
@@ -32,17 +48,17 @@ def tile(a: Any, b: Any, others: Any, zero: Any) -> Any:
     return ap, aq, ar, az, bp, bq, br, bz
 
 
-@loosely
-def against_all(vectors: Any, rows: Any, similarity: Any) -> None:
+@helper
+def compare_with_all(vectors: Vectors, rows: Integers, similarity: Vectors) -> None:
     """Write the products of some ``rows`` of ``vectors`` (N, D) with all of them, into rows and columns."""
     end, last, zero = len(vectors) - 1, len(rows) - 1, np.float32(0.0)
     for t in range(0, last + 1, 2):
         i, k = rows[t], rows[min(t + 1, last)]
-        a, b = vectors[i], vectors[k]
         for u in range(0, end + 1, 4):
             v, w, x = min(u + 1, end), min(u + 2, end), min(u + 3, end)
-            p, q, r, s = vectors[u], vectors[v], vectors[w], vectors[x]
-            ap, aq, ar, az, bp, bq, br, bz = tile(a, b, (p, q, r, s), zero)
+            ap, aq, ar, az, bp, bq, br, bz = tile(
+                vectors[i], vectors[k], vectors[u], vectors[v], vectors[w], vectors[x], zero
+            )
             similarity[i, u], similarity[i, v], similarity[i, w], similarity[i, x] = ap, aq, ar, az
             similarity[k, u], similarity[k, v], similarity[k, w], similarity[k, x] = bp, bq, br, bz
     for t in range(last + 1):
@@ -51,30 +67,28 @@ def against_all(vectors: Any, rows: Any, similarity: Any) -> None:
 
 
 @inlined
-def vector_of(items: Items, item: int) -> Any:
+def vector_of(items: ItemTable, item: int) -> Any:
     """Return the vector of an item as it is stored."""
     return items.rows[items.row_of[item]] if item < items.samples else items.prototypes[item - items.samples]
 
 
-@tightly
-def norm_of(items: Items, item: int) -> Any:
+@helper
+def norm_of(items: ItemTable, item: int) -> np.float32:
     """Return by what its vector is to be divided."""
     return items.norms[item] if item < items.samples else np.float32(1.0)
 
 
-@loosely
-def similarities(items: Items, span: Any, used: Any, life: Any, scale: Any, out: Any) -> None:
-    """Write the products of the samples ``span`` with the items ``used`` (U,) into ``out`` (B, U).
+@helper
+def compare_samples(items: ItemTable, span: ClientSpan, columns: Columns, near: Vectors) -> None:
+    """Write the products of the samples of a client with the columns into ``near`` (B * U,).
 
-    ``life`` says from which sample on, and until which, an item is asked for (other products may be missing), and in
-    which order to take them.
-    ``scale`` (U,) is room for one over their lengths.
+    A product is missing where the sample does not read the item.
     """
-    first, last = span
-    born, dead, order = life
-    rows, index = items.rows, items.row_of
-    end, zero = len(used) - 1, np.float32(0.0)
-    for g in range(0, end + 1, 4):
+    first, last = span.first, span.last
+    born, dead, order, used = columns.born, columns.dead, columns.order, columns.item
+    rows, index, width = items.rows, items.row_of, columns.number
+    end, zero = width - 1, np.float32(0.0)
+    for g in range(0, width, 4):
         u, v, w, x = order[g], order[min(g + 1, end)], order[min(g + 2, end)], order[min(g + 3, end)]
         p, q = vector_of(items, used[u]), vector_of(items, used[v])
         r, s = vector_of(items, used[w]), vector_of(items, used[x])
@@ -82,52 +96,55 @@ def similarities(items: Items, span: Any, used: Any, life: Any, scale: Any, out:
         stop = max(max(dead[u], dead[v]), max(dead[w], dead[x]))
         for k in range(begin, stop, 2):
             m = min(k + 1, last - 1)
-            a, b = rows[index[k]], rows[index[m]]
-            ap, aq, ar, az, bp, bq, br, bz = tile(a, b, (p, q, r, s), zero)
-            k_, m_ = k - first, m - first
-            out[k_, u], out[k_, v], out[k_, w], out[k_, x] = ap, aq, ar, az
-            out[m_, u], out[m_, v], out[m_, w], out[m_, x] = bp, bq, br, bz
-    _divide(items, span, used, scale, out)
+            ap, aq, ar, az, bp, bq, br, bz = tile(rows[index[k]], rows[index[m]], p, q, r, s, zero)
+            a, b = (k - first) * width, (m - first) * width
+            near[a + u], near[a + v], near[a + w], near[a + x] = ap, aq, ar, az
+            near[b + u], near[b + v], near[b + w], near[b + x] = bp, bq, br, bz
+    _divide(items, span, columns, near)
 
 
-@loosely
-def _divide(items: Items, span: Any, used: Any, scale: Any, out: Any) -> None:
+@loose_helper
+def _divide(items: ItemTable, span: ClientSpan, columns: Columns, near: Vectors) -> None:
     """Divide the products by the lengths of what was multiplied."""
-    first, last = span
-    for u in range(len(used)):
-        scale[u] = np.float32(1.0) / norm_of(items, used[u])
-    for k in range(first, last):
+    width, scale = columns.number, columns.scale
+    for u in range(width):
+        scale[u] = np.float32(1.0) / norm_of(items, columns.item[u])
+    for k in range(span.first, span.last):
         own = np.float32(1.0) / items.norms[k]
-        row = out[k - first]
-        for u in range(len(used)):
+        row = near[(k - span.first) * width : (k - span.first + 1) * width]
+        for u in range(width):
             row[u] *= own * scale[u]
 
 
-@loosely
-def pairs(items: Items, one: Any, other: Any, out: Any) -> None:
-    """Write the products of items ``one`` (A,) with items ``other`` (B,) into ``out`` (A, B)."""
-    end, last, zero = len(other) - 1, len(one) - 1, np.float32(0.0)
+@helper
+def compare_pairs(items: ItemTable, some: Integers, others: Integers, out: Vectors) -> None:
+    """Write the products of items ``some`` (A,) with items ``others`` (B,) into ``out`` (A, >= B)."""
+    end, last, zero = len(others) - 1, len(some) - 1, np.float32(0.0)
     for t in range(0, last + 1, 2):
         m = min(t + 1, last)
-        a, b = vector_of(items, one[t]), vector_of(items, one[m])
+        a, b = vector_of(items, some[t]), vector_of(items, some[m])
         for u in range(0, end + 1, 4):
             v, w, x = min(u + 1, end), min(u + 2, end), min(u + 3, end)
-            p, q = vector_of(items, other[u]), vector_of(items, other[v])
-            r, s = vector_of(items, other[w]), vector_of(items, other[x])
-            ap, aq, ar, az, bp, bq, br, bz = tile(a, b, (p, q, r, s), zero)
+            p, q = vector_of(items, others[u]), vector_of(items, others[v])
+            r, s = vector_of(items, others[w]), vector_of(items, others[x])
+            ap, aq, ar, az, bp, bq, br, bz = tile(a, b, p, q, r, s, zero)
             out[t, u], out[t, v], out[t, w], out[t, x] = ap, aq, ar, az
             out[m, u], out[m, v], out[m, w], out[m, x] = bp, bq, br, bz
     for t in range(last + 1):
-        own = np.float32(1.0) / norm_of(items, one[t])
+        own = np.float32(1.0) / norm_of(items, some[t])
         for u in range(end + 1):
-            out[t, u] *= own / norm_of(items, other[u])
+            out[t, u] *= own / norm_of(items, others[u])
 
 
-@loosely
-def product(items: Items, one: int, other: int) -> Any:
-    """Return the product of two items."""
-    a, b = vector_of(items, one), vector_of(items, other)
+@loose_helper
+def _dot(a: Vectors, b: Vectors) -> np.float32:
     total = np.float32(0.0)
     for d in range(len(a)):
         total += a[d] * b[d]
-    return total / (norm_of(items, one) * norm_of(items, other))
+    return total
+
+
+@helper
+def compare_items(items: ItemTable, item: int, other: int) -> np.float32:
+    """Return the product of two items."""
+    return _dot(vector_of(items, item), vector_of(items, other)) / (norm_of(items, item) * norm_of(items, other))

@@ -10,6 +10,10 @@ import numpy as np
 from ...core.types import Integers
 from ..schedule import Round, Schedule, rounds
 
+# Rounds that are replayed before they are read. The samples of a client in a window are compared with everything that
+# it holds meanwhile: what stays is loaded once per window. Anything from 16 to 64 is as good.
+WINDOW = 32
+
 
 class Window(NamedTuple):
     """Some rounds: how many samples each client has handled at the end (N,), and the syncs on the way.
@@ -27,7 +31,7 @@ Sync = tuple[Integers, Integers]  # members, and what each has handled
 
 
 def windows(lengths: list[int], schedule: Schedule, rng: np.random.Generator, size: int) -> Iterator[Window]:
-    """Yield the windows of a run of ``size`` rounds; cohorts are drawn as the readable simulator draws them."""
+    """Yield the windows of a run of ``size`` rounds; the generator gives the cohorts of the readable simulator."""
     schedule.check(len(lengths))
     if schedule.barrier and schedule.participation == 1 and schedule.sync not in ("doubling", "powers"):
         yield from _everyone(np.array(lengths, np.int64), schedule, size)
@@ -47,13 +51,13 @@ def windows(lengths: list[int], schedule: Schedule, rng: np.random.Generator, si
 
 def _window(handled: Integers, syncs: list[Sync]) -> Window:
     none = np.zeros(0, np.int64)
-    members = np.concatenate([none, *(who for who, _ in syncs)])
-    at = np.concatenate([none, *(when for _, when in syncs)])
-    return Window(handled.copy(), members, at, np.cumsum([0, *(len(who) for who, _ in syncs)]))
+    members = np.concatenate([none, *(members for members, _ in syncs)])
+    at = np.concatenate([none, *(handled for _, handled in syncs)])
+    return Window(handled.copy(), members, at, np.cumsum([0, *(len(members) for members, _ in syncs)]))
 
 
 def _everyone(length: Integers, schedule: Schedule, size: int) -> Iterator[Window]:
-    """Yield the windows where all clients that have started take part in every round: no cohort is drawn."""
+    """Yield the windows where all clients that have started take part in every round, and no generator is needed."""
     start = np.ones(len(length), np.int64) if schedule.starts is None else np.array(schedule.starts)
     final = int((start + length - 1)[length > 0].max(initial=0))
     for first in range(1, final + 1, size):
@@ -62,7 +66,8 @@ def _everyone(length: Integers, schedule: Schedule, size: int) -> Iterator[Windo
         due = (number % schedule.period == 0) & (number < final)
         there = due & (start <= number)
         starts = np.cumsum([0, *there.sum(axis=1)[due[:, 0]]])
-        yield Window(handled[-1], np.nonzero(there)[1], handled[there], starts)
+        members = np.ascontiguousarray(np.nonzero(there)[1])  # else the loops were compiled for strided arrays, too
+        yield Window(handled[-1], members, handled[there], starts)
 
 
 def _each(lengths: list[int], schedule: Schedule, rng: np.random.Generator) -> Iterator[tuple[Integers, list[Sync]]]:

@@ -1,31 +1,34 @@
-"""Prototypes of all clients: each version that somebody may still read is stored once."""
+"""The prototypes of all clients: each version that a client may still read is stored once."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...core.maths import entropy
 from ...core.types import Integers, Mask, Reals, Vectors
 from ...core.zero_shot import ZeroShot
 from ...methods.latte import LatteParams
-from .backend import Loops
 from .crew import Crew
-from .state import Items
-from .streams import Streams
+from .loop_arrays import ItemTable
+from .loops_classify import classify, judge
+from .loops_upload import PrototypeRows, blend
+from .streams import Streams, read_only
 
-CHUNK = 256  # prototypes that are computed at a time: they stay in a processor's nearest large cache
+AT_ONCE = 256  # prototypes that are computed together: they stay in a processor's nearest large cache
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-class Pool:
-    """``vectors`` (P, D), ``entropy`` and ``exact`` (P,): places are reused once nobody refers to them.
+class PrototypeStore:
+    """``vectors`` (P, D), ``entropy`` and ``exact`` (P,): places are used again once no client refers to them.
 
     The server may note in ``beside`` (P, N) and ``origin`` (P, 2) what it knows of a prototype.
     """
 
-    def __init__(self, streams: Streams, params: LatteParams, loops: Loops, crew: Crew) -> None:
-        self.streams, self.params, self.loops, self.crew = streams, params, loops, crew
+    def __init__(self, streams: Streams, params: LatteParams, crew: Crew) -> None:
+        self.streams, self.params, self.crew = streams, params, crew
         self.vectors: Vectors = np.zeros((0, streams.zero_shot.dim), np.float32)
         self.entropy: Reals = np.ones(0)
         self.exact: Mask = np.zeros(0, np.bool_)
@@ -34,26 +37,27 @@ class Pool:
         self._free: Integers = np.zeros(0, np.int64)
         self._soon: Integers = np.zeros(0, np.int64)
 
-    def add(self, contents: Integers, items: Items) -> tuple[Integers, Mask]:
-        """Store the prototypes of local memories (n, S), given as samples; return places (n,) and who has one."""
+    def add(self, contents: Integers, items: ItemTable) -> tuple[Integers, Mask]:
+        """Store the prototypes of queues (n, S) of samples; return their places (n,) and which of them there are."""
         places, seen = self._take(len(contents)), np.zeros(len(contents), np.bool_)
 
-        def some(part: slice) -> None:
+        def store(part: slice) -> None:
             self._store(contents[part], items, places[part], seen[part])
 
-        self.crew.share(some, (slice(start, start + CHUNK) for start in range(0, len(contents), CHUNK)))
+        self.crew.share(store, (slice(start, start + AT_ONCE) for start in range(0, len(contents), AT_ONCE)))
         self.exact[places] = ~seen
         return places, seen
 
-    def _store(self, contents: Integers, items: Items, places: Integers, seen: Mask) -> None:
-        """Write some prototypes, their entropies and who has one."""
+    def _store(self, contents: Integers, items: ItemTable, places: Integers, seen: Mask) -> None:
+        """Write some prototypes and their entropies."""
         zero_shot, valid, n = self.streams.zero_shot, contents >= 0, len(places)
         weights = self._weights(np.where(valid, self.streams.entropy[contents], np.inf), valid)
         room, logits, uncertainty = np.empty((2, zero_shot.dim)), np.empty((n, zero_shot.classes)), np.empty(n)
-        self.loops.blend(items, contents, weights, room, (places, self.vectors, seen))
+        blend(items, contents, weights, room[0], PrototypeRows(places, self.vectors, seen))
         # One row's entropy from a product of another shape may differ in the last bits: see make_exact.
-        self.loops.classify(self.vectors, places, np.ones(n, np.float32), zero_shot.scaled, room, logits)
-        self.loops.judge(logits, 0.0, np.empty(n, np.int64), uncertainty, np.empty(n, np.bool_))
+        text = read_only(zero_shot.scaled)
+        classify(read_only(self.vectors), places, np.ones(n, np.float32), text, room, logits)
+        judge(logits, 0.0, np.empty(n, np.int64), uncertainty, np.empty(n, np.bool_))
         self.entropy[places] = np.where(seen, uncertainty, 1.0)
 
     def _weights(self, certain: Reals, valid: Mask) -> Reals:
@@ -64,13 +68,13 @@ class Pool:
         exponent = np.where(valid, rate * (lowest - np.where(valid, certain, 1.0)), -np.inf)
         return np.exp(exponent, out=exponent)
 
-    def keep(self, places: Integers) -> None:
-        """Let all places but these be reused, but not before the next call: somebody may still read the others."""
+    def retain(self, places: Integers) -> None:
+        """Free all places but these, though not before the next call: a window that is being read may need them."""
         free = np.ones(len(self.vectors), np.bool_)
         free[places] = False
         free[self._free] = False
         free[self._soon] = False
-        self._free = np.concatenate([self._soon, self._free])  # what was used before comes first
+        self._free = np.concatenate([self._soon, self._free])  # places that were used before come first
         self._soon = np.flatnonzero(free)
 
     def _take(self, count: int) -> Integers:
@@ -80,26 +84,24 @@ class Pool:
         return places
 
     def _grow(self, size: int) -> None:
-        """Make room; what is not used yet takes no memory, since fresh zeros are pages that nobody touched."""
-        old = len(self.vectors)
-        size = (
-            max(size, old + old // 2) if old else 2 * max(size, self.streams.clients * self.streams.zero_shot.classes)
-        )
-        self.vectors = _longer(self.vectors, size)
-        self.beside = _longer(self.beside, size)
-        self.origin = _longer(self.origin, size)
-        self.entropy = _longer(self.entropy, size)
-        self.exact = _longer(self.exact, size)
+        """Make room; what is not used yet takes no memory, since fresh zeros are pages that nothing has touched."""
+        old, least = len(self.vectors), self.streams.clients * self.streams.zero_shot.classes
+        size = max(size, old + old // 2) if old else 2 * max(size, least)
+        self.vectors = _lengthen(self.vectors, size)
+        self.beside = _lengthen(self.beside, size)
+        self.origin = _lengthen(self.origin, size)
+        self.entropy = _lengthen(self.entropy, size)
+        self.exact = _lengthen(self.exact, size)
         self._free = np.concatenate([self._free, np.arange(old, size)])
 
 
-def _longer(array: Any, size: int) -> Any:
+def _lengthen(array: NDArray[Scalar], size: int) -> NDArray[Scalar]:
     longer = np.zeros((size, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer
 
 
-def make_exact(zero_shot: ZeroShot, items: Items, places: Integers, label: int) -> None:
+def make_exact(zero_shot: ZeroShot, items: ItemTable, places: Integers, label: int) -> None:
     """Compute the entropies of prototypes of a class again, with the product that the readable method forms."""
     upload = np.zeros((zero_shot.classes, zero_shot.dim), np.float32)
     for place in places[~items.exact[places]]:

@@ -1,0 +1,111 @@
+"""The tolerances of the engine: no rounding exceeds them, and they are what the code compares with."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from latte.core.maths import entropy_of_one
+from latte.core.validate import lengths_of, unit_rows
+from latte.core.zero_shot import ZeroShot
+from latte.simulation.engine import has_loops, plain_classify, tolerances
+from latte.simulation.engine.streams import find_near_ties
+from simulation.engine_support import made_up, unit
+
+if not has_loops():
+    pytest.skip("the compiled loops need numba", allow_module_level=True)
+
+from latte.simulation.engine import loops_classify, server, tda_engine
+from latte.simulation.engine.compiled import kernel
+from latte.simulation.engine.tiles import compare_with_all
+
+
+@kernel
+def similarities(vectors, rows, out):
+    compare_with_all(vectors, rows, out)
+
+
+def same_sign(rng, n, D):
+    return unit(rng.random((n, D)) + 0.1)  # every partial sum grows, and every addition rounds
+
+
+def cone(rng, n, D):
+    return unit(rng.normal(size=D) + 0.3 * rng.normal(size=(n, D)))  # as CLIP's embeddings: cosines near 1
+
+
+def steep(rng, n, D):
+    return unit(rng.normal(size=(n, D)) * np.logspace(0, -6, D))  # terms of very different size
+
+
+def alternating(rng, n, D):
+    return unit((-1.0) ** np.arange(D) + 1e-3 * rng.normal(size=(n, D)))
+
+
+def scattered(rng, n, D):
+    return unit(rng.normal(size=(n, D)))
+
+
+KINDS = [same_sign, cone, steep, alternating, scattered]
+cases = {
+    "kind": st.sampled_from(KINDS),
+    "seed": st.integers(0, 10_000),
+    "D": st.sampled_from([3, 16, 255, 512, 768, 1024, 2048]),
+}
+
+
+@settings(max_examples=80)
+@given(**cases)
+def test_similarities(kind, seed, D):
+    """A choice between two donors compares two similarities: the error of both counts, in both forms of the product."""
+    vectors = kind(np.random.default_rng(seed), 9, D)
+    fast = np.zeros((9, 9), np.float32)
+    similarities(vectors, np.arange(9), fast)
+    readable = np.stack([np.matmul(vectors[None], vectors[None, i, :, None])[0, :, 0] for i in range(9)])
+    gap = fast[:, :, None].astype(float) - fast[:, None, :]
+    readable_gap = readable[:, :, None].astype(float) - readable[:, None, :]
+    assert np.abs(gap - readable_gap).max() < tolerances.NEAR_SIMILARITY
+
+
+@settings(max_examples=60)
+@given(**cases, stretch=st.sampled_from([0.0, 4e-7, 9e-4]))
+@pytest.mark.parametrize("classifier", [loops_classify, plain_classify])
+def test_logits_and_entropies(classifier, kind, seed, D, stretch):
+    rng = np.random.default_rng(seed)
+    zero_shot = ZeroShot(cone(rng, 6, D), tuple("abcdef"))
+    rows = kind(rng, 12, D)
+    rows *= rng.uniform(1 - stretch, 1 + stretch, (12, 1)).astype(np.float32)
+    rows.flags.writeable = False
+    text = zero_shot.scaled.view()
+    text.flags.writeable = False
+    squares, logits, room, index = np.empty(12, np.float32), np.empty((12, 6)), np.empty((2, D)), np.arange(12)
+    classifier.squares(rows, index, squares)
+    classifier.classify(rows, index, lengths_of(squares), text, room, logits)
+    pseudo, uncertainty, close = np.empty(12, np.int64), np.empty(12), np.empty(12, np.bool_)
+    classifier.judge(logits, tolerances.NEAR_LOGIT * zero_shot.scale, pseudo, uncertainty, close)
+    for k in range(12):
+        readable = zero_shot.logits(unit_rows("views", rows[k : k + 1])[0])
+        gap = np.abs(np.subtract.outer(logits[k], logits[k]) - np.subtract.outer(readable, readable)).max()
+        assert gap < tolerances.NEAR_LOGIT * zero_shot.scale
+        exact = entropy_of_one(readable)
+        assert abs(uncertainty[k] - exact) < (tolerances.NEAR_ENTROPY * exact + tolerances.ENTROPY_NOISE) / 2
+        assert close[k] or pseudo[k] == readable.argmax()
+
+
+def test_the_tolerances_are_what_the_code_compares_with():
+    from latte.methods.latte import LatteParams
+
+    assert server.route_rules(LatteParams(), 5).near == tolerances.NEAR_SIMILARITY
+    near = 0.5 * (1 + np.array([0.0, 0.9, 2.1]) * tolerances.NEAR_ENTROPY)
+    assert find_near_ties(np.zeros(3, np.int64), near).tolist() == [True, True, False]
+    assert find_near_ties(np.zeros(2, np.int64), np.array([0.0, 0.5 * tolerances.ENTROPY_NOISE])).all()
+    assert not find_near_ties(np.zeros(2, np.int64), np.array([0.0, 2 * tolerances.ENTROPY_NOISE])).any()
+
+
+def test_what_is_beside_a_limit_of_tda_is_computed_again():
+    from latte.methods.tda import TdaParams
+    from latte.simulation.engine.streams import lay_out
+
+    streams = lay_out(made_up((5,), 3, 8), plain_classify)
+    limit = TdaParams().entropy_above / np.log(2)
+    streams.entropy[:] = limit * (1 + np.array([0.0, 0.9, -0.9, 1.5, -1.5]) * tolerances.NEAR_LIMIT)
+    assert tda_engine._near_limits(streams, TdaParams()).tolist()[:3] == [True] * 3
