@@ -259,12 +259,12 @@ def test_bytes_by_laying_them_out(classes, dim, k_e):
     """Every part of a round as an array of its type, laid end to end."""
     kinds = {"fp32": (np.float32, np.float32, 0), "fp16": (np.float16, np.float16, 0), "int8": (np.int8, np.float16, 4)}
     for precision, (number, certainty, scale) in kinds.items():
-        found = traffic("latte", LatteParams(k_e=k_e), CostShape(classes, dim), precision)
-        ways = ((classes, found.up, found.whole_up), (classes * k_e, found.down, found.whole_down))
-        for vectors, bare, whole in ways:
+        sent = traffic("latte", LatteParams(k_e=k_e), CostShape(classes, dim), precision)
+        ways = ((classes, 0, sent.up, sent.whole_up), (classes * k_e, classes * k_e, sent.down, sent.whole_down))
+        for vectors, entropies, bare, whole in ways:
             assert bare == np.zeros((vectors, dim), number).nbytes
             bits = np.packbits(np.zeros(vectors, bool)).nbytes
-            assert whole == bare + np.zeros(vectors, certainty).nbytes + scale * vectors + bits
+            assert whole == bare + np.zeros(entropies, certainty).nbytes + scale * vectors + bits
 
 
 def test_who_sends_nothing():

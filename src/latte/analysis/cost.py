@@ -178,8 +178,9 @@ def traffic(name: str, params: Any, shape: CostShape, precision: str = "fp16") -
     counts = _vectors_sent(name, params, shape)
     if counts is None:
         return None
-    each = [_bytes(vectors, shape.dim, precision) for vectors in counts]
-    return Traffic(each[0][0], each[1][0], each[0][1], each[1][1])
+    up, down = (_bytes(vectors, shape.dim, precision) for vectors in counts)
+    entropies = counts[1] * max(PRECISIONS[precision], 2)  # down only: whoever receives an upload calculates its own
+    return Traffic(up[0], down[0], up[1], down[1] + entropies)
 
 
 def _vectors_sent(name: str, params: Any, shape: CostShape) -> tuple[int, int] | None:
@@ -190,10 +191,10 @@ def _vectors_sent(name: str, params: Any, shape: CostShape) -> tuple[int, int] |
 
 
 def _bytes(vectors: int, dim: int, precision: str) -> tuple[int, int]:
+    """Return the bytes of the vectors alone, and with scales and validity bits."""
     bare = vectors * dim * PRECISIONS[precision]
-    entropies = vectors * max(PRECISIONS[precision], 2)
     scales = 4 * vectors if precision == "int8" else 0
-    return bare, bare + entropies + scales + math.ceil(vectors / 8)
+    return bare, bare + scales + math.ceil(vectors / 8)
 
 
 # --- the paper's own numbers -----------------------------------------------------------------------------------

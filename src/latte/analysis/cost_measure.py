@@ -103,7 +103,7 @@ def _client(name: str, zero_shot: ZeroShot, params: Any) -> Method:
         noise = rng.standard_normal((zero_shot.classes, k, zero_shot.dim), np.float32) / zero_shot.dim**0.5
         vectors = normalised((zero_shot.text[:, None] + noise).astype(np.float32))
         full = np.ones((zero_shot.classes, k), np.bool_)
-        method.receive(External(vectors, np.where(full, 0.5, 1.0), full))
+        method.receive(External(vectors, np.where(full, 0.5, 1.0), full, method.zero_shot.fingerprint))
     return method
 
 
