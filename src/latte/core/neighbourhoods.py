@@ -6,29 +6,35 @@ n clients have uploaded; m of them ask. Steps 1 to 3 of docs/ristretto.md.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .class_sums import EPS
 from .types import Integers, Reals
 
 LIVE = 1e-6  # a class whose soft count is not above this was not seen
 LEAST_NOISE = 1e-3
-BLOCK = 64  # donors at a time for one client: their means stay in the cache between the two products
+BLOCK = 128  # donors at a time for one client: their means stay in the cache between the two products
+MANY = 1024  # donors at a time for several clients
+TOGETHER = 128  # clients that are answered at a time
 ROOM = 2**22  # numbers in one array of an intermediate result, so that many clients need little memory
 
 
 class Evidence(NamedTuple):
-    """What n clients uploaded: ``counts`` (n, C), ``means`` (n, C, D), and the ``squares`` |mean|² (n, C)."""
+    """What n clients uploaded: ``counts`` (n, C), ``means`` (n, C, D), and the ``squares`` |mean|² (n, C).
+
+    The means may be float32, which makes the products of very many clients cheaper; all else is float64.
+    """
 
     counts: Reals
-    means: Reals
+    means: NDArray[Any]
     squares: Reals
 
     def of(self, rows: Integers) -> Evidence:
-        """Return that of some clients."""
-        return Evidence(*(array[rows] for array in self))
+        """Return that of some clients, in float64."""
+        return Evidence(self.counts[rows], self.means[rows].astype(np.float64), self.squares[rows])
 
 
 class Pool(NamedTuple):
@@ -55,14 +61,20 @@ class Offsets(NamedTuple):
 
 def noise_of(evidence: Evidence) -> float:
     """Return the variance of one sample around its class mean: the median over the clients."""
-    spread = 1.0 - (evidence.counts * evidence.squares).sum(axis=1) / evidence.counts.sum(axis=1)
+    spread = 1.0 - np.einsum("nc,nc->n", evidence.counts, evidence.squares) / _row_sums(evidence.counts)
     return max(float(np.median(spread)), LEAST_NOISE)
 
 
+def _row_sums(array: Reals) -> Reals:
+    """Return the sums (n,) of short rows (n, C), faster than ``sum`` does it."""
+    sums: Reals = array @ np.ones(array.shape[1])
+    return sums
+
+
 def parts(rows: Integers, evidence: Evidence) -> Iterator[Integers]:
-    """Yield ``rows`` in parts whose intermediate results have at most ROOM numbers."""
-    n, classes, dim = evidence.means.shape
-    size = max(1, ROOM // max(n, classes * dim))
+    """Yield ``rows`` in parts whose intermediate results have about ROOM numbers at most."""
+    _, classes, dim = evidence.means.shape
+    size = max(1, min(TOGETHER, ROOM // (classes * dim)))
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
 
@@ -77,35 +89,43 @@ def pool(evidence: Evidence, rows: Integers, noise: float) -> Pool:
 
 def pool_many(evidence: Evidence, rows: Integers, noise: float) -> Pool:
     """Return the pools of several clients."""
-    counts, means, _ = evidence
-    routes = _routes(evidence, rows, noise)
-    sums = np.empty((len(rows), *means.shape[1:]))
-    for label in range(counts.shape[1]):
-        np.matmul(routes * counts[:, label], means[:, label], out=sums[:, label])
-    return Pool(routes, routes @ counts, sums)
+    n, classes, dim = evidence.means.shape
+    own = Evidence(*(array[rows] for array in evidence))
+    routes, sums = np.empty((len(rows), n)), np.zeros((len(rows), classes, dim))
+    for start in range(0, n, MANY):
+        part = slice(start, start + MANY)
+        donors = Evidence(*(array[part] for array in evidence))
+        routes[:, part] = _routes(own, donors, noise)
+        mine = np.flatnonzero((start <= rows) & (rows < start + MANY))
+        routes[mine, rows[mine]] = 1.0
+        for label in range(classes):
+            shares = (routes[:, part] * donors.counts[:, label]).astype(donors.means.dtype, copy=False)
+            sums[:, label] += shares @ donors.means[:, label]
+    return Pool(routes, routes @ evidence.counts, sums)
 
 
-def _routes(evidence: Evidence, rows: Integers, noise: float) -> Reals:
-    """Return a_ij (m, n)."""
-    counts, means, squares = evidence
-    safe = np.maximum(counts, EPS)
-    distance, weight = np.zeros((2, len(rows), len(counts)))
-    for label in range(counts.shape[1]):
-        own, other = safe[rows, label, None], safe[:, label]
-        w = own * other / (own + other)
-        dots = means[rows, label] @ means[:, label].T
-        distance += w * (squares[rows, label, None] + squares[:, label] - 2 * dots)
+def _routes(own: Evidence, donors: Evidence, noise: float) -> Reals:
+    """Return a_ij (m, n) of clients that are not their own donors."""
+    mine, others = np.maximum(own.counts, EPS), np.maximum(donors.counts, EPS)
+    distance, weight = np.zeros((2, len(mine), len(others)))
+    for label in range(mine.shape[1]):
+        w = mine[:, label, None] * others[:, label]
+        w /= mine[:, label, None] + others[:, label]
+        apart = -2.0 * (own.means[:, label] @ donors.means[:, label].T)
+        apart += own.squares[:, label, None]
+        apart = apart + donors.squares[:, label]
+        apart *= w
+        distance += apart
         weight += w
-    live = (counts > LIVE).astype(np.float64)
-    bias = np.maximum((distance - noise * (live[rows] @ live.T)) / np.maximum(weight, EPS), 0.0)
-    routes: Reals = 1.0 / (1.0 + _precision(counts) * bias / noise)
-    routes[np.arange(len(rows)), rows] = 1.0
+    seen, there = ((one.counts > LIVE).astype(np.float64) for one in (own, donors))
+    bias = np.maximum((distance - noise * (seen @ there.T)) / np.maximum(weight, EPS), 0.0)
+    routes: Reals = 1.0 / (1.0 + _precision(donors.counts) * bias / noise)
     return routes
 
 
 def _precision(counts: Reals) -> Reals:
     """Return the mean count of a sample's class (n,): a donor's precision, in units of one sample's."""
-    precision: Reals = (counts**2).sum(axis=1) / counts.sum(axis=1)
+    precision: Reals = np.einsum("nc,nc->n", counts, counts) / _row_sums(counts)
     return precision
 
 
@@ -114,26 +134,33 @@ def _precision(counts: Reals) -> Reals:
 
 def pool_one(evidence: Evidence, row: int, noise: float) -> Pool:
     """Return the pool of one client."""
-    counts, means, squares = evidence
+    counts, means, _ = evidence
     n, classes, dim = means.shape
-    safe = np.maximum(counts, EPS)
-    w = safe * safe[row] / (safe + safe[row])  # (n, C)
-    live = counts > LIVE
-    known = (w * (squares + squares[row])).sum(axis=1) - noise * (live & live[row]).sum(axis=1)
-    strength = _precision(counts) / (noise * np.maximum(w.sum(axis=1), EPS))
-    routes, sums = np.empty(n), np.zeros((classes, 1, dim))
+    known, double, strength = _before_products(evidence, row, noise)
+    narrow = np.ascontiguousarray(counts.T, means.dtype)[:, None]  # (C, 1, n)
     query = means[row][:, :, None].copy()
-    double = 2 * w
+    inverse, sums = np.empty(n), np.zeros((classes, 1, dim))
     for start in range(0, n, BLOCK):
         part = slice(start, start + BLOCK)
         block = means[part].transpose(1, 0, 2)  # (C, B, D)
-        dots = np.matmul(block, query)[:, :, 0].T  # (B, C)
-        bias = np.maximum(known[part] - np.einsum("bc,bc->b", double[part], dots), 0.0)
-        routes[part] = 1.0 / (1.0 + strength[part] * bias)
-        if start <= row < start + BLOCK:
-            routes[row] = 1.0
-        sums += np.matmul((routes[part, None] * counts[part]).T[:, None, :], block)
+        dots = np.matmul(block, query)[:, :, 0]
+        bias = known[part] - np.einsum("bc,cb->b", double[part], dots)
+        inverse[part] = 1.0 + strength[part] * np.maximum(bias, 0.0)
+        sums += np.matmul(narrow[:, :, part] / inverse[part].astype(means.dtype, copy=False), block)
+    routes = 1.0 / inverse
     return Pool(routes[None], (routes @ counts)[None], sums.transpose(1, 0, 2))
+
+
+def _before_products(evidence: Evidence, row: int, noise: float) -> tuple[Reals, Reals, Reals]:
+    """Return all of the routes that needs no product of means: a_j = 1 / (1 + strength (known - double · dots)⁺)."""
+    counts, _, squares = evidence
+    safe = np.maximum(counts, EPS)
+    w = safe * safe[row] / (safe + safe[row])  # (n, C)
+    common = (counts > LIVE).astype(np.float64) @ (counts[row] > LIVE)
+    known = np.einsum("nc,nc->n", w, squares) + w @ squares[row] - noise * common
+    strength = _precision(counts) / (noise * np.maximum(_row_sums(w), EPS))
+    strength[row] = 0.0  # a client has no bias towards itself
+    return known, 2 * w, strength
 
 
 # --- what a neighbourhood knows -------------------------------------------------------------------------------

@@ -27,8 +27,9 @@ class Freshness:
     """How fresh the covariance is, which all heads share.
 
     Up to ``exact`` clients, it is calculated anew from all of them whenever a head is asked for after an upload. With
-    more clients, it comes from a sample of ``exact`` of them and is used for ``pushes`` uploads. (The noise, the routes
-    and the pooling are exact and fresh with any number of clients.)
+    more clients, it comes from a sample of ``exact`` of them and is used for ``pushes`` uploads, and class means are
+    stored in single precision. (The noise, the routes and the pooling are those of all clients, and fresh, with any
+    number of them.)
     """
 
     exact: int = 256
@@ -97,6 +98,8 @@ class RistrettoExchange(WholeCopy):
         name, checked = client_name(client), checked_sums(upload, self.zero_shot)
         with self._lock:
             self._table.put(name, checked)
+            if len(self) > self.freshness.exact and self._table.dtype == np.float64:
+                self._table = self._table.narrowed()
             self._age += 1
             self._solved = None
 
@@ -204,8 +207,9 @@ class RistrettoExchange(WholeCopy):
     def _loaded_table(self, names: list[str], arrays: Arrays) -> SumsTable:
         shape = (len(names), *self.zero_shot.text.shape)
         counts = exactly("counts", arrays["counts"], np.float64, shape[:2])
-        means = exactly("means", arrays["means"], np.float64, shape)
-        table = SumsTable(*shape[1:])
+        dtype = np.float32 if getattr(arrays["means"], "dtype", None) == np.float32 else np.float64
+        means = exactly("means", arrays["means"], dtype, shape)
+        table = SumsTable(*shape[1:], dtype)
         for name, one, mean in zip(names, counts, means, strict=True):
             table.put(name, checked_sums(ClassSums(one, mean, self.task), self.zero_shot))
         return table

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from .class_sums import ClassSums
 from .neighbourhoods import Evidence
@@ -19,29 +19,25 @@ class Rows(NamedTuple):
     """Room for M clients: ``counts`` (M, C), ``means`` (M, C, D), ``squares`` (M, C), ``digest`` (M,)."""
 
     counts: Reals
-    means: Reals
+    means: NDArray[Any]
     squares: Reals
     digest: NDArray[np.uint64]
 
     @classmethod
-    def empty(cls, rows: int, classes: int, dim: int) -> Rows:
+    def empty(cls, rows: int, classes: int, dim: int, dtype: DTypeLike) -> Rows:
         """Return room for so many clients."""
         shape = (rows, classes)
-        return cls(np.zeros(shape), np.zeros((*shape, dim)), np.zeros(shape), np.zeros(rows, np.uint64))
-
-    def resized(self, rows: int) -> Rows:
-        """Return a copy with more or fewer rows."""
-        copy, n = Rows.empty(rows, *self.means.shape[1:]), min(rows, len(self.counts))
-        for new, old in zip(copy, self, strict=True):
-            new[:n] = old[:n]
-        return copy
+        return cls(np.zeros(shape), np.zeros((*shape, dim), dtype), np.zeros(shape), np.zeros(rows, np.uint64))
 
 
 class SumsTable:
-    """The latest upload of every client, in one growing array, in the order of joining."""
+    """The latest upload of every client, in one growing array, in the order of joining.
 
-    def __init__(self, classes: int, dim: int) -> None:
-        self._rows = Rows.empty(FEWEST, classes, dim)
+    Means are stored as float64 or, for very many clients, as float32: half the memory, and half of what a pull reads.
+    """
+
+    def __init__(self, classes: int, dim: int, dtype: DTypeLike = np.float64) -> None:
+        self._rows = Rows.empty(FEWEST, classes, dim, dtype)
         self.names: list[str] = []
         self._row_of: dict[str, int] = {}
 
@@ -51,22 +47,42 @@ class SumsTable:
     def __contains__(self, name: object) -> bool:
         return name in self._row_of
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of the means."""
+        return self._rows.means.dtype
+
+    def narrowed(self) -> SumsTable:
+        """Return the same with means of float32."""
+        counts, means, _ = self.evidence
+        table = SumsTable(*means.shape[1:], np.float32)
+        for name, *sums in zip(self.names, counts, means, strict=True):
+            table.put(name, ClassSums(*sums))
+        return table
+
     def put(self, name: str, upload: ClassSums) -> None:
         """Store the checked upload of a client; a new one joins."""
         row, rows = self._joined(name), self._rows
         rows.counts[row], rows.means[row] = upload.counts, upload.means
-        rows.squares[row] = np.einsum("cd,cd->c", upload.means, upload.means)
-        content = hashlib.blake2b(upload.counts.tobytes(), digest_size=8)
-        content.update(np.ascontiguousarray(upload.means))
+        stored = rows.means[row].astype(np.float64, copy=False)
+        rows.squares[row] = np.einsum("cd,cd->c", stored, stored)
+        content = hashlib.blake2b(rows.counts[row], digest_size=8)
+        content.update(rows.means[row])
         rows.digest[row] = int.from_bytes(content.digest(), "little")
 
     def _joined(self, name: str) -> int:
         if name not in self._row_of:
             if len(self) == len(self._rows.counts):
-                self._rows = self._rows.resized(2 * len(self))
+                self._grow(2 * len(self))
             self._row_of[name] = len(self)
             self.names.append(name)
         return self._row_of[name]
+
+    def _grow(self, size: int) -> None:
+        old = self._rows
+        self._rows = Rows.empty(size, *old.means.shape[1:], old.means.dtype)
+        for new, array in zip(self._rows, old, strict=True):
+            new[: len(array)] = array
 
     def remove(self, name: str) -> None:
         """Remove a client: the last row takes its place."""

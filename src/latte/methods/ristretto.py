@@ -20,7 +20,7 @@ from .base import BaseMethod
 
 __all__ = ["Ristretto", "RistrettoParams"]
 
-BATCH = 32  # images whose soft labels are added up in one product; until then only what they need is stored
+BATCH = 64  # images whose soft labels are added up in one product; until then only what they need is stored
 
 
 class Sums(NamedTuple):
@@ -81,7 +81,9 @@ class Ristretto(BaseMethod[RistrettoParams]):
         return RistrettoExchange(zero_shot, params, clients)
 
     def check(self, views: ArrayLike) -> Any:
-        """Return ``views`` (V, D) or (D,) as unit rows (V, D) in float64, or refuse them with a ValueError."""
+        """Return ``views`` (V, D) or (D,) as unit rows (V, D), or refuse them; float64 is not rounded to float32."""
+        if isinstance(views, np.ndarray) and views.dtype == np.float32:
+            return super().check(views)
         rows = numbers("views", views, f"(V, {self.zero_shot.dim}) unit rows")
         return precise_unit_rows("views", rows[None] if rows.ndim == 1 else rows, self.zero_shot.dim, self.normalise)
 
