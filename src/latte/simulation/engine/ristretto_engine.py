@@ -58,7 +58,9 @@ def run_ristretto(
     lengths = [len(client) for client in federation.clients]
     plan = windows(lengths, schedule, rng, WINDOW)
     syncs = (sync for window in plan for sync in _syncs(window.members, window.at, window.starts))
-    return walk(federation, exchange or RistrettoExchange(federation.embeddings.zero_shot, params), syncs)
+    if exchange is None:
+        exchange = RistrettoExchange(federation.embeddings.zero_shot, params)
+    return walk(federation, exchange, syncs)
 
 
 def _syncs(members: Integers, at: Integers, starts: Integers) -> Iterator[Sync]:
