@@ -11,7 +11,8 @@ def slow_heads(N, mu, text, scale, params):
     """Return weights (n, C, d), biases (n, C) and trust (n,) from counts (n, C) and class means (n, C, d)."""
     n, C, d = mu.shape
     tau = text - text.mean(axis=0)
-    noise = max(float(np.median([1 - sum(N[j, y] * mu[j, y] @ mu[j, y] for y in range(C)) / N[j].sum() for j in range(n)])), 1e-3)  # fmt: skip
+    own = [1 - sum(N[j, y] * mu[j, y] @ mu[j, y] for y in range(C)) / N[j].sum() for j in range(n)]
+    noise = max(float(np.median(own)), 1e-3)
     a = np.array([[slow_route(N, mu, i, j, noise) for j in range(n)] for i in range(n)])
     EN, M, m, delta = np.zeros((n, C)), np.zeros(n), np.zeros((n, d)), np.zeros((n, C, d))
     within, between = [], []
@@ -36,7 +37,8 @@ def slow_heads(N, mu, text, scale, params):
         between.append(np.sqrt(EN[i])[:, None] * delta[i])
     spread = float(np.median([sum(EN[i, y] * delta[i, y] @ delta[i, y] for y in range(C)) / M[i] for i in range(n)]))
     cov = (noise * slow_vote(within, d) + spread * slow_vote(between, d)) / (noise + spread)
-    return tuple(np.array(part) for part in zip(*(slow_head(delta[i], m[i], M[i], cov, tau, scale, params) for i in range(n)), strict=True))  # fmt: skip
+    heads = [slow_head(delta[i], m[i], M[i], cov, tau, scale, params) for i in range(n)]
+    return tuple(np.array(part) for part in zip(*heads, strict=True))
 
 
 def slow_route(N, mu, i, j, noise):

@@ -19,8 +19,9 @@ LARGEST_WEIGHT = 1e100  # of a head: no product of it with an embedding overflow
 class ClassSums:
     """What a client of Ristretto uploads.
 
-    ``counts`` (C,) are sums of soft labels, ``means`` (C, D) the mean embedding of each class weighted by them. The soft
-    labels of an image sum to 1, so the sum of the counts is the number of images that the client claims to have seen.
+    ``counts`` (C,) are sums of soft labels, ``means`` (C, D) the mean embedding of each class weighted by them. The
+    soft labels of an image sum to 1, so the sum of the counts is the number of images that the client claims to have
+    seen.
     """
 
     counts: Reals
@@ -74,17 +75,16 @@ def checked_head(download: object, zero_shot: ZeroShot) -> Head:
     """Return a copy of a download in float64; refuse one that no exchange can have made."""
     message("download", download, Head, zero_shot.fingerprint)
     assert isinstance(download, Head)
-    classes, dim = zero_shot.text.shape
-    return head_of("download.", download.weights, download.bias, download.trust, (classes, dim), zero_shot.fingerprint)
+    return sound_head(download, zero_shot, "download.")
 
 
-def head_of(prefix: str, weights: object, bias: object, trust: object, shape: tuple[int, int], task: str) -> Head:
-    """Return a head of checked copies; ``prefix`` names the arrays in a refusal."""
+def sound_head(value: Head, zero_shot: ZeroShot, prefix: str = "") -> Head:
+    """Return a copy of a head, in float64; ``prefix`` names its arrays in a refusal."""
     head = Head(
-        finite(f"{prefix}weights", weights, shape),
-        finite(f"{prefix}bias", bias, shape[:1]),
-        finite(f"{prefix}trust", trust, ()),
-        task,
+        finite(f"{prefix}weights", value.weights, zero_shot.text.shape),
+        finite(f"{prefix}bias", value.bias, zero_shot.text.shape[:1]),
+        finite(f"{prefix}trust", value.trust, ()),
+        zero_shot.fingerprint,
     )
     if not 0 <= head.trust <= 1:
         raise refuse(f"{prefix}trust", float(head.trust), "a share from 0 to 1")

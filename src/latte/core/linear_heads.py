@@ -69,11 +69,12 @@ class Vote:
     def __init__(self, dim: int) -> None:
         self.sum, self.voters = np.zeros((dim, dim)), 0
 
-    def add(self, rows: Reals) -> None:
-        """Count the votes of clients with these ``rows`` (m, C, D)."""
-        size = np.einsum("mcd,mcd->m", rows, rows)
+    def add(self, rows: Reals, weights: Reals) -> None:
+        """Count the votes of clients with these ``rows`` (m, C, D), each of a ``weight`` (m, C)."""
+        size = (weights * np.einsum("mcd,mcd->mc", rows, rows)).sum(axis=1)
         voting = size > LEAST_VOTE
-        flat = (rows[voting] / np.sqrt(size[voting])[:, None, None]).reshape(-1, rows.shape[2])
+        factors = np.sqrt(weights / np.where(voting, size, 1.0)[:, None]) * voting[:, None]
+        flat = (rows * factors[:, :, None]).reshape(-1, rows.shape[2])
         self.sum += flat.T @ flat
         self.voters += int(voting.sum())
 
@@ -92,7 +93,8 @@ class Shared(NamedTuple):
     @classmethod
     def of(cls, covariance: Reals, rho: float) -> Shared:
         """Return it for a covariance."""
-        return cls(covariance, np.linalg.inv(covariance + rho * np.eye(len(covariance))))
+        inverse: Reals = np.linalg.inv(covariance + rho * np.eye(len(covariance))).astype(np.float64, copy=False)
+        return cls(covariance, inverse)
 
 
 class Solution(NamedTuple):
@@ -111,8 +113,8 @@ def solve(evidence: Evidence, task: Task) -> Solution:
     for rows in parts(np.arange(n), evidence):
         pooled = pool(evidence, rows, noise)
         part = offsets_of(pooled, task.centred_text, task.params.kappa)
-        within.add(_left_out(evidence.of(rows), pooled))
-        between.add(np.sqrt(part.counts)[:, :, None] * part.delta)
+        within.add(*_left_out(Evidence(*(array[rows] for array in evidence)), pooled))
+        between.add(part.delta, part.counts)
         routes[rows] = pooled.routes
         for array, values in zip(offsets, part, strict=True):
             array[rows] = values
@@ -121,16 +123,17 @@ def solve(evidence: Evidence, task: Task) -> Solution:
     return Solution(Shared.of(covariance, task.params.rho), routes, offsets)
 
 
-def _left_out(own: Evidence, pooled: Pool) -> Reals:
-    """Return rows (m, C, D) with the covariance within classes: a client's means less those of its neighbourhood.
+def _left_out(own: Evidence, pooled: Pool) -> tuple[Reals, Reals]:
+    """Return rows (m, C, D) and weights (m, C): a client's means less those of the rest of its neighbourhood.
 
-    The difference of two means, scaled by their counts, has the covariance of one sample.
+    The difference of two means, weighted by their counts, has the covariance of one sample.
     """
     rest = np.maximum(pooled.counts - own.counts, 0.0)
-    other = (pooled.sums - own.counts[:, :, None] * own.means) / np.maximum(rest, EPS)[:, :, None]
-    weight = np.where(rest > LIVE, own.counts * rest / np.maximum(own.counts + rest, EPS), 0.0)
-    rows: Reals = np.sqrt(weight)[:, :, None] * (own.means - other)
-    return rows
+    rows = own.counts[:, :, None] * own.means
+    rows -= pooled.sums
+    rows /= np.maximum(rest, EPS)[:, :, None]
+    rows += own.means
+    return rows, np.where(rest > LIVE, own.counts * rest / np.maximum(own.counts + rest, EPS), 0.0)
 
 
 def _spread(offsets: Offsets) -> float:
@@ -145,18 +148,14 @@ def _spread(offsets: Offsets) -> float:
 def heads_of(offsets: Offsets, shared: Shared, task: Task) -> Heads:
     """Return the head of each neighbourhood: as much logit variance as zero-shot, times eta, times its evidence."""
     params, text, delta = task.params, task.centred_text, offsets.delta
-    weights = _product(delta, shared.inverse)
-    bias = -np.einsum("mcd,mcd->mc", weights, offsets.centre[:, None] + delta / 2)
+    weights = (delta.reshape(-1, delta.shape[2]) @ shared.inverse).reshape(delta.shape)
+    bias = -np.einsum("mcd,md->mc", weights, offsets.centre) - np.einsum("mcd,mcd->mc", weights, delta) / 2
     weights -= weights.mean(axis=1, keepdims=True)
     bias -= bias.mean(axis=1, keepdims=True)
-    variance = np.einsum("mcd,mcd->m", _product(weights, shared.covariance), weights)
+    # tr W S W' with S W' = delta' - rho W', up to what is the same for all classes and W is free of
+    variance = np.einsum("mcd,mcd->m", weights, delta) - params.rho * np.einsum("mcd,mcd->m", weights, weights)
     zero_shot = max(float(((text @ shared.covariance) * text).sum()), 0.0)
     trust = offsets.total / (offsets.total + params.nu * len(text))
     gain = task.scale * params.eta * trust * np.sqrt(zero_shot / np.maximum(variance, LEAST_VOTE))
-    return Heads(gain[:, None, None] * weights, gain[:, None] * bias, trust)
-
-
-def _product(rows: Reals, matrix: Reals) -> Reals:
-    """Return the rows (m, C, D) times a matrix (D, D), as one product."""
-    product: Reals = (rows.reshape(-1, len(matrix)) @ matrix).reshape(rows.shape)
-    return product
+    weights *= gain[:, None, None]
+    return Heads(weights, gain[:, None] * bias, trust)

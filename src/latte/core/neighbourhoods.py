@@ -18,7 +18,7 @@ LIVE = 1e-6  # a class whose soft count is not above this was not seen
 LEAST_NOISE = 1e-3
 BLOCK = 128  # donors at a time for one client: their means stay in the cache between the two products
 MANY = 1024  # donors at a time for several clients
-TOGETHER = 128  # clients that are answered at a time
+TOGETHER = 256  # clients that are answered at a time
 ROOM = 2**22  # numbers in one array of an intermediate result, so that many clients need little memory
 
 
@@ -170,8 +170,8 @@ def offsets_of(pooled: Pool, centred_text: Reals, kappa: float) -> Offsets:
     """Return the class offsets of each neighbourhood; a class that nobody has seen falls back to its text's."""
     counts, sums = pooled.counts, pooled.sums
     centre = sums.sum(axis=1) / counts.sum(axis=1)[:, None]
-    raw = sums - counts[:, :, None] * centre[:, None]
-    scale = np.einsum("mcd,cd->m", raw, centred_text) / np.maximum(counts @ (centred_text**2).sum(axis=1), EPS)
-    prior = kappa * np.clip(scale, 0.0, 2.0)
-    delta = (prior[:, None, None] * centred_text + raw) / (kappa + counts)[:, :, None]
+    delta = sums - counts[:, :, None] * centre[:, None]
+    scale = np.einsum("mcd,cd->m", delta, centred_text) / np.maximum(counts @ (centred_text**2).sum(axis=1), EPS)
+    delta += (kappa * np.clip(scale, 0.0, 2.0))[:, None, None] * centred_text
+    delta /= (kappa + counts)[:, :, None]
     return Offsets(counts, centre, delta)

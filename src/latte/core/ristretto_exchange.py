@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,14 @@ class Freshness:
         at_least("pushes", self.pushes, 1)
 
 
+class Solved(NamedTuple):
+    """The heads and the routes (n, n) of everyone, and the ``place`` (n,) of each row of the table in them."""
+
+    heads: Heads
+    routes: Reals
+    place: Integers
+
+
 class RistrettoExchange(WholeCopy):
     """Everyone's latest class sums in one growing (N, C, D) array.
 
@@ -71,7 +79,7 @@ class RistrettoExchange(WholeCopy):
 
     def _replace(self, table: SumsTable, shared: Shared | None, age: int, turn: int) -> None:
         self._table, self._shared, self._age, self._turn = table, shared, age, turn
-        self._solved: tuple[Heads, Reals] | None = None
+        self._solved: Solved | None = None
 
     def __repr__(self) -> str:
         shape = f"{len(self)} clients, C={self.zero_shot.classes}, D={self.zero_shot.dim}"
@@ -141,18 +149,17 @@ class RistrettoExchange(WholeCopy):
         """Return the heads and routes of ``rows``, where all clients are solved for at once."""
         if self._solved is None:
             self._shared, self._solved = None, self._solve_all()
-        heads, routes = self._solved
-        return Heads(*(array[rows] for array in heads)), routes[rows]
+        heads, routes, place = self._solved
+        return Heads(*(array[place[rows]] for array in heads)), routes[np.ix_(place[rows], place)]
 
-    def _solve_all(self) -> tuple[Heads, Reals]:
+    def _solve_all(self) -> Solved:
         """Return the heads and routes of everyone, to the last bit the same whatever the clients are called."""
         if not len(self):
-            return self._nothing(), np.zeros((0, 0))
+            return Solved(self._nothing(), np.zeros((0, 0)), np.zeros(0, np.int64))
         order = self._table.by_content
         solution = solve(self._table.evidence.of(order), self._task)
-        place = np.argsort(order)
         heads = heads_of(solution.offsets, solution.shared, self._task)
-        return Heads(*(array[place] for array in heads)), solution.routes[np.ix_(place, place)]
+        return Solved(heads, solution.routes, np.argsort(order))
 
     def _some(self, rows: Integers) -> tuple[Heads, Reals]:
         """Return the heads and routes of ``rows`` alone, with a covariance that may be some uploads old."""
@@ -209,7 +216,7 @@ class RistrettoExchange(WholeCopy):
         counts = exactly("counts", arrays["counts"], np.float64, shape[:2])
         dtype = np.float32 if getattr(arrays["means"], "dtype", None) == np.float32 else np.float64
         means = exactly("means", arrays["means"], dtype, shape)
-        table = SumsTable(*shape[1:], dtype)
+        table = SumsTable(self.zero_shot.classes, self.zero_shot.dim, dtype)
         for name, one, mean in zip(names, counts, means, strict=True):
             table.put(name, checked_sums(ClassSums(one, mean, self.task), self.zero_shot))
         return table

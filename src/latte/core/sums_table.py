@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,18 +15,17 @@ FEWEST = 8  # rows to begin with
 
 
 class Rows(NamedTuple):
-    """Room for M clients: ``counts`` (M, C), ``means`` (M, C, D), ``squares`` (M, C), ``digest`` (M,)."""
+    """Room for M clients: ``counts`` (M, C), ``means`` (M, C, D), ``squares`` (M, C)."""
 
     counts: Reals
     means: NDArray[Any]
     squares: Reals
-    digest: NDArray[np.uint64]
 
     @classmethod
     def empty(cls, rows: int, classes: int, dim: int, dtype: DTypeLike) -> Rows:
         """Return room for so many clients."""
         shape = (rows, classes)
-        return cls(np.zeros(shape), np.zeros((*shape, dim), dtype), np.zeros(shape), np.zeros(rows, np.uint64))
+        return cls(np.zeros(shape), np.zeros((*shape, dim), dtype), np.zeros(shape))
 
 
 class SumsTable:
@@ -55,7 +53,7 @@ class SumsTable:
     def narrowed(self) -> SumsTable:
         """Return the same with means of float32."""
         counts, means, _ = self.evidence
-        table = SumsTable(*means.shape[1:], np.float32)
+        table = SumsTable(means.shape[1], means.shape[2], np.float32)
         for name, *sums in zip(self.names, counts, means, strict=True):
             table.put(name, ClassSums(*sums))
         return table
@@ -66,9 +64,6 @@ class SumsTable:
         rows.counts[row], rows.means[row] = upload.counts, upload.means
         stored = rows.means[row].astype(np.float64, copy=False)
         rows.squares[row] = np.einsum("cd,cd->c", stored, stored)
-        content = hashlib.blake2b(rows.counts[row], digest_size=8)
-        content.update(rows.means[row])
-        rows.digest[row] = int.from_bytes(content.digest(), "little")
 
     def _joined(self, name: str) -> int:
         if name not in self._row_of:
@@ -80,7 +75,8 @@ class SumsTable:
 
     def _grow(self, size: int) -> None:
         old = self._rows
-        self._rows = Rows.empty(size, *old.means.shape[1:], old.means.dtype)
+        _, classes, dim = old.means.shape
+        self._rows = Rows.empty(size, classes, dim, old.means.dtype)
         for new, array in zip(self._rows, old, strict=True):
             new[: len(array)] = array
 
@@ -101,9 +97,10 @@ class SumsTable:
     @property
     def evidence(self) -> Evidence:
         """What everyone uploaded, by row."""
-        return Evidence(*(array[: len(self)] for array in self._rows[:3]))
+        return Evidence(*(array[: len(self)] for array in self._rows))
 
     @property
     def by_content(self) -> Integers:
         """The rows (n,) in an order that depends on what was uploaded, and neither on names nor on who came first."""
-        return np.argsort(self._rows.digest[: len(self)], kind="stable")
+        counts, _, squares = self.evidence
+        return np.lexsort(np.concatenate([squares, counts], axis=1).T)

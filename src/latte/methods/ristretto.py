@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..core.class_sums import EPS, ClassSums, Head, check_counts, check_lengths, checked_head, finite, head_of
+from ..core.class_sums import EPS, ClassSums, Head, check_counts, check_lengths, checked_head, finite, sound_head
 from ..core.linear_heads import RistrettoParams
 from ..core.maths import entropy_of_one, softmax
 from ..core.ristretto_exchange import RistrettoExchange
@@ -101,10 +101,12 @@ class Ristretto(BaseMethod[RistrettoParams]):
 
     def _remember(self, vector: Reals) -> Reals:
         """Store an image and return its logits (2 C,), without and with the head."""
-        row, logits = self._vectors[self._pending], self._logits[self._pending]
+        row = self._vectors[self._pending]
+        logits: Reals = self._logits[self._pending]
         row[:-1] = vector
         self._pending += 1
-        return np.dot(self._two.matrix, row, out=logits)
+        np.dot(self._two.matrix, row, out=logits)
+        return logits
 
     def _learn(self) -> None:
         """Add up what is pending."""
@@ -163,8 +165,10 @@ class Ristretto(BaseMethod[RistrettoParams]):
         sums = Sums(_stored(arrays, "counts", shape[:1]), _stored(arrays, "totals", shape))
         check_counts("counts", sums.counts, least=0.0)
         check_lengths("totals", sums.totals, sums.counts)
-        parts = [_stored(arrays, name, size) for name, size in (("weights", shape), ("bias", shape[:1]), ("trust", ()))]
-        head = head_of("", *parts, shape, self.zero_shot.fingerprint)
+        weights, bias, trust = (
+            _stored(arrays, *one) for one in (("weights", shape), ("bias", shape[:1]), ("trust", ()))
+        )
+        head = sound_head(Head(weights, bias, trust), self.zero_shot)
         pending = self._stored_images(arrays["pending"])
         self.reset()
         self._use(head)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -64,7 +65,7 @@ def run_ristretto(
 
 
 def _syncs(members: Integers, at: Integers, starts: Integers) -> Iterator[Sync]:
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
+    for first, last in pairwise(starts.tolist()):
         yield members[first:last], at[first:last]
 
 
@@ -82,7 +83,8 @@ def walk(federation: Federation, exchange: RistrettoExchange, syncs: Iterable[Sy
         for i in ready:
             exchange.push(names[i], walkers[i].sums.upload(exchange.task))
         heads, routes = exchange.pull_traced([names[i] for i in ready])
-        downloads[np.ix_(ready, [position[name] for name in exchange.clients])] += routes
+        columns = np.array([position[name] for name in exchange.clients], np.int64)
+        downloads[np.ix_(ready, columns)] += routes
         for i, head in zip(ready, heads, strict=True):
             walkers[i].receive(head)
     for walker in walkers:
