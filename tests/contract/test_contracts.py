@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from latte import Clip, GlobalMemory, Latte, LatteParams, Routing, ZeroShot, check_exchange, create
+from latte import Clip, GlobalMemory, Latte, LatteParams, Routing, ZeroShot, check_exchange, create, create_exchange
 from latte.checks import exchange_checks, method_checks, uploads_of
 from latte.methods import METHODS
 
@@ -207,6 +207,14 @@ def test_a_method_with_its_own_messages(check):
 @pytest.mark.parametrize("check", exchange_checks(uploads_of(CENSUS)))
 def test_an_exchange_of_its_own_messages(check):
     exchange_checks(uploads_of(CENSUS))[check](CENSUS.exchange_for)
+
+
+RISTRETTO = partial(create, "ristretto")
+
+
+@pytest.mark.parametrize("check", exchange_checks(uploads_of(RISTRETTO)))
+def test_the_exchange_of_ristretto(check):
+    exchange_checks(uploads_of(RISTRETTO))[check](partial(create_exchange, "ristretto"))
 
 
 class Forgetful(CENSUS):

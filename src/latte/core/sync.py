@@ -12,11 +12,14 @@ def sync(members: Iterable[tuple[str, Collaborative[Any, Any]]], exchange: Excha
     """Let the ``members``, each a client's name and method, upload; then let each download.
 
     All upload before anyone downloads, so that nobody gets what is already out of date. A device syncs alone, with one
-    member.
+    member. A member whose upload says that it is ``empty`` is left out: it has nothing to share yet.
     """
-    chosen = list(members)
-    for name, method in chosen:
-        exchange.push(name, method.summary())
-    downloads = exchange.pull_many([name for name, _ in chosen])
-    for (_, method), download in zip(chosen, downloads, strict=True):
+    ready = []
+    for name, method in members:
+        upload = method.summary()
+        if not getattr(upload, "empty", False):
+            exchange.push(name, upload)
+            ready.append((name, method))
+    downloads = exchange.pull_many([name for name, _ in ready])
+    for (_, method), download in zip(ready, downloads, strict=True):
         method.receive(download)

@@ -85,6 +85,21 @@ def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = F
     return unit
 
 
+def precise_unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = False) -> Reals:
+    """Return the same rows as :func:`unit_rows` in float64: what comes as float64 is not rounded to float32.
+
+    >>> precise_unit_rows("text", np.array([[0.6, 0.8]]))[0, 0] == 0.6
+    np.True_
+    """
+    rows = unit_rows(name, value, dim, normalise)
+    array = np.asarray(value)
+    if array.dtype.itemsize <= 4:
+        return rows.astype(np.float64)
+    wide = np.ascontiguousarray(array, np.float64)
+    unit: Reals = wide / lengths_of(np.einsum("nd,nd->n", wide, wide))[:, None]
+    return unit
+
+
 def lengths_of(squares: Any) -> Any:
     """Return what rows of these squared lengths (n,) are divided by: exactly 1 where they stay as they are."""
     return np.where(np.abs(squares - 1) <= SETTLED, squares.dtype.type(1), np.sqrt(squares))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .types import Reals, Vectors
-from .validate import LARGEST_FACTOR, factor, first_twice, refuse, unit_rows
+from .validate import LARGEST_FACTOR, factor, first_twice, precise_unit_rows, refuse, unit_rows
 
 AnyArray = TypeVar("AnyArray", bound=NDArray[Any])
 
@@ -34,9 +34,11 @@ class ZeroShot:
     text: Vectors  # (C, D) unit rows
     classnames: tuple[str, ...]
     scale: float
+    precise_text: Reals = field(init=False)  # (C, D) the same in float64, not rounded to float32
 
     def __init__(self, text: ArrayLike, classnames: Iterable[str], scale: float = 100.0) -> None:
         object.__setattr__(self, "text", _read_only(unit_rows("text", text)))
+        object.__setattr__(self, "precise_text", _read_only(precise_unit_rows("text", text)))
         object.__setattr__(self, "classnames", _checked_names(classnames, len(self.text)))
         object.__setattr__(self, "scale", factor("scale", scale, least=1 / LARGEST_FACTOR))
 
@@ -51,10 +53,12 @@ class ZeroShot:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"text": self.text, "classnames": self.classnames, "scale": self.scale}
+        names = ("text", "classnames", "scale", "precise_text")
+        return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, values: dict[str, Any]) -> None:
-        vars(self).update(values, text=_read_only(values["text"]))  # unpickled arrays are writeable
+        arrays = {name: _read_only(values[name]) for name in ("text", "precise_text")}  # unpickled, they are writeable
+        vars(self).update({**values, **arrays})
 
     @property
     def classes(self) -> int:

@@ -42,6 +42,7 @@ METHODS: dict[str, Registration] = {
     "dmn": Registration("latte.methods.dmn:Dmn"),
     "dmn-global": Registration("latte.methods.dmn:Dmn", shared=True),
     "latte": Registration("latte.methods.latte:Latte"),
+    "ristretto": Registration("latte.methods.ristretto:Ristretto"),
     "tda": Registration("latte.methods.tda:Tda"),
     "tda-global": Registration("latte.methods.tda:Tda", shared=True),
     "tpt": Registration("latte.methods.tpt:Tpt"),

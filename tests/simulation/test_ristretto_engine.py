@@ -1,0 +1,60 @@
+"""The fast path of Ristretto gives the labels and the downloads of the readable one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from latte.core.ristretto_exchange import Freshness, RistrettoExchange
+from latte.methods.ristretto import RistrettoParams
+from latte.simulation.engine.ristretto_engine import run_ristretto
+from latte.simulation.readable import run_readable
+from latte.simulation.schedule import Schedule
+from simulation.engine_support import made_up
+
+
+@st.composite
+def schedules(draw, clients):
+    barrier = draw(st.booleans())
+    small = st.integers(1, 6)
+    periods = None if barrier or draw(st.booleans()) else tuple(draw(small) for _ in range(clients))
+    starts = tuple(draw(st.integers(1, 12)) for _ in range(clients)) if draw(st.booleans()) else None
+    return Schedule(draw(small), draw(st.sampled_from([1.0, 0.7, 0.3])), barrier, periods, starts)
+
+
+@st.composite
+def cases(draw):
+    lengths = draw(st.lists(st.integers(0, 25), min_size=1, max_size=6).filter(any))
+    seed, spread = draw(st.integers(0, 10_000)), draw(st.sampled_from([0.2, 0.6, 2.0]))
+    federation = made_up(lengths, draw(st.integers(2, 6)), draw(st.integers(4, 24)), seed, spread)
+    params = RistrettoParams(eta=draw(st.sampled_from([0.0, 1.0, 4.0])), nu=draw(st.sampled_from([0.0, 5.0, 50.0])))
+    return federation, params, draw(schedules(len(lengths)))
+
+
+@settings(max_examples=60)
+@given(cases())
+def test_both_paths_agree(case):
+    federation, params, schedule = case
+    fast = run_ristretto(federation, params, schedule, np.random.default_rng(7))
+    slow = run_readable(federation, "ristretto", params, schedule, np.random.default_rng(7))
+    for one, other in zip(fast.labels, slow.labels, strict=True):
+        assert np.array_equal(one, other)
+    assert np.allclose(fast.downloads, slow.downloads, atol=1e-6)
+
+
+@pytest.mark.parametrize("period", [1, 7])
+def test_both_paths_agree_on_real_embeddings(period):
+    from latte.data.bundled import bundled
+
+    federation, params = bundled(), RistrettoParams()
+    fast = run_ristretto(federation, params, Schedule(period=period), np.random.default_rng(0))
+    slow = run_readable(federation, "ristretto", params, Schedule(period=period))
+    assert all(np.array_equal(one, other) for one, other in zip(fast.labels, slow.labels, strict=True))
+    assert fast.engine == "fast"
+
+
+def test_many_clients_go_through_an_exchange_that_samples():
+    federation = made_up([12] * 20, 4, 16)
+    exchange = RistrettoExchange(federation.embeddings.zero_shot, freshness=Freshness(exact=5, pushes=5))
+    outcome = run_ristretto(federation, RistrettoParams(), Schedule(3), np.random.default_rng(0), exchange)
+    assert len(exchange) == 20 and all((labels >= 0).all() for labels in outcome.labels)
