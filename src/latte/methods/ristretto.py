@@ -70,6 +70,7 @@ class Ristretto(BaseMethod[RistrettoParams]):
 
     Params: ClassVar = RistrettoParams
     presets: ClassVar[dict[str, RistrettoParams]] = {}
+    sync: ClassVar[str] = "doubling"
     Upload: ClassVar = ClassSums
     Download: ClassVar = Head
 

@@ -18,6 +18,7 @@ from ..schedule import Schedule
 from . import plain_classify
 from .dmn_engine import run_dmn
 from .lifetimes import Order
+from .ristretto_engine import run_ristretto
 from .streams import Streams, lay_out
 from .tda_engine import run_tda
 from .timeline import order_of
@@ -60,7 +61,7 @@ def has_engine(name: str, params: Any = None) -> bool:
     """Say whether the engine can run a method with these parameters: Latte with numba, TDA and DMN on one view."""
     family = describe(name).family
     if family not in READOUT_PARAMETERS:
-        return family == "clip"
+        return family in ("clip", "ristretto")
     return has_loops() if family == "latte" else resolve(name, params).views == "first"
 
 
@@ -88,6 +89,9 @@ def run_fast(
         streams = lay_out(federation, plain_classify)
         return Outcome(tuple(np.split(streams.pseudo, streams.offsets[1:-1])), None, "fast")
     resolved = resolve(name, params)
+    if describe(name).family == "ristretto":
+        options = _checked(name, schedule, rng, threads)
+        return run_ristretto(federation, resolved, options.schedule, options.rng)
     alpha, beta = (getattr(resolved, field) for field in READOUT_PARAMETERS[describe(name).family])
     return _run(federation, name, resolved, ([alpha], [beta]), _checked(name, schedule, rng, threads)).outcome(0, 0)
 
@@ -108,7 +112,7 @@ def run_grid(
     """
     if describe(name).family == "latte" and not has_loops():
         raise ModuleNotFoundError(f"a grid of Latte's readouts needs numba: {PIP_LINE}")
-    if name == "clip" or not has_engine(name, params):
+    if describe(name).family not in READOUT_PARAMETERS or not has_engine(name, params):
         known = ", ".join(READOUT_PARAMETERS)
         raise refuse("method", repr(name), f"one with a readout that the engine knows: {known}")
     if not len(alphas) or not len(betas):
