@@ -147,16 +147,23 @@ def pull(clients: int, classes: int = 10, dim: int = 512) -> None:
 
 
 class Watching(RistrettoExchange):
-    """Notes how near the class means of every upload lie to the texts of their own classes."""
+    """Notes how near the class means of every upload lie to the texts of their own classes, and to those of others."""
 
-    nearness: list[float]
+    honest: list[float]
+    flipped: list[float]
+    random: list[float]
 
     def push(self, client: str, upload: ClassSums) -> None:
         super().push(client, upload)
-        text = self._task.centred_text
         rows = upload.counts[:, None] * upload.means
-        size = np.sqrt((rows**2).sum() * (text**2).sum())
-        self.nearness.append(float((rows * text).sum() / size))
+        self.honest.append(self.nearness(rows))
+        self.flipped.append(self.nearness(np.roll(rows, 1, axis=0)))
+        noise = np.random.default_rng(len(self.honest)).normal(size=rows.shape)
+        self.random.append(self.nearness(upload.counts[:, None] * unit(noise)))
+
+    def nearness(self, rows: np.ndarray) -> float:
+        text = self._task.centred_text
+        return float((rows * text).sum() / np.sqrt((rows**2).sum() * (text**2).sum()))
 
 
 def honest(files: list[Path], seeds: range) -> None:
@@ -164,12 +171,14 @@ def honest(files: list[Path], seeds: range) -> None:
         for seed in seeds:
             federation = deal(file, seed)
             exchange = Watching(federation.embeddings.zero_shot)
-            exchange.nearness = []
+            exchange.honest, exchange.flipped, exchange.random = [], [], []
             walk(federation, exchange, doubling(federation))
-            low = np.quantile(exchange.nearness, [0, 0.01, 0.5])
-            print(f"{file.stem:<18} seed {seed}: {len(exchange.nearness)} uploads, nearness: least {low[0]:+.4f}, "
-                  f"1 % {low[1]:+.4f}, median {low[2]:+.4f}, negative {np.mean(np.array(exchange.nearness) < 0):.2%}",
-                  flush=True)  # fmt: skip
+            negative = [100 * np.mean(np.array(one) < 0) for one in (exchange.flipped, exchange.random)]
+            print(
+                f"{file.stem:<16} seed {seed}: {len(exchange.honest)} uploads, least nearness {min(exchange.honest):+.4f}, "
+                f"negative: flipped {negative[0]:.0f} %, random {negative[1]:.0f} %",
+                flush=True,
+            )
 
 
 def main() -> None:

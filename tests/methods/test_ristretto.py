@@ -1,6 +1,7 @@
 """Ristretto against recorded cases, against its formulas written once more, and the laws that follow from them."""
 
 import copy
+import pickle
 from dataclasses import replace
 from itertools import pairwise
 
@@ -249,6 +250,17 @@ def test_what_comes_as_float64_is_not_rounded():
     exact, rounded = (Ristretto(zero_shot).predict(one).scores for one in (image, image.astype(np.float32)))
     assert np.abs(exact - 100 * zero_shot.precise_text @ image).max() < 1e-12
     assert 0 < np.abs(exact - rounded).max() < 1e-4
+
+
+def test_a_classifier_has_its_texts_as_they_came():
+    text = unit(np.random.default_rng(0).normal(size=(3, 16)))
+    for zero_shot in (one := ZeroShot(text, "abc"), pickle.loads(pickle.dumps(one))):
+        assert np.array_equal(zero_shot.precise_text, text) and not zero_shot.precise_text.flags.writeable
+        assert zero_shot.text.dtype == np.float32 and zero_shot.fingerprint == one.fingerprint
+    narrow = ZeroShot(text.astype(np.float32), "abc")
+    assert np.array_equal(narrow.precise_text, narrow.text) and narrow.fingerprint == one.fingerprint
+    long = ZeroShot(1.0005 * text, "abc").precise_text
+    assert np.abs(np.linalg.norm(long, axis=1) - 1).max() < 1e-15
 
 
 @pytest.mark.parametrize("count", [0, 1, BATCH - 1, BATCH, BATCH + 1, 3 * BATCH + 5])

@@ -7,45 +7,61 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...core.class_sums import Head
+from ...core.class_sums import ClassSums, Head
+from ...core.maths import softmax
 from ...core.ristretto_exchange import RistrettoExchange
 from ...core.types import Integers, Reals
 from ...core.validate import unit_rows
-from ...core.zero_shot import ZeroShot
 from ...data.benchmark import Federation
-from ...methods.ristretto import RistrettoParams, Sums, TwoLogits
+from ...methods.ristretto import RistrettoParams, Sums
 from ..outcome import Outcome
 from ..schedule import Schedule
 from .timeline import Sync, windows
 
 WINDOW = 256  # rounds whose syncs are planned at a time
+ROOM = 2**22  # numbers in the images that are handled at a time
 
 
-class Walker:
-    """One client with all its images (n, D): what :class:`Ristretto` does with a stretch of them."""
+class Walkers:
+    """All clients with all their images: what :class:`Ristretto` does, with stretches of one length together."""
 
-    def __init__(self, zero_shot: ZeroShot, images: Reals) -> None:
-        classes, dim = zero_shot.text.shape
-        self.zero_shot, self.images = zero_shot, images
-        self.labels = np.empty(len(images), np.int64)
-        self.handled = 0
-        self.sums = Sums(np.zeros(classes), np.zeros((classes, dim)))
-        self.receive(Head.empty(zero_shot))
+    def __init__(self, federation: Federation) -> None:
+        zero_shot, n = federation.embeddings.zero_shot, len(federation)
+        self.classes, self.dim = zero_shot.text.shape
+        self.images = np.concatenate([_images(federation, i) for i in range(n)])
+        self.zero_shot = self.images @ (zero_shot.scale * zero_shot.precise_text).T
+        self.offsets = np.cumsum([0, *map(len, federation.clients)])
+        self.labels = np.empty(len(self.images), np.int64)
+        self.handled = np.zeros(n, np.int64)
+        self.counts, self.totals = np.zeros((n, self.classes)), np.zeros((n, self.classes, self.dim))
+        self.weights, self.bias, self.trust = np.zeros_like(self.totals), np.zeros_like(self.counts), np.zeros(n)
 
-    def receive(self, head: Head) -> None:
-        """Use another head from here on."""
-        self.two = TwoLogits(self.zero_shot, head)
+    def receive(self, client: int, head: Head) -> None:
+        """Let a client use another head from here on."""
+        self.weights[client], self.bias[client], self.trust[client] = head.weights, head.bias, head.trust
 
-    def handle(self, end: int) -> None:
-        """Predict, and learn from, all images before ``end``."""
-        stretch = slice(self.handled, end)
-        vectors, matrix = self.images[stretch], self.two.matrix
-        if not len(vectors):
-            return
-        logits = vectors @ matrix[:, :-1].T + matrix[:, -1]
-        self.labels[stretch] = logits[:, self.zero_shot.classes :].argmax(axis=1)
-        self.sums = self.sums.plus(self.two.labels(logits), vectors)
-        self.handled = end
+    def upload(self, client: int, task: str) -> ClassSums:
+        """Return what a client uploads."""
+        return Sums(self.counts[client], self.totals[client]).upload(task)
+
+    def handle(self, clients: Integers, ends: Integers) -> None:
+        """Let clients predict, and learn from, all their images before ``ends``."""
+        lengths = ends - self.handled[clients]
+        for length in np.unique(lengths[lengths > 0]).tolist():
+            group = clients[lengths == length]
+            size = max(1, ROOM // (length * self.dim))
+            for start in range(0, len(group), size):
+                self._stretch(group[start : start + size], length)
+
+    def _stretch(self, group: Integers, length: int) -> None:
+        samples = (self.offsets[group] + self.handled[group])[:, None] + np.arange(length)  # (g, k)
+        vectors, zero_shot = self.images[samples], self.zero_shot[samples]
+        learnt = np.matmul(vectors, self.weights[group].transpose(0, 2, 1)) + self.bias[group, None]
+        self.labels[samples] = (zero_shot + learnt).argmax(axis=2)
+        soft = softmax(zero_shot + self.trust[group, None, None] * learnt)  # (g, k, C)
+        self.counts[group] += soft.sum(axis=1)
+        self.totals[group] += np.matmul(soft.transpose(0, 2, 1), vectors)
+        self.handled[group] += length
 
 
 def run_ristretto(
@@ -71,25 +87,22 @@ def _syncs(members: Integers, at: Integers, starts: Integers) -> Iterator[Sync]:
 
 def walk(federation: Federation, exchange: RistrettoExchange, syncs: Iterable[Sync]) -> Outcome:
     """Walk a federation with these ``syncs``: who takes part, and how many images each of them has handled by then."""
-    zero_shot, n = federation.embeddings.zero_shot, len(federation)
-    walkers = [Walker(zero_shot, _images(federation, i)) for i in range(n)]
+    walkers, n = Walkers(federation), len(federation)
     downloads = np.zeros((n, n))
     names = [client.name for client in federation.clients]
     position = {name: i for i, name in enumerate(names)}
     for members, at in syncs:
+        walkers.handle(members, at)
         ready = members[at > 0]  # a client without an image has nothing to share yet
-        for i, end in zip(members, at, strict=True):
-            walkers[i].handle(int(end))
         for i in ready:
-            exchange.push(names[i], walkers[i].sums.upload(exchange.task))
+            exchange.push(names[i], walkers.upload(i, exchange.task))
         heads, routes = exchange.pull_traced([names[i] for i in ready])
         columns = np.array([position[name] for name in exchange.clients], np.int64)
         downloads[np.ix_(ready, columns)] += routes
         for i, head in zip(ready, heads, strict=True):
-            walkers[i].receive(head)
-    for walker in walkers:
-        walker.handle(len(walker.images))
-    return Outcome(tuple(walker.labels for walker in walkers), downloads, "fast")
+            walkers.receive(i, head)
+    walkers.handle(np.arange(n), np.diff(walkers.offsets))
+    return Outcome(tuple(np.split(walkers.labels, walkers.offsets[1:-1])), downloads, "fast")
 
 
 def _images(federation: Federation, client: int) -> Reals:
