@@ -175,7 +175,8 @@ def honest(files: list[Path], seeds: range) -> None:
             walk(federation, exchange, doubling(federation))
             negative = [100 * np.mean(np.array(one) < 0) for one in (exchange.flipped, exchange.random)]
             print(
-                f"{file.stem:<16} seed {seed}: {len(exchange.honest)} uploads, least nearness {min(exchange.honest):+.4f}, "
+                f"{file.stem:<16} seed {seed}: {len(exchange.honest)} uploads, "
+                f"least nearness {min(exchange.honest):+.4f}, "
                 f"negative: flipped {negative[0]:.0f} %, random {negative[1]:.0f} %",
                 flush=True,
             )

@@ -9,12 +9,10 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from latte.core.types import Prediction
-from latte.core.zero_shot import ZeroShot
+from latte.core.types import Prediction, Vectors
 from latte.methods import register
-from latte.methods.base import BaseMethod
 from latte.methods.clip import Clip
 
 GATE = Path("gate")
@@ -29,18 +27,15 @@ class Gated(Clip):
     Params: ClassVar = GatedParams
     presets: ClassVar[dict[str, GatedParams]] = {}
 
-    def __init__(self, zero_shot: ZeroShot, params: GatedParams | None = None, normalise: bool = False) -> None:
-        BaseMethod.__init__(self, zero_shot, normalise)
-        self.params = params or GatedParams()
-        self.waited = False
+    waited = False
 
-    def predict(self, views: Any) -> Prediction:
+    def predict_rows(self, views: Vectors) -> Prediction:
         if not self.waited:
             Path(f"entered-{os.getpid()}").touch()
             while not GATE.exists():
                 time.sleep(0.01)
             self.waited = True
-        return super().predict(views)
+        return super().predict_rows(views)
 
 
 register("gated", f"{__name__}:Gated")

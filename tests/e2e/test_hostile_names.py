@@ -155,6 +155,7 @@ def test_a_bar_shows_its_label_as_it_is():
     from latte.cli.progress import bar
 
     err = io.BytesIO()
-    with redirect_stderr(io.TextIOWrapper(err, "utf-8", write_through=True)), bar("[/x]\x1b[8m\udcff\u202e", 1) as step:
+    stream = io.TextIOWrapper(err, "utf-8", write_through=True)  # which closes err when it is collected
+    with redirect_stderr(stream), bar("[/x]\x1b[8m\udcff\u202e", 1) as step:
         step(1)
     assert "[/x]\\x1b[8m\\udcff\\u202e" in check_clean(err.getvalue())

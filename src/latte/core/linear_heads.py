@@ -84,14 +84,14 @@ class Vote:
         return self.sum * (dim / self.voters) if self.voters else np.eye(dim)
 
 
-class Shared(NamedTuple):
+class SharedCovariance(NamedTuple):
     """What the heads of all clients have in common: the ``covariance`` (D, D), and its regularised ``inverse``."""
 
     covariance: Reals
     inverse: Reals
 
     @classmethod
-    def of(cls, covariance: Reals, rho: float) -> Shared:
+    def of(cls, covariance: Reals, rho: float) -> SharedCovariance:
         """Return it for a covariance."""
         inverse: Reals = np.linalg.inv(covariance + rho * np.eye(len(covariance))).astype(np.float64, copy=False)
         return cls(covariance, inverse)
@@ -100,7 +100,7 @@ class Shared(NamedTuple):
 class Solution(NamedTuple):
     """What follows from the evidence of n clients: the covariance, and of each client its routes and its classes."""
 
-    shared: Shared
+    shared: SharedCovariance
     routes: Reals  # (n, n)
     offsets: Offsets
 
@@ -120,7 +120,7 @@ def solve(evidence: Evidence, task: Task) -> Solution:
             array[rows] = values
     spread = _spread(offsets)
     covariance = (noise * within.result() + spread * between.result()) / (noise + spread)
-    return Solution(Shared.of(covariance, task.params.rho), routes, offsets)
+    return Solution(SharedCovariance.of(covariance, task.params.rho), routes, offsets)
 
 
 def _left_out(own: Evidence, pooled: Pool) -> tuple[Reals, Reals]:
@@ -145,7 +145,7 @@ def _spread(offsets: Offsets) -> float:
 # --- heads ----------------------------------------------------------------------------------------------------
 
 
-def heads_of(offsets: Offsets, shared: Shared, task: Task) -> Heads:
+def heads_of(offsets: Offsets, shared: SharedCovariance, task: Task) -> Heads:
     """Return the head of each neighbourhood: as much logit variance as zero-shot, times eta, times its evidence."""
     params, text, delta = task.params, task.centred_text, offsets.delta
     weights = (delta.reshape(-1, delta.shape[2]) @ shared.inverse).reshape(delta.shape)

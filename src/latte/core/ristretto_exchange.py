@@ -12,7 +12,7 @@ import numpy as np
 
 from .class_sums import ClassSums, Head, checked_sums
 from .copying import WholeCopy
-from .linear_heads import Heads, RistrettoParams, Shared, Task, heads_of, solve
+from .linear_heads import Heads, RistrettoParams, SharedCovariance, Task, heads_of, solve
 from .names import check_task, client_name, pack_names, pack_task, unpack_names
 from .neighbourhoods import noise_of, offsets_of, parts, pool
 from .stored import exactly, require
@@ -77,7 +77,7 @@ class RistrettoExchange(WholeCopy):
         for client in clients:  # a client joins with its first upload: here names are only checked
             client_name(client)
 
-    def _replace(self, table: SumsTable, shared: Shared | None, age: int, turn: int) -> None:
+    def _replace(self, table: SumsTable, shared: SharedCovariance | None, age: int, turn: int) -> None:
         self._table, self._shared, self._age, self._turn = table, shared, age, turn
         self._solved: Solved | None = None
 
@@ -176,7 +176,7 @@ class RistrettoExchange(WholeCopy):
         classes, dim = self.zero_shot.text.shape
         return Heads(np.zeros((0, classes, dim)), np.zeros((0, classes)), np.zeros(0))
 
-    def _refreshed(self) -> Shared:
+    def _refreshed(self) -> SharedCovariance:
         """Return the covariance of a sample, a new one where the last is too old."""
         if self._shared is None or self._age >= self.freshness.pushes:
             sample = sample_rows(len(self), self.freshness.exact, self._turn)
@@ -221,14 +221,14 @@ class RistrettoExchange(WholeCopy):
             table.put(name, checked_sums(ClassSums(one, mean, self.task), self.zero_shot))
         return table
 
-    def _loaded_covariance(self, value: Any) -> Shared | None:
+    def _loaded_covariance(self, value: Any) -> SharedCovariance | None:
         dim = self.zero_shot.dim
         array = exactly("covariance", value, np.float64, (min(len(value), 1) if np.ndim(value) else 0, dim, dim))
         if not len(array):
             return None
         if not np.isfinite(array).all() or not np.allclose(array[0], array[0].T):
             raise refuse("covariance", "values that cannot be one", "a finite, symmetric matrix")
-        return Shared.of(array[0].copy(), self.params.rho)
+        return SharedCovariance.of(array[0].copy(), self.params.rho)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:

@@ -23,15 +23,15 @@ __all__ = ["Ristretto", "RistrettoParams"]
 BATCH = 64  # images whose soft labels are added up in one product; until then only what they need is stored
 
 
-class Sums(NamedTuple):
+class RunningSums(NamedTuple):
     """What a client has learnt: ``counts`` (C,) of soft labels, ``totals`` (C, D) of embeddings weighted by them."""
 
     counts: Reals
     totals: Reals
 
-    def plus(self, labels: Reals, vectors: Reals) -> Sums:
+    def plus(self, labels: Reals, vectors: Reals) -> RunningSums:
         """Return the sums with more images: soft ``labels`` (k, C) of ``vectors`` (k, D)."""
-        return Sums(self.counts + labels.sum(axis=0), self.totals + labels.T @ vectors)
+        return RunningSums(self.counts + labels.sum(axis=0), self.totals + labels.T @ vectors)
 
     def upload(self, task: str) -> ClassSums:
         """Return what is uploaded."""
@@ -113,7 +113,7 @@ class Ristretto(BaseMethod[RistrettoParams]):
         """Add up what is pending."""
         self._sums, self._pending = self._learnt(), 0
 
-    def _learnt(self) -> Sums:
+    def _learnt(self) -> RunningSums:
         """Return the sums with all images; a batch is a product, and changes nothing that is remembered."""
         k = self._pending
         return self._sums.plus(self._two.labels(self._logits[:k]), self._vectors[:k, :-1]) if k else self._sums
@@ -144,7 +144,7 @@ class Ristretto(BaseMethod[RistrettoParams]):
     def reset(self) -> None:
         """Forget everything."""
         classes, dim = self.zero_shot.text.shape
-        self._sums = Sums(np.zeros(classes), np.zeros((classes, dim)))
+        self._sums = RunningSums(np.zeros(classes), np.zeros((classes, dim)))
         self._vectors, self._logits, self._pending = np.ones((BATCH, dim + 1)), np.zeros((BATCH, 2 * classes)), 0
         self._use(Head.empty(self.zero_shot))
 
@@ -163,7 +163,7 @@ class Ristretto(BaseMethod[RistrettoParams]):
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
         require(arrays, ("counts", "totals", "weights", "bias", "trust", "pending"))
         shape = self.zero_shot.classes, self.zero_shot.dim
-        sums = Sums(_stored(arrays, "counts", shape[:1]), _stored(arrays, "totals", shape))
+        sums = RunningSums(_stored(arrays, "counts", shape[:1]), _stored(arrays, "totals", shape))
         check_counts("counts", sums.counts, least=0.0)
         check_lengths("totals", sums.totals, sums.counts)
         weights, bias, trust = (

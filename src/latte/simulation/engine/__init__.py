@@ -17,8 +17,8 @@ replay of what is held, window of rounds by window, and a reading of each window
     reading    reader.py     merge, readout and label of every sample of the window (loops_merge,      -> labels
                              loops_number, loops_read, loops_readout)
 
-``latte_engine.py`` connects the stages, ``loop_arrays.py`` defines what flows between them, ``settle.py`` chooses donors
-with the readable operation. With more clients than similarities fit into memory for, ``blocks.py`` takes the place of
+``latte_engine.py`` connects the stages, ``loop_arrays.py`` defines what flows between them, ``settle.py`` chooses
+donors with the readable operation. With more clients than similarities fit into memory for, ``blocks.py`` takes the place of
 ``server.py``. Modules called ``loops_*`` and ``tiles.py`` are compiled by numba (``compiled.py``, ``compiling.py``);
 without numba, Latte takes the readable simulator (``choosing.py``).
 

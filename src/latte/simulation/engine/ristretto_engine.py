@@ -13,7 +13,7 @@ from ...core.ristretto_exchange import RistrettoExchange
 from ...core.types import Integers, Reals
 from ...core.validate import unit_rows
 from ...data.benchmark import Federation
-from ...methods.ristretto import RistrettoParams, Sums
+from ...methods.ristretto import RistrettoParams, RunningSums
 from ..outcome import Outcome
 from ..schedule import Schedule
 from .timeline import Sync, windows
@@ -42,7 +42,7 @@ class Walkers:
 
     def upload(self, client: int, task: str) -> ClassSums:
         """Return what a client uploads."""
-        return Sums(self.counts[client], self.totals[client]).upload(task)
+        return RunningSums(self.counts[client], self.totals[client]).upload(task)
 
     def handle(self, clients: Integers, ends: Integers) -> None:
         """Let clients predict, and learn from, all their images before ``ends``."""
