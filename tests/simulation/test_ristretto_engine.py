@@ -19,7 +19,9 @@ def schedules(draw, clients):
     small = st.integers(1, 6)
     periods = None if barrier or draw(st.booleans()) else tuple(draw(small) for _ in range(clients))
     starts = tuple(draw(st.integers(1, 12)) for _ in range(clients)) if draw(st.booleans()) else None
-    return Schedule(draw(small), draw(st.sampled_from([1.0, 0.7, 0.3])), barrier, periods, starts)
+    syncs = ["method", "every", "doubling", "powers"] if barrier else ["method", "every"]
+    share, timing = draw(st.sampled_from([1.0, 0.7, 0.3])), draw(st.sampled_from(syncs))
+    return Schedule(draw(small), share, barrier, periods, starts, timing)
 
 
 @st.composite

@@ -18,9 +18,9 @@ replay of what is held, window of rounds by window, and a reading of each window
                              loops_number, loops_read, loops_readout)
 
 ``latte_engine.py`` connects the stages, ``loop_arrays.py`` defines what flows between them, ``settle.py`` chooses
-donors with the readable operation. With more clients than similarities fit into memory for, ``blocks.py`` takes the place of
-``server.py``. Modules called ``loops_*`` and ``tiles.py`` are compiled by numba (``compiled.py``, ``compiling.py``);
-without numba, Latte takes the readable simulator (``choosing.py``).
+donors with the readable operation. With more clients than similarities fit into memory for, ``blocks.py`` takes the
+place of ``server.py``. Modules called ``loops_*`` and ``tiles.py`` are compiled by numba (``compiled.py``,
+``compiling.py``); without numba, Latte takes the readable simulator (``choosing.py``).
 
 TDA, DMN and CLIP need numpy only: ``tda_engine.py`` and ``dmn_engine.py`` replay the queues and read blocks of samples
 (``lifetimes.py``). So does Ristretto: between two syncs its head is fixed, and a stretch of images is one product

@@ -13,7 +13,7 @@ from ...core.ristretto_exchange import RistrettoExchange
 from ...core.types import Integers, Reals
 from ...core.validate import unit_rows
 from ...data.benchmark import Federation
-from ...methods.ristretto import RistrettoParams, RunningSums
+from ...methods.ristretto import Ristretto, RistrettoParams, RunningSums
 from ..outcome import Outcome
 from ..schedule import Schedule
 from .timeline import Sync, windows
@@ -73,7 +73,7 @@ def run_ristretto(
 ) -> Outcome:
     """Return what the readable simulator would return."""
     lengths = [len(client) for client in federation.clients]
-    plan = windows(lengths, schedule, rng, WINDOW)
+    plan = windows(lengths, schedule.for_method(Ristretto.sync), rng, WINDOW)
     syncs = (sync for window in plan for sync in _syncs(window.members, window.at, window.starts))
     if exchange is None:
         exchange = RistrettoExchange(federation.embeddings.zero_shot, params)
