@@ -59,7 +59,7 @@ def test_binary_folder_and_archive_give_the_same(tmp_path):
         assert (read.images == images).all()
         assert (read.labels == labels).all()
         assert read.index[0] == 50_000
-        assert read.classes == CIFAR10_CLASSES
+        assert read.classnames == CIFAR10_CLASSES
 
 
 def test_all_of_cifar10_is_train_then_test(tmp_path):

@@ -18,14 +18,14 @@ def plant(root, tree):
 def test_known_layouts():
     known = layouts()
     assert known["vlcs"].domains == ("Caltech101", "LabelMe", "SUN09", "VOC2007")
-    assert known["vlcs"].classes == ("bird", "car", "chair", "dog", "person")
+    assert known["vlcs"].classnames == ("bird", "car", "chair", "dog", "person")
     assert known["terra"].domains == ("location_100", "location_38", "location_43", "location_46")
-    assert len(known["terra"].classes) == 10
+    assert len(known["terra"].classnames) == 10
     assert known["pacs"].domains == ("art_painting", "cartoon", "photo", "sketch")
-    assert len(known["pacs"].classes) == 7
+    assert len(known["pacs"].classnames) == 7
     for layout in known.values():  # the numbering is that of sorted folders
         assert list(layout.domains) == sorted(layout.domains)
-        assert list(layout.classes) == sorted(layout.classes)
+        assert list(layout.classnames) == sorted(layout.classnames)
 
 
 def test_lists_are_sorted_and_labelled(tmp_path):
@@ -35,7 +35,7 @@ def test_lists_are_sorted_and_labelled(tmp_path):
     (tmp_path / "README").touch()
     listed = read_folders(tmp_path)
     assert listed.domains == ("one", "two")
-    assert listed.classes == ("cat", "dog")
+    assert listed.classnames == ("cat", "dog")
     assert listed.relative() == (
         *("one/cat/y.jpg", "one/dog/z.jpg", "two/cat/x.jpg", "two/dog/10.jpeg", "two/dog/a.png"),
         *("two/dog/b.JPG", "two/dog/sub/c.webp"),
@@ -50,7 +50,7 @@ def test_domains_and_classes_keep_the_order_given(tmp_path):
     plant(tmp_path, {f"{d}/{c}": ["i.png"] for d in ("a", "b", "c") for c in ("x", "y_z")})
     listed = read_folders(tmp_path, ["c", "a"], ["Y z", "x"])
     assert listed.relative() == ("c/y_z/i.png", "c/x/i.png", "a/y_z/i.png", "a/x/i.png")
-    assert listed.classes == ("Y z", "x")
+    assert listed.classnames == ("Y z", "x")
 
 
 def test_a_missing_class_is_refused_unless_allowed(tmp_path):
@@ -103,7 +103,7 @@ def test_what_is_not_there_is_refused(tmp_path):
 def test_one_folder_of_classes(tmp_path):
     plant(tmp_path, {"pets/cat": ["1.png", "0.png"], "pets/dog": ["0.png"]})
     listed = read_classes(tmp_path / "pets")
-    assert (listed.domains, listed.classes) == (("pets",), ("cat", "dog"))
+    assert (listed.domains, listed.classnames) == (("pets",), ("cat", "dog"))
     assert listed.relative() == ("cat/0.png", "cat/1.png", "dog/0.png")
     with pytest.raises(ValueError, match="no cow in"):
         read_classes(tmp_path / "pets", ["cat", "cow", "dog"])
@@ -135,7 +135,7 @@ def test_real_vlcs_with_missing_parts(shared, tmp_path):
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    listed = read_folders(tmp_path, classes=layouts()["vlcs"].classes, allow_missing=True)
+    listed = read_folders(tmp_path, classes=layouts()["vlcs"].classnames, allow_missing=True)
     assert len(listed) == len(names)
-    of = [listed.classes[label] for label in listed.labels]
+    of = [listed.classnames[label] for label in listed.labels]
     assert of == [path.split("/")[1] for path in listed.relative()]

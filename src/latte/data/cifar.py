@@ -38,7 +38,7 @@ class CifarImages:
     images: Bytes
     labels: Integers
     index: Integers
-    classes: tuple[str, ...]
+    classnames: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def read_cifar_folder(root: str | Path, name: str = "cifar10") -> CifarImages:
             if picture.size != (CIFAR_SIDE, CIFAR_SIDE):
                 raise refuse(str(path), f"{picture.size[0]} x {picture.size[1]} pixels", "32 x 32")
             images[i] = np.asarray(picture.convert("RGB"))
-    return CifarImages(images, folders.labels, np.arange(len(folders)), folders.classes)
+    return CifarImages(images, folders.labels, np.arange(len(folders)), folders.classnames)
 
 
 # --- finding it ---------------------------------------------------------------------------------------------

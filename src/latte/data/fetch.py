@@ -125,7 +125,7 @@ def _fits(folder: Path, name: str) -> bool:
 
 def _example(source: DatasetSource, where: Path) -> str:
     layout = layouts()[source.name]
-    return f"{where / source.folder / layout.domains[0] / layout.classes[0]}/"
+    return f"{where / source.folder / layout.domains[0] / layout.classnames[0]}/"
 
 
 def unpack_archive(archive: Path, folder: str) -> Path:

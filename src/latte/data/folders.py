@@ -28,16 +28,16 @@ class Layout:
 
     title: str
     domains: tuple[str, ...]
-    classes: tuple[str, ...]
+    classnames: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageFolders:
-    """A list of image files: ``labels`` and ``domain`` (n,) index ``classes`` and ``domains``."""
+    """A list of image files: ``labels`` and ``domain`` (n,) index ``classnames`` and ``domains``."""
 
     root: Path
     domains: tuple[str, ...]
-    classes: tuple[str, ...]
+    classnames: tuple[str, ...]
     paths: tuple[Path, ...]
     labels: Integers
     domain: Integers
@@ -53,7 +53,7 @@ class ImageFolders:
 def layouts() -> dict[str, Layout]:
     """Return the known layouts by name.
 
-    >>> layouts()["vlcs"].classes
+    >>> layouts()["vlcs"].classnames
     ('bird', 'car', 'chair', 'dog', 'person')
     """
     table = parse_toml((files(__package__) / "layouts.toml").read_bytes(), "layouts.toml")
@@ -65,7 +65,7 @@ def read_layout(root: str | Path, name: str, allow_missing: bool = False) -> Ima
     known = layouts()
     choice("layout", name, tuple(known))
     layout = known[name]
-    return read_folders(root, layout.domains, layout.classes, allow_missing)
+    return read_folders(root, layout.domains, layout.classnames, allow_missing)
 
 
 def read_folders(

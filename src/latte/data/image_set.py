@@ -47,7 +47,7 @@ class ImageSet:
     """
 
     name: str
-    classes: tuple[str, ...]
+    classnames: tuple[str, ...]
     domains: tuple[str, ...]
     labels: Integers
     domain: Integers
@@ -116,7 +116,7 @@ def from_folders(folders: ImageFolders, name: str | None = None) -> ImageSet:
     """Return the images of a folder."""
     return ImageSet(
         name or folders.root.resolve().name,
-        folders.classes,
+        folders.classnames,
         folders.domains,
         folders.labels,
         folders.domain,
@@ -175,7 +175,7 @@ def _from_arrays(
 ) -> ImageSet:
     keys = tuple(f"{domains[d]}/{i}" for d, i in zip(domain, cifar.index, strict=True))
     digest = _digest(cifar.images)
-    return ImageSet(name, cifar.classes, domains, cifar.labels, domain, cifar.index, keys, load, {"images": digest})
+    return ImageSet(name, cifar.classnames, domains, cifar.labels, domain, cifar.index, keys, load, {"images": digest})
 
 
 def _digest(images: Bytes) -> str:
