@@ -11,6 +11,7 @@ attribute         default                        meaning
 ``tunes_prompt``  False                          the constructor takes a differentiable ``text_encoder``
 ``uses_views``    False                          the prediction uses more views than the plain one
 ``sync``          "every"                        when a client syncs, if the schedule leaves it to the method
+``alone``         False                          a client without others learns more by a sync with itself
 ``Upload``        none                           the message that ``summary()`` returns
 ``Download``      none                           the message that ``receive()`` takes
 ``exchange_for``  none                           classmethod ``(zero_shot, params, clients) -> Exchange``
@@ -68,6 +69,7 @@ class MethodInfo:
     uses_views: bool
     collaborative: bool
     sync: str
+    alone: bool
     target: str
 
     @property
@@ -108,6 +110,7 @@ def describe(name: str) -> MethodInfo:
         uses_views=bool(getattr(kind, "uses_views", False)),
         collaborative=hasattr(kind, "summary") and hasattr(kind, "receive"),
         sync=getattr(kind, "sync", "every"),
+        alone=bool(getattr(kind, "alone", False)),
         target=target,
     )
 

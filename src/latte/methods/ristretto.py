@@ -71,6 +71,7 @@ class Ristretto(BaseMethod[RistrettoParams]):
     Params: ClassVar = RistrettoParams
     presets: ClassVar[dict[str, RistrettoParams]] = {}
     sync: ClassVar[str] = "doubling"
+    alone: ClassVar[bool] = True
     Upload: ClassVar = ClassSums
     Download: ClassVar = Head
 

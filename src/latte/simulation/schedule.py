@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..core.sync import is_due
 from ..core.validate import at_least, choice, real, refuse
 
 MOST_ROUNDS = 1_000_000  # before a client starts: rounds in which nobody is there are walked, too
 SYNCS = ("method", "every", "doubling", "powers")
-DOUBLINGS = 16  # the last power of two of ``doubling``, and its period where none is given
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,7 @@ class Schedule:
 
     def is_due(self, images: int) -> bool:
         """Say whether a client syncs after its ``images``-th image, where that is counted per client."""
-        power = images & (images - 1) == 0
-        if self.sync == "powers" or images <= DOUBLINGS:
-            return power
-        return (images - DOUBLINGS) % (self.period if self.period > 1 else DOUBLINGS) == 0
+        return is_due(self.sync, images, self.period)
 
     def period_of(self, client: int) -> int:
         """Return T of one client."""
