@@ -65,8 +65,9 @@ def classify(
     """Say what the pictures show: IMAGES are files or folders.
 
     The method adapts as it goes, from the pictures themselves; with --memory it goes on where it was the last time.
-    Ristretto syncs with itself, after 1, 2, 4, 8 and 16 pictures and then after every 16. The file is saved on the way, at the end, and on Ctrl-C: after an interruption, the same command goes on with
-    the next picture. One process at a time may use it. An unreadable picture is reported and makes the exit code 1.
+    Ristretto syncs with itself, after 1, 2, 4, 8 and 16 pictures and then after every 16. The file is saved on the way,
+    at the end, and on Ctrl-C: after an interruption, the same command goes on with the next picture. One process at a
+    time may use it. An unreadable picture is reported and makes the exit code 1.
     """
     from ..edge.classify import find_pictures
 

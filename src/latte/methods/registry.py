@@ -14,10 +14,11 @@ attribute         default                        meaning
 ``alone``         False                          a client without others learns more by a sync with itself
 ``Upload``        none                           the message that ``summary()`` returns
 ``Download``      none                           the message that ``receive()`` takes
+``messages``      none                           staticmethod ``(params, classes)``: what is sent (``traffic``)
 ``exchange_for``  none                           classmethod ``(zero_shot, params, clients) -> Exchange``
 ================= ============================== =========================================================
 
-The last three belong together: a class that has ``summary`` and ``receive`` has to have them.
+A class that has ``summary`` and ``receive`` has to have ``Upload``, ``Download`` and ``exchange_for``.
 """
 
 from __future__ import annotations

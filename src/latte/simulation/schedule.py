@@ -60,9 +60,9 @@ class Schedule:
     def check(self, clients: int) -> None:
         """Refuse a schedule that was made for another number of clients."""
         for name in ("periods", "starts"):
-            given = getattr(self, name)
-            if given is not None and len(given) != clients:
-                raise refuse(name, f"{len(given)} entries", f"{clients}, one per client")
+            values = getattr(self, name)
+            if values is not None and len(values) != clients:
+                raise refuse(name, f"{len(values)} entries", f"{clients}, one per client")
 
     def for_method(self, default: str) -> Schedule:
         """Return the schedule of a method whose own ``sync`` is ``default``, where this one leaves it to the method."""
@@ -105,6 +105,22 @@ def rounds(lengths: Sequence[int], schedule: Schedule, rng: np.random.Generator)
             left[i] -= 1
         handled = {i: lengths[i] - left[i] for i in active}
         yield Round(number, cohort, active, _members(schedule, number, cohort, handled) if any(left) else ())
+
+
+def count_syncs(lengths: Sequence[int], schedule: Schedule, rng: np.random.Generator) -> list[int]:
+    """Return how often each client syncs until it has handled its ``lengths[i]`` samples.
+
+    >>> count_syncs([60, 61, 4], Schedule(sync="doubling"), np.random.default_rng(0))
+    [7, 7, 3]
+    """
+    syncs, handled = [0] * len(lengths), [0] * len(lengths)
+    for turn in rounds(lengths, schedule, rng):
+        for i in turn.active:
+            handled[i] += 1
+            syncs[i] += not schedule.barrier and handled[i] % schedule.period_of(i) == 0
+        for i in turn.members:
+            syncs[i] += 1
+    return syncs
 
 
 def _members(schedule: Schedule, number: int, cohort: tuple[int, ...], handled: Mapping[int, int]) -> tuple[int, ...]:
