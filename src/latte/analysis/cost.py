@@ -182,7 +182,8 @@ _SERVER: dict[str, Callable[[Any, CostShape, int], Terms]] = {"latte": _latte_se
 def traffic(name: str, params: Any, shape: CostShape, precision: str = "fp16") -> Traffic | None:
     """Return the bytes of one sync; None for a method that sends nothing.
 
-    The class of a method says what it sends (:mod:`latte.methods.traffic`). Latte sends one prototype per class and gets k_e back, a round being whenever a client likes. A global memory is
+    The class of a method says what it sends (:mod:`latte.methods.traffic`). Latte sends
+    one prototype per class and gets k_e back, a round being whenever a client likes. A global memory is
     charged as the paper does, per image: the new item up, the whole memory down.
 
     >>> from latte.methods.latte import PRESETS

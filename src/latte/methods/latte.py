@@ -137,9 +137,9 @@ class Latte(BaseMethod[LatteParams]):
 
     @staticmethod
     def messages(params: LatteParams, classes: int) -> Messages:
-        """Return what is sent: a prototype per class up, k_e down; the server calculates entropies of uploads itself."""
-        given = classes * params.k_e
-        return Content(classes, flags=classes), Content(given, entropies=given, flags=given)
+        """Return what is sent: a prototype per class up, k_e of others with their entropies down."""
+        others = classes * params.k_e
+        return Content(classes, flags=classes), Content(others, entropies=others, flags=others)
 
     @classmethod
     def exchange_for(
