@@ -69,6 +69,6 @@ def create_alone(name: str, zero_shot: ZeroShot, params: Any = None, preset: str
     if info.tunes_prompt or info.uses_views:
         raise refuse("method", repr(name), "one that needs neither other views of a picture nor a prompt to tune")
     method = create(name, zero_shot, params, preset=preset)
-    if not info.alone:
+    if not info.alone or not isinstance(method, Collaborative):
         return method
     return Alone(method, create_exchange(name, zero_shot, params, preset=preset), info.sync)
