@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from .class_sums import EPS
 from .types import Integers, Reals
 
+# how evidence is shared: as step 2 has it; with the sampling noise left in the distances; all of everyone's; one's own
+ROUTINGS = ("evidence", "raw", "everyone", "alone")
 LIVE = 1e-6  # a class whose soft count is not above this was not seen
 LEAST_NOISE = 1e-3
 BLOCK = 128  # donors at a time for one client: their means stay in the cache between the two products
 MANY = 1024  # donors at a time for several clients
 TOGETHER = 256  # clients that are answered at a time
-# how evidence is shared: as step 2 has it; with the sampling noise left in the distances; all of everyone's; one's own
-ROUTINGS = ("evidence", "raw", "everyone", "alone")
 ROOM = 2**22  # numbers in one array of an intermediate result, so that many clients need little memory
 
 
