@@ -15,7 +15,7 @@ from pathlib import Path
 from latte.data.catalogue import data_folder, list_benchmarks, read_benchmark
 
 TARGET = Path(__file__).parent.parent / "benchmarks" / "results"
-PLAIN = "clip,tda,tda-global,dmn,dmn-global,latte,released=latte+variant=released"
+PLAIN = "clip,tda,tda-global,dmn,dmn-global,latte,released=latte+variant=released,ristretto"
 PRESETS = {"cifar10c": "cifar10c", "cifar100c_test": "cifar100c"}
 
 

@@ -13,7 +13,7 @@ def slow_heads(N, mu, text, scale, params):
     tau = text - text.mean(axis=0)
     own = [1 - sum(N[j, y] * mu[j, y] @ mu[j, y] for y in range(C)) / N[j].sum() for j in range(n)]
     noise = max(float(np.median(own)), 1e-3)
-    a = np.array([[slow_route(N, mu, i, j, noise) for j in range(n)] for i in range(n)])
+    a = np.array([[slow_route(N, mu, i, j, noise, params.routing) for j in range(n)] for i in range(n)])
     EN, M, m, delta = np.zeros((n, C)), np.zeros(n), np.zeros((n, d)), np.zeros((n, C, d))
     within, between = [], []
     for i in range(n):
@@ -41,9 +41,9 @@ def slow_heads(N, mu, text, scale, params):
     return tuple(np.array(part) for part in zip(*heads, strict=True))
 
 
-def slow_route(N, mu, i, j, noise):
-    if i == j:
-        return 1.0
+def slow_route(N, mu, i, j, noise, routing="evidence"):
+    if i == j or routing in ("everyone", "alone"):
+        return 1.0 if i == j or routing == "everyone" else 0.0
     distance, total, live = 0.0, 0.0, 0
     for y in range(N.shape[1]):
         one, other = max(N[i, y], EPS), max(N[j, y], EPS)
@@ -51,7 +51,7 @@ def slow_route(N, mu, i, j, noise):
         distance += w * float(((mu[i, y] - mu[j, y]) ** 2).sum())
         total += w
         live += N[i, y] > LIVE and N[j, y] > LIVE
-    bias = max((distance - noise * live) / max(total, EPS), 0.0)
+    bias = max((distance - (0 if routing == "raw" else noise) * live) / max(total, EPS), 0.0)
     return 1 / (1 + (N[j] ** 2).sum() / N[j].sum() * bias / noise)
 
 

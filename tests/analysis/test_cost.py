@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +13,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latte import ZeroShot, create
-from latte.analysis.cost import CostShape, direct_macs, own_macs, paper_costs, short_count, traffic
+from latte import Clip, Prediction, ZeroShot, create, create_exchange, sync
+from latte.analysis.cost import CostShape, direct_macs, own_macs, paper_costs, server_macs, short_count, traffic
 from latte.analysis.cost_encoder import (
     CLIP_TEXT,
     PARAMETERS,
@@ -27,9 +29,12 @@ from latte.analysis.cost_measure import matmul_reference, measure_method
 from latte.cli import cli
 from latte.core.maths import normalised
 from latte.core.readout import MergedMemory
+from latte.methods import resolve
 from latte.methods.dmn import DmnParams
 from latte.methods.latte import PRESETS, LatteParams
+from latte.methods.registry import METHODS, Registration
 from latte.methods.tda import TdaParams
+from latte.methods.traffic import Content
 
 SIZES = st.tuples(st.integers(2, 4), st.integers(1, 3), st.integers(2, 6), st.integers(0, 2**32 - 1))
 
@@ -193,6 +198,34 @@ def test_dmn_as_computed_here(sizes):
     assert count.count == sum(own_macs("dmn", DmnParams(k=k), CostShape(c, d)).values())
 
 
+@given(SIZES)
+@settings(max_examples=20)
+def test_ristretto(sizes):
+    c, images, d, seed = sizes
+    rng = np.random.default_rng(seed)
+    zero_shot = ZeroShot(unit(rng, c, d), tuple(map(str, range(c))))
+    client, exchange = create("ristretto", zero_shot), create_exchange("ristretto", zero_shot)
+    for f in unit(rng, images, d):
+        client.predict(f)
+    sync([("me", client)], exchange)
+    before, head, f = client.summary(), client.head, unit(rng, d)
+    plain = [float(x) for x in zero_shot.scale * zero_shot.precise_text @ f.astype(float)]  # which zero-shot has, too
+    count = Counter()
+    added = [count.dot(row, f) + b for row, b in zip(head.weights, head.bias, strict=True)]
+    np.testing.assert_allclose(client.predict(f).scores, np.add(plain, added), rtol=1e-9, atol=1e-9)
+    exponents = [x + count.times(head.trust, h) for x, h in zip(plain, added, strict=True)]
+    weights = [math.exp(x - max(exponents)) for x in exponents]
+    labels = [weight / sum(weights) for weight in weights]
+    sums = [[count.times(label, x) for x in f] for label in labels]
+    after = client.summary()
+    np.testing.assert_allclose(after.counts - before.counts, labels, atol=1e-9)
+    both = after.counts[:, None] * after.means - before.counts[:, None] * before.means
+    np.testing.assert_allclose(both, sums, atol=1e-9)
+    shape = CostShape(c, d)
+    assert count.count == sum(direct_macs("ristretto", client.params, shape).values())
+    assert sum(own_macs("ristretto", client.params, shape).values()) == count.count + 2 * c
+
+
 # --- the paper's numbers -------------------------------------------------------------------------------------
 
 
@@ -265,6 +298,48 @@ def test_bytes_by_laying_them_out(classes, dim, k_e):
             assert bare == np.zeros((vectors, dim), number).nbytes
             bits = np.packbits(np.zeros(vectors, bool)).nbytes
             assert whole == bare + np.zeros(entropies, certainty).nbytes + scale * vectors + bits
+
+
+@given(st.integers(2, 200), st.integers(1, 600))
+def test_the_bytes_of_the_messages_of_ristretto(classes, dim):
+    """The arrays that are really sent, matrices in half and all else in single precision."""
+    zero_shot = ZeroShot(unit(np.random.default_rng(0), classes, dim), tuple(map(str, range(classes))))
+    client = create("ristretto", zero_shot)
+    sent = traffic("ristretto", client.params, CostShape(classes, dim))
+    messages = (
+        (client.summary(), ("counts", "means"), sent.up),
+        (client.head, ("weights", "bias", "trust"), sent.down),
+    )
+    for one, names, expected in messages:
+        arrays = [getattr(one, name) for name in names]
+        assert expected == sum(a.astype(np.float16 if a.ndim == 2 else np.float32).nbytes for a in arrays)
+    assert sent.vectors == sent.whole == 4 * classes * dim + 8 * classes + 4
+
+
+def test_the_work_of_a_server():
+    shape = CostShape(10, 512)
+    latte, ristretto = (server_macs(name, resolve(name), shape, 20_000) for name in ("latte", "ristretto"))
+    assert latte == {"similarity": 20_000**2 * 10 * 512}
+    assert ristretto["routing"] == ristretto["pooling"] == latte["similarity"] and ristretto["inverse"] == 512**3
+    assert all(server_macs(name, None, shape, 5) is None for name in ("clip", "tda", "tda-global"))
+
+
+class TwoNumbers(Clip):
+    """Sends two vectors and a number up, a number down."""
+
+    Upload = Download = Prediction
+    summary = receive = exchange_for = None
+
+    @staticmethod
+    def messages(params, classes):
+        return Content(2, numbers=1), Content(0, numbers=1)
+
+
+def test_a_method_of_ones_own_says_what_it_sends(monkeypatch):
+    monkeypatch.setitem(METHODS, "two", Registration("two:TwoNumbers"))
+    monkeypatch.setitem(sys.modules, "two", SimpleNamespace(TwoNumbers=TwoNumbers))
+    sent = traffic("two", None, CostShape(10, 8), "int8")
+    assert (sent.up, sent.down, sent.whole_up, sent.whole_down) == (2 * 8 + 4, 4, 2 * 8 + 4 + 8, 4)
 
 
 def test_who_sends_nothing():

@@ -10,13 +10,16 @@ import pytest
 from click.testing import CliRunner
 
 from latte import Latte, LatteParams
+from latte.analysis.collapse import ZeroShotAnswers, zero_shot_answers
 from latte.analysis.diagnose import Diagnosis, diagnose
+from latte.analysis.diagnose_heads import HeadDiagnosis, diagnose_heads
 from latte.analysis.diagnose_run import load_diagnosis, open_replay, replay, save_diagnosis
 from latte.cli import cli
 from latte.data.bundled import bundled
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.plan import make_plan
 from latte.experiment.runner import Options, run
+from latte.methods.ristretto import Ristretto, RistrettoParams
 from latte.report.diagnosis import diagnosis_sections
 from latte.report.html import render_page
 from latte.simulation.schedule import Schedule
@@ -133,7 +136,12 @@ def folder(tmp_path_factory):
         index=None, client=np.repeat(np.arange(6), 12),
     )  # fmt: skip
     save_embeddings(where / "few.safetensors", cut)
-    methods = (MethodConfig("clip"), MethodConfig("latte", preset="cifar10c"), MethodConfig("latte", label="mine"))
+    methods = (
+        MethodConfig("clip"),
+        MethodConfig("latte", preset="cifar10c"),
+        MethodConfig("latte", label="mine"),
+        MethodConfig("ristretto", params={"nu": 5.0}),
+    )
     plan = make_plan(RunConfig(str(where / "few.safetensors"), methods, (0, 1)))
     run(plan, where, Options(jobs=1))
     return where / plan.name
@@ -177,3 +185,92 @@ def test_sections_hold_every_class():
     found = diagnose(small(), LatteParams(k_l=2))
     text = render_page("x", diagnosis_sections(found))
     assert all(f">{report.name}</th>" in text for report in found.classes)
+
+
+# --- Ristretto ------------------------------------------------------------------------------------------------------
+
+
+def test_heads_are_those_of_the_exchange():
+    federation, schedule = small(), Schedule(sync="doubling")
+    seen = diagnose_heads(federation, {"nu": 5.0}, schedule)
+    zero_shot, params = federation.embeddings.zero_shot, RistrettoParams(nu=5.0)
+    clients = [Client(s.name, Ristretto(zero_shot, params), federation.stream(s)) for s in federation.clients]
+    exchange = Ristretto.exchange_for(zero_shot, params)
+    labels = [step.prediction.label for step in simulate(clients, exchange, schedule)]
+    assert seen.samples == len(labels) == 72
+    for client in clients:
+        exchange.push(client.name, client.method.summary())
+    names = [client.name for client in clients]
+    heads, routes = exchange.pull_traced(names)
+    order = [exchange.clients.index(name) for name in names]
+    used = routes[:, order] * np.array([len(client.stream) for client in clients])
+    assert seen.total.trust == pytest.approx(np.mean([head.trust for head in heads]))
+    assert seen.total.evidence == pytest.approx(used.sum(axis=1).mean())
+    assert seen.total.own == pytest.approx(100 * (used.diagonal() / used.sum(axis=1)).mean())
+    np.fill_diagonal(used, 0)
+    domain = np.array([client.domain for client in federation.clients])
+    inside = used[domain[:, None] == domain].sum() / used.sum()
+    assert seen.total.inside == pytest.approx(100 * inside)
+    assert seen.chance == pytest.approx(20.0), "one other client of five"
+    assert [report.clients for report in seen.domains] == [2, 2, 2]
+    assert list(seen.trust_after) == ["1", "2", "4", "8"] and 0 < seen.trust_after["1"] < seen.trust_after["8"] < 1
+    assert list(seen.spectrum) == sorted(seen.spectrum, reverse=True) and 1 <= seen.directions <= zero_shot.dim
+
+
+def test_heads_as_json_and_back():
+    seen = diagnose_heads(small())
+    assert HeadDiagnosis.from_json(seen.to_json()) == seen
+    with pytest.raises(ValueError, match="another kind"):
+        HeadDiagnosis.from_json("{}")
+
+
+def test_one_client_has_only_its_own_evidence():
+    whole = small()
+    seen = diagnose_heads(replace(whole, clients=whole.clients[:1]))
+    assert seen.total.inside is None and seen.total.own == pytest.approx(100)
+
+
+def test_the_command_looks_into_heads_and_the_report_shows_them(folder, tmp_path):
+    page = tmp_path / "heads.html"
+    done = CliRunner().invoke(cli, ["diagnose", str(folder), "--method", "ristretto", "--html", str(page)])
+    assert done.exit_code == 0, done.output
+    assert "trust of a head" in done.output and "largest eigenvalues" in done.output and "zero-shot:" in done.output
+    text = page.read_text(encoding="utf-8")
+    assert "Heads, domain by domain" in text and "Covariance" in text
+
+    from latte.experiment.runs import read_run
+    from latte.report.page import report_page
+
+    assert "Heads, domain by domain" in report_page([], [read_run(folder)])
+
+
+# --- a zero-shot model that has collapsed ---------------------------------------------------------------------------
+
+
+def test_zero_shot_answers_are_counted():
+    federation = small()
+    answers = zero_shot_answers(federation)
+    zero_shot, labels = federation.embeddings.zero_shot, []
+    for client in federation.clients:
+        labels += [int(zero_shot.logits(views[0]).argmax()) for views in federation.stream(client)]
+    top = max(set(labels), key=labels.count)
+    assert answers.most_frequent == zero_shot.classnames[top]
+    assert answers.share == pytest.approx(100 * labels.count(top) / len(labels))
+    truth = np.concatenate([federation.labels(client) for client in federation.clients])
+    assert answers.accuracy == pytest.approx(100 * (np.array(labels) == truth).mean())
+    assert not answers.collapsed and answers.warning() is None
+
+
+@pytest.mark.parametrize(
+    ("classes", "share", "collapsed"), [(10, 61.0, True), (7, 47.6, False), (2, 60.0, False), (2, 80.0, True)]
+)
+def test_most_answers_in_one_class_are_a_collapse(classes, share, collapsed):
+    answers = ZeroShotAnswers(classes, 15.0, "empty", share)
+    assert answers.collapsed == collapsed == ("collapsed" in (answers.warning() or ""))
+
+
+@pytest.mark.parametrize("method", ["mine", "ristretto"])
+def test_the_command_warns_of_a_collapse(folder, monkeypatch, method):
+    monkeypatch.setattr("latte.analysis.collapse.zero_shot_answers", lambda f: ZeroShotAnswers(10, 15.0, "empty", 61.0))
+    done = CliRunner().invoke(cli, ["diagnose", str(folder), "--method", method])
+    assert done.exit_code == 0 and "warning: the zero-shot model has collapsed" in done.output

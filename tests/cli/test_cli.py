@@ -63,6 +63,7 @@ def test_demo_as_json(tmp_path):
     rows = json.loads(latte("demo", "--json", cwd=tmp_path, check=True).stdout)
     assert len(rows) == 20 and rows[-1]["domain"] == "all"
     assert rows[-1]["gain"] == pytest.approx(rows[-1]["latte"] - rows[-1]["clip"])
+    assert rows[-1]["ristretto_gain"] == pytest.approx(rows[-1]["ristretto"] - rows[-1]["clip"])
 
 
 def test_demo_in_a_folder_that_is_not_there(tmp_path):

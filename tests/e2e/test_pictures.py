@@ -159,8 +159,9 @@ def test_the_python_example_of_the_docs_runs(pictures, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 36
 
 
-def test_classify_goes_on_where_it_was(pictures, tmp_path):
-    common = ("--classes", "cat,dog,sea_lion", "--encoder", ENCODER, "--json")
+@pytest.mark.parametrize("method", ["latte", "ristretto", "tda", "ristretto+eta=2"])
+def test_classify_goes_on_where_it_was(pictures, tmp_path, method):
+    common = ("--classes", "cat,dog,sea_lion", "--encoder", ENCODER, "--json", "--method", method)
     whole = run("classify", pictures / "day", pictures / "night", *common).stdout
     memory = tmp_path / "memory.safetensors"
     halves = [run("classify", pictures / place, *common, "--memory", memory).stdout for place in ("day", "night")]
@@ -186,6 +187,10 @@ def test_classify_reports_bad_pictures_and_goes_on(pictures):
         (("PICTURES", "--classes", "a,b", "--encoder", "onnx:nowhere"), "nowhere"),
         (("PICTURES", "--classes", "a,b", "--templates", "nowhere.txt"), "templates"),
         (("PICTURES", "--classes", "a," + "very " * 400), "tokens"),
+        (("PICTURES", "--classes", "a,b", "--method", "ristreto"), "ristretto"),
+        (("PICTURES", "--classes", "a,b", "--method", "vte"), "other views"),
+        (("PICTURES", "--classes", "a,b", "--method", "ristretto+eta=-1"), "eta"),
+        (("PICTURES", "--classes", "a,b", "--zero-shot", "--memory", "m.safetensors"), "remembers nothing"),
     ],
 )  # fmt: skip
 def test_what_classify_refuses(pictures, tmp_path, arguments, message):

@@ -51,6 +51,11 @@ def test_what_a_finished_folder_holds(made):
     assert [(r.method, r.seed) for r in found] == [(m, s) for m in ("clip", "tda", "latte") for s in (0, 1)]
     assert all(r.benchmark == "small" and r.samples == 48 and len(r.clients) == 4 for r in found)
     assert found[4].params["k_l"] == 2 and found[4].setting == "custom" and found[0].setting == "default"
+    text = open_benchmark(plan.config.benchmark, folder.parent.parent).embeddings.zero_shot.text
+    per_sync = 2 * (1 + found[4].params["k_e"]) * text.size
+    assert found[0].sent is found[2].sent is None and found[4].sent == 11 * per_sync, (
+        "12 images, no sync after the last"
+    )
     manifest = json.loads((folder / "manifest.json").read_text())
     (session,) = manifest["sessions"]
     assert manifest["data"]["sha256"] == plan.data.sha256 and manifest["seeds"] == [0, 1]

@@ -103,6 +103,7 @@ constants = st.builds(
     rho=st.sampled_from([0.1, 1.0, 10.0]),
     eta=st.sampled_from([0.0, 1.0, 4.0]),
     nu=st.sampled_from([0.0, 5.0, 50.0]),
+    routing=st.sampled_from(["evidence", "raw", "everyone", "alone"]),
 )
 lengths = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 
@@ -374,6 +375,16 @@ def test_in_a_crowd_a_head_is_about_that_of_everyone():
     for got, want in zip(heads, exact, strict=True):
         cosine = (got.weights * want.weights).sum() / np.sqrt((got.weights**2).sum() * (want.weights**2).sum())
         assert cosine > 0.97 and abs(got.trust - want.trust) < 1e-5
+
+
+@pytest.mark.parametrize("routing", ["raw", "everyone", "alone"])
+def test_in_a_crowd_other_routes_are_those_of_a_small_one(routing):
+    rng = np.random.default_rng(4)
+    zero_shot = a_task(rng, 3, 8)
+    sums, params = uploads(rng, zero_shot, range(1, 12)), RistrettoParams(routing=routing)
+    names = [str(i) for i in range(len(sums))]
+    routes = [filled(zero_shot, sums, params, freshness=f).pull_traced(names)[1] for f in (None, Freshness(4, 4))]
+    np.testing.assert_allclose(routes[1], routes[0], atol=1e-4)  # the means of a crowd are in single precision
 
 
 def test_in_a_crowd_many_pulls_are_as_many_pulls_up_to_rounding():

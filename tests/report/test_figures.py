@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from latte.analysis.snapshots import ClientMemory, MemoryItems, collaboration, memories, memory_items
+from latte.analysis.snapshots import ClientMemory, MemoryItems, collaboration, memories, memory_items, routing
 from latte.analysis.studies import (
     PERIODS,
+    RISTRETTO_GRIDS,
     STUDY_GRIDS,
+    WITHOUT,
     Score,
     ablation,
     client_numbers,
@@ -110,7 +112,7 @@ def accuracy(setup, seed, clients, name, params, schedule=None):
 
 def test_decentralisation_again(made, setup):
     rows = rows_of(made[FIGURES.index("decentralisation")])
-    assert {row["method"] for row in rows} == {"clip", "tda", "tda-global", "dmn", "dmn-global", "latte"}
+    assert {row["method"] for row in rows} == {"clip", "tda", "tda-global", "dmn", "dmn-global", "latte", "ristretto"}
     assert {int(row["value"]) for row in rows} == {1, 2, 3, 4, 6, 12}
     for row in rows[::3]:
         again = accuracy(setup, int(row["seed"]), int(row["value"]), row["method"], {})
@@ -118,11 +120,15 @@ def test_decentralisation_again(made, setup):
 
 
 def test_period_again(made, setup):
-    rows = [row for row in rows_of(made[FIGURES.index("period")]) if row["method"] == "latte"]
-    assert {int(row["value"]) for row in rows} == set(PERIODS)
-    for row in rows:
-        again = accuracy(setup, int(row["seed"]), 2, "latte", {}, Schedule(int(row["value"])))
-        assert float(row["accuracy"]) == pytest.approx(again, abs=1e-9)
+    rows = rows_of(made[FIGURES.index("period")])
+    for line in ("latte", "ristretto", "latte+doubling", "ristretto+doubling"):
+        name, _, kind = line.partition("+")
+        points = [row for row in rows if row["method"] == line]
+        assert {int(row["value"]) for row in points} == set(PERIODS) - ({1} if kind else set())
+        for row in points[::3]:
+            schedule = Schedule(int(row["value"]), sync=kind or "every")
+            again = accuracy(setup, int(row["seed"]), 2, name, {}, schedule)
+            assert float(row["accuracy"]) == pytest.approx(again, abs=1e-9)
 
 
 def test_ablation_again(made, setup):
@@ -143,11 +149,30 @@ def test_ablation_again(made, setup):
 
 def test_sensitivity_again(made, setup):
     rows = rows_of(made[FIGURES.index("sensitivity")])
-    assert {row["panel"] for row in rows} == set(STUDY_GRIDS)
+    assert {row["panel"] for row in rows} == {*STUDY_GRIDS, *RISTRETTO_GRIDS}
     for row in rows[::4]:
         value = int(row["value"]) if row["panel"] in ("k_l", "k_e") else float(row["value"])
-        again = accuracy(setup, int(row["seed"]), 2, "latte", {row["panel"]: value})
+        again = accuracy(setup, int(row["seed"]), 2, row["method"], {row["panel"]: value})
         assert float(row["accuracy"]) == pytest.approx(again, abs=1e-9)
+
+
+def test_steps_again(made, setup):
+    rows = rows_of(made[FIGURES.index("steps")])
+    assert [row["value"] for row in rows[::2]] == list(WITHOUT)
+    for row in rows:
+        again = accuracy(setup, int(row["seed"]), 2, "ristretto", WITHOUT[row["value"]])
+        assert float(row["accuracy"]) == pytest.approx(again, abs=1e-9)
+    zero_shot = accuracy(setup, 0, 2, "clip", {})
+    assert float(next(row["accuracy"] for row in rows if row["value"] == "5 no head")) == zero_shot
+
+
+def test_routes_again(made, setup):
+    rows = rows_of(made[FIGURES.index("routing")])
+    shares, n = routing(setup, engine="readable"), 4
+    table = np.array([float(row["share"]) for row in rows]).reshape(n, n)
+    np.testing.assert_allclose(table, shares.downloads, atol=1e-9)
+    assert (table.diagonal() == 0).all() and table.max() <= 1 and table.sum() > 0
+    assert f"{shares.inside:.1f} %" in made[FIGURES.index("routing")].caption
 
 
 def test_means_and_spreads():

@@ -151,6 +151,17 @@ def test_the_summary_of_a_command_is_that_of_the_table():
     rows = summarise(SMALL + other, T=5)
     table = build_table(SMALL + other)
     assert len(rows) == 2 * len(group(SMALL)) == len(table.rows)
-    assert {"benchmark", "T", "method", "setting", "seeds", "accuracy", "sd", "per_client"} == set(rows[0])
+    assert {"benchmark", "T", "method", "setting", "seeds", "accuracy", "sd", "per_client", "kB/client"} == set(rows[0])
     totals = sorted((row.cells[0].mean, row.cells[0].sd, row.cells[1].mean) for row in table.rows)
     assert sorted((row["accuracy"], row["sd"], row["per_client"]) for row in rows) == totals
+
+
+def test_bytes_stand_beside_accuracy_where_a_method_sends_some():
+    assert "sent" not in [column.key for column in build_table(SMALL).columns]
+    sending = [dataclasses.replace(one, sent=1500.0) if one.method == "latte" else one for one in SMALL]
+    table = build_table(sending)
+    (place,) = (i for i, column in enumerate(table.columns) if column.key == "sent")
+    by_method = {row.method: row.cells[place] for row in table.rows}
+    assert by_method["latte"].mean == 1.5 and by_method["clip"] is None and table.best(place) is None
+    rows = {row["method"]: row["kB/client"] for row in summarise(sending)}
+    assert rows == {"clip": None, "latte": 1.5}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from latte import Clip, External, Latte, LatteParams, ZeroShot
-from latte.simulation.schedule import Schedule, rounds
+from latte.simulation.schedule import Schedule, count_syncs, rounds
 from latte.simulation.simulator import Client, simulate
 
 TEXT = np.eye(3, 4, dtype=np.float32)
@@ -152,6 +152,20 @@ def test_when_a_client_syncs(schedule, want):
         for i in turn.members:
             synced[i].append(counts[i])
     assert synced[0] == want and synced[1] == want
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        Schedule(), Schedule(3), Schedule(sync="doubling"), Schedule(sync="powers", starts=(1, 4, 2)),
+        Schedule(2, barrier=False), Schedule(barrier=False, periods=(1, 2, 5)), Schedule(2, participation=0.5),
+    ],
+)  # fmt: skip
+def test_counting_syncs_is_as_simulating_them(schedule):
+    log, lengths = Log(), (20, 7, 13)
+    list(simulate(clients(*lengths), log, schedule, np.random.default_rng(5)))
+    pushes = [log.calls.count(("push", f"c{i}")) for i in range(3)]
+    assert count_syncs(lengths, schedule.for_method("every"), np.random.default_rng(5)) == pushes
 
 
 def test_a_method_has_a_schedule_of_its_own():

@@ -11,7 +11,6 @@ Full memories are assumed; c classes, d dimensions, k slots per class, V views.
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -21,11 +20,14 @@ from ..core.validate import at_least, choice, refuse
 from ..methods import describe
 from ..methods.dmn import DmnParams
 from ..methods.latte import LatteParams
+from ..methods.ristretto import RistrettoParams
 from ..methods.tda import TdaParams
+from ..methods.traffic import PRECISIONS as PRECISIONS
+from ..methods.traffic import Traffic as Traffic
+from ..methods.traffic import traffic_of
 
 PAPER_SIZES = (100, 512)  # classes and dimensions of the paper's cost table
 PAPER_SHARE = "less than 0.4 %"  # of the encoder's size: a round of Latte ("Communication cost (RQ2)")
-PRECISIONS = {"fp32": 4, "fp16": 2, "int8": 1}  # bytes per number of a vector
 Terms = dict[str, int]
 
 LARGEST_SIZE = 100_000  # classes, dimensions or views: the methods are run at these sizes
@@ -43,30 +45,6 @@ class CostShape:
         at_least("classes", self.classes, 2, LARGEST_SIZE)
         at_least("dim", self.dim, 1, LARGEST_SIZE)
         at_least("views", self.views, 1, LARGEST_SIZE)
-
-
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """Bytes of one round of one client. ``vectors`` only (as the paper counts), or ``whole``, with what else is needed.
-
-    ``whole`` adds an entropy per vector (2 bytes; 4 with fp32), a validity bit per vector, and with int8 a float32
-    scale per vector.
-    """
-
-    up: int
-    down: int
-    whole_up: int
-    whole_down: int
-
-    @property
-    def vectors(self) -> int:
-        """Up and down together, vectors only: the paper's number."""
-        return self.up + self.down
-
-    @property
-    def whole(self) -> int:
-        """Up and down together, with entropies, validity and scales."""
-        return self.whole_up + self.whole_down
 
 
 # --- multiply-accumulates --------------------------------------------------------------------------------------
@@ -129,6 +107,17 @@ def _dmn_own(p: DmnParams, s: CostShape) -> Terms:
     return {**read, **norm, "gram update": (k + 1) * d}
 
 
+def _ristretto(p: RistrettoParams, s: CostShape) -> Terms:
+    """The head's logits, the weight of the head in soft labels, class sums."""
+    c, d = s.classes, s.dim
+    return {"head": c * d, "trust": c, "class sums": c * d}
+
+
+def _ristretto_own(p: RistrettoParams, s: CostShape) -> Terms:
+    """One product of 2 C rows of D + 1 numbers instead of C rows of D."""
+    return {**_ristretto(p, s), "bias": 2 * s.classes}
+
+
 def _views(p: Any, s: CostShape) -> Terms:
     """The head on the other views."""
     return {"head on the other views": (s.views - 1) * s.classes * s.dim}
@@ -147,54 +136,61 @@ _DIRECT: dict[str, Callable[[Any, CostShape], Terms]] = {
     "latte": _latte,
     "tda": _tda,
     "dmn": _dmn,
+    "ristretto": _ristretto,
     "zero": _views,
     "vte": _vte,
     "tpt": _tpt,
 }
-_OWN: dict[str, Callable[[Any, CostShape], Terms]] = {"latte": _latte_own, "dmn": _dmn_own}
-
-
-# (family, whether its memory is shared): how many vectors go up and down in a round
-_SENT: dict[tuple[str, bool], Callable[[Any, CostShape], tuple[int, int]]] = {
-    ("latte", False): lambda p, s: (s.classes, s.classes * p.k_e),
-    ("dmn", True): lambda p, s: (1, s.classes * p.k),
-    ("tda", True): lambda p, s: (1, s.classes * (p.k + p.k_negative)),
+_OWN: dict[str, Callable[[Any, CostShape], Terms]] = {
+    "latte": _latte_own,
+    "dmn": _dmn_own,
+    "ristretto": _ristretto_own,
 }
+
+
+# --- the server ------------------------------------------------------------------------------------------------
+
+
+def server_macs(name: str, params: Any, shape: CostShape, clients: int) -> Terms | None:
+    """Return the MACs of a server for one sync of all ``clients``, term by term; None for a method without a server.
+
+    >>> from latte.methods.ristretto import RistrettoParams
+    >>> sum(server_macs("ristretto", RistrettoParams(), CostShape(classes=10, dim=256), clients=40).values())
+    103612416
+    """
+    info = describe(name)
+    count = _SERVER.get(info.family) if info.collaborative else None
+    return None if count is None else count(params, shape, clients)
+
+
+def _latte_server(p: LatteParams, s: CostShape, n: int) -> Terms:
+    """Every prototype with every other of its class."""
+    return {"similarity": n * n * s.classes * s.dim}
+
+
+def _ristretto_server(p: RistrettoParams, s: CostShape, n: int) -> Terms:
+    """Every class mean with every other, a weighted sum of them, two scatter matrices, an inverse, the heads."""
+    pairs, rows = n * n * s.classes * s.dim, n * s.classes * s.dim**2
+    return {"routing": pairs, "pooling": pairs, "scatter": 2 * rows, "inverse": s.dim**3, "heads": rows}
+
+
+_SERVER: dict[str, Callable[[Any, CostShape, int], Terms]] = {"latte": _latte_server, "ristretto": _ristretto_server}
 
 # --- bytes -----------------------------------------------------------------------------------------------------
 
 
 def traffic(name: str, params: Any, shape: CostShape, precision: str = "fp16") -> Traffic | None:
-    """Return the bytes of one round; None for a method that sends nothing.
+    """Return the bytes of one sync; None for a method that sends nothing.
 
-    Latte sends one prototype per class and gets k_e back, a round being whenever a client likes. A global memory is
+    The class of a method says what it sends (:mod:`latte.methods.traffic`). Latte sends
+    one prototype per class and gets k_e back, a round being whenever a client likes. A global memory is
     charged as the paper does, per image: the new item up, the whole memory down.
 
     >>> from latte.methods.latte import PRESETS
     >>> traffic("latte", PRESETS["cifar100c"], CostShape(classes=100, dim=512)).vectors    # the paper: 614 K
     614400
     """
-    choice("precision", precision, tuple(PRECISIONS))
-    counts = _vectors_sent(name, params, shape)
-    if counts is None:
-        return None
-    up, down = (_bytes(vectors, shape.dim, precision) for vectors in counts)
-    entropies = counts[1] * max(PRECISIONS[precision], 2)  # down only: whoever receives an upload calculates its own
-    return Traffic(up[0], down[0], up[1], down[1] + entropies)
-
-
-def _vectors_sent(name: str, params: Any, shape: CostShape) -> tuple[int, int] | None:
-    """Return how many vectors go up and down in a round."""
-    info = describe(name)
-    count = _SENT.get((info.family, info.shared))
-    return None if count is None else count(params, shape)
-
-
-def _bytes(vectors: int, dim: int, precision: str) -> tuple[int, int]:
-    """Return the bytes of the vectors alone, and with scales and validity bits."""
-    bare = vectors * dim * PRECISIONS[precision]
-    scales = 4 * vectors if precision == "int8" else 0
-    return bare, bare + scales + math.ceil(vectors / 8)
+    return traffic_of(name, params, shape.classes, shape.dim, precision)
 
 
 # --- the paper's own numbers -----------------------------------------------------------------------------------

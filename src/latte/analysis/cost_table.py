@@ -8,9 +8,11 @@ from typing import Any
 
 from ..experiment.config import MethodConfig
 from ..methods import describe, resolve
-from .cost import PRECISIONS, CostShape, PaperCost, Traffic, direct_macs, own_macs, paper_costs, traffic
+from .cost import PRECISIONS, CostShape, PaperCost, Traffic, direct_macs, own_macs, paper_costs, server_macs, traffic
 from .cost_encoder import CLIP_TEXT, passes_macs
 from .cost_measure import Measured, Reference, measure_method
+
+CLIENTS = 190  # of a server: as many as the paper has on CIFAR-100-C
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,8 @@ class CostRow:
     """What one method costs.
 
     ``encoder_macs`` of all passes for an image (None: not known), ``direct`` and ``own`` MACs beside them (term by
-    term), ``traffic`` by precision (None: sends nothing), ``measured`` and ``relative`` where measured: the time of one
+    term), ``server``: MACs of a sync of all clients (None: there is no server), ``traffic`` by precision (None: sends
+    nothing), ``measured`` and ``relative`` where measured: the time of one
     image, all passes of the encoder included, divided by one pass.
     """
 
@@ -28,6 +31,7 @@ class CostRow:
     encoder_macs: int | None
     direct: Mapping[str, int]
     own: Mapping[str, int]
+    server: Mapping[str, int] | None
     traffic: Mapping[str, Traffic] | None
     measured: Measured | None
     relative: float | None
@@ -35,13 +39,19 @@ class CostRow:
 
 
 def cost_rows(
-    methods: Sequence[MethodConfig], shape: CostShape, encoder_macs: int | None, reference: Reference | None
+    methods: Sequence[MethodConfig],
+    shape: CostShape,
+    encoder_macs: int | None,
+    reference: Reference | None,
+    clients: int = CLIENTS,
 ) -> list[CostRow]:
-    """Return a row per method; without a ``reference`` nothing is measured."""
-    return [_row(method, shape, encoder_macs, reference) for method in methods]
+    """Return a row per method; without a ``reference`` nothing is measured. A server has so many ``clients``."""
+    return [_row(method, shape, encoder_macs, reference, clients) for method in methods]
 
 
-def _row(method: MethodConfig, shape: CostShape, macs: int | None, reference: Reference | None) -> CostRow:
+def _row(
+    method: MethodConfig, shape: CostShape, macs: int | None, reference: Reference | None, clients: int
+) -> CostRow:
     name, params = method.name, resolve(method.name, dict(method.params), method.preset)
     passes = None if macs is None else passes_macs(name, macs, CLIP_TEXT.macs, shape.views, shape.classes)
     prompts = describe(name).tunes_prompt
@@ -53,6 +63,7 @@ def _row(method: MethodConfig, shape: CostShape, macs: int | None, reference: Re
         passes,
         direct_macs(name, params, shape),
         own_macs(name, params, shape),
+        server_macs(name, params, shape, clients),
         _traffic(name, params, shape),
         measured,
         _relative(name, shape, reference, measured),

@@ -19,9 +19,11 @@ from ..files.checksums import checksum
 from ..files.reading import read_bytes
 from ..methods import describe
 from ..methods.latte import Latte
+from ..methods.ristretto import Ristretto
 from .diagnose import Diagnosis, diagnose, read_diagnosis
+from .diagnose_heads import HeadDiagnosis, diagnose_heads, read_heads
 
-DIAGNOSIS_FILE = "diagnosis.json"
+DIAGNOSIS_FILE, HEADS_FILE = "diagnosis.json", "heads.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,10 @@ class RunReplay:
 
 
 def open_replay(path: Path, data: Path | None = None, label: str | None = None, seed: int | None = None) -> RunReplay:
-    """Read a finished run; ``label`` picks the method (by default the first Latte), ``seed`` one of its seeds."""
+    """Read a finished run; ``label`` picks the method, ``seed`` one of its seeds.
+
+    The memories of Latte and the heads of Ristretto can be looked into; by default it is the first of these.
+    """
     run = _finished_run(path)
     file = run.file()
     config = structured(file.config)
@@ -48,10 +53,11 @@ def open_replay(path: Path, data: Path | None = None, label: str | None = None, 
     return RunReplay(run, config, _method(config, label), chosen, federation)
 
 
-def replay(planned: RunReplay, progress: Callable[[int], object] = lambda samples: None) -> Diagnosis:
+def replay(planned: RunReplay, progress: Callable[[int], object] = lambda samples: None) -> Diagnosis | HeadDiagnosis:
     """Replay and diagnose; a replay that does not give the recorded accuracy is refused."""
-    cohort = generators(planned.seed).cohort
-    seen = diagnose(planned.federation, dict(planned.method.params), planned.config.schedule, cohort, progress)
+    heads, cohort = describe(planned.method.name).kind is Ristretto, generators(planned.seed).cohort
+    look: Callable[..., Diagnosis | HeadDiagnosis] = diagnose_heads if heads else diagnose
+    seen = look(planned.federation, dict(planned.method.params), planned.config.schedule, cohort, progress)
     diagnosis = replace(seen, benchmark=planned.config.benchmark, method=planned.method.label, seed=planned.seed)
     recorded = [r for r in planned.run.results if (r.method, r.seed) == (planned.method.label, planned.seed)]
     if abs(recorded[0].micro - diagnosis.accuracy) > 1e-9:
@@ -60,16 +66,23 @@ def replay(planned: RunReplay, progress: Callable[[int], object] = lambda sample
     return diagnosis
 
 
-def save_diagnosis(diagnosis: Diagnosis, path: Path) -> Path:
+def save_diagnosis(diagnosis: Diagnosis | HeadDiagnosis, path: Path) -> Path:
     """Write a diagnosis into the run folder, where the report looks for it."""
-    write_text(path / DIAGNOSIS_FILE, diagnosis.to_json())
-    return path / DIAGNOSIS_FILE
+    file = path / (DIAGNOSIS_FILE if isinstance(diagnosis, Diagnosis) else HEADS_FILE)
+    write_text(file, diagnosis.to_json())
+    return file
 
 
 def load_diagnosis(path: Path) -> Diagnosis | None:
     """Return the diagnosis in a run folder; None where there is none."""
     file = path / DIAGNOSIS_FILE
     return read_diagnosis(read_bytes(file), str(file)) if file.exists() else None
+
+
+def load_heads(path: Path) -> HeadDiagnosis | None:
+    """Return the diagnosis of Ristretto in a run folder; None where there is none."""
+    file = path / HEADS_FILE
+    return read_heads(read_bytes(file), str(file)) if file.exists() else None
 
 
 def _finished_run(path: Path) -> Run:
@@ -95,10 +108,11 @@ def _entry(run: Run, file: RunFile, benchmark: str, data: Path | None) -> Benchm
 
 
 def _method(config: RunConfig, label: str | None) -> MethodConfig:
-    latte = [method for method in config.methods if describe(method.name).kind is Latte]
-    chosen = [method for method in latte if label in (None, method.label)]
+    open_ones = [method for method in config.methods if describe(method.name).kind in (Latte, Ristretto)]
+    chosen = [method for method in open_ones if label in (None, method.label)]
     if not chosen:
-        known = [method.label for method in latte]
-        got = "no Latte" if label is None else repr(label)
-        raise refuse("method", got, "one of " + ", ".join(near(str(label), known)) if known else "a run with Latte")
+        known = [method.label for method in open_ones]
+        got = "no Latte and no Ristretto" if label is None else repr(label)
+        want = "one of " + ", ".join(near(str(label), known)) if known else "a run with Latte or Ristretto"
+        raise refuse("method", got, want)
     return chosen[0]

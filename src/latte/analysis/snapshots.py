@@ -50,6 +50,21 @@ def collaboration(setup: Setup, engine: str = "auto") -> Collaboration:
     return _sorted(federation, outcome.downloads, setup.latte.k_e, outcome.engine)
 
 
+def routing(setup: Setup, engine: str = "auto") -> Collaboration:
+    """Run Ristretto on the first seed and return the share of each client's evidence that each head used.
+
+    ``downloads`` are means over the syncs of a client, without its own evidence, of which it always uses all.
+    """
+    seed = setup.seeds[0]
+    config = replace(base_plan(setup, "ristretto").config, seeds=(seed,), engine=engine)
+    federation = federate(setup.benchmark.embeddings, setup.clients, seed)
+    outcome = run_item(federation, config, seed)
+    assert outcome.downloads is not None, "Ristretto's exchange is traced"
+    shares = outcome.downloads / np.maximum(outcome.downloads.diagonal(), 1)[:, None]  # a sync is 1 on the diagonal
+    np.fill_diagonal(shares, 0.0)
+    return _sorted(federation, shares, len(federation), outcome.engine)
+
+
 def _sorted(federation: Federation, downloads: Integers | Reals, k_e: int, engine: str) -> Collaboration:
     domain = np.array([client.domain for client in federation.clients])
     order = np.argsort(domain, kind="stable")

@@ -20,6 +20,7 @@ from ..experiment.plan import OpenBenchmark, Plan, plan_on
 from ..experiment.runner import Event, IncompleteError, Options, execute_all, results
 from ..methods import describe
 from ..methods.latte import PRESETS, LatteParams
+from ..methods.ristretto import RistrettoParams
 from ..simulation.schedule import Schedule
 from .stats import estimate
 
@@ -31,6 +32,23 @@ STUDY_GRIDS: dict[str, tuple[Any, ...]] = {
     "alpha": (0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0),
     "beta": (0.0, 3.0, 6.0, 15.0, 35.0, 60.0, 100.0),
     "gamma": (0.0, 0.5, 1.5, 3.0, 6.0, 10.0),
+}
+RISTRETTO_GRIDS: dict[str, tuple[Any, ...]] = {
+    "kappa": (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0),
+    "rho": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0),
+    "eta": (0.0, 1.0, 2.0, 4.0, 8.0, 16.0),
+    "nu": (0.0, 5.0, 15.0, 50.0, 150.0, 500.0),
+}
+# without one of the six steps: what each is replaced by
+WITHOUT: dict[str, dict[str, Any]] = {
+    "all six": {},
+    "1 noise not removed": {"routing": "raw"},
+    "2 everyone pooled": {"routing": "everyone"},
+    "2 nobody pooled": {"routing": "alone"},
+    "3 no text prior": {"kappa": 1e-9},
+    "4 no covariance": {"rho": 1e4},
+    "5 no head": {"eta": 0.0},
+    "6 full trust": {"nu": 0.0},
 }
 StepProgress = Callable[[str, int, int], object]  # what is done, how many steps of it, of how many
 
@@ -100,17 +118,27 @@ def decentralisation(setup: Setup, values: Sequence[int] = ()) -> list[Case]:
     """Every domain dealt to more and more clients: less data for each."""
     cases = []
     for clients in values or client_numbers(setup):
-        for name in (*STUDY_BASELINES, "latte"):
+        for name in (*STUDY_BASELINES, "latte", "ristretto"):
             cases.append(Case("", name, clients, _config(replace(setup, clients=clients), _method(setup, name))))
     return cases
 
 
 def period(setup: Setup, values: Sequence[int] = ()) -> list[Case]:
-    """Latte with an exchange after every T samples; CLIP, which exchanges nothing, beside it."""
-    plain = _config(setup, _method(setup, "clip"))
-    latte = _method(setup, "latte")
-    lines = [Case("", "clip", every, plain) for every in values or PERIODS]
-    return lines + [Case("", "latte", every, _config(setup, latte, Schedule(every))) for every in values or PERIODS]
+    """Latte and Ristretto with a sync after every T samples, and after 1, 2, 4, 8, 16 and then every T.
+
+    CLIP, which exchanges nothing, is beside them.
+    """
+    plain, periods = _config(setup, _method(setup, "clip")), values or PERIODS
+    cases = [Case("", "clip", every, plain) for every in periods]
+    for name in ("latte", "ristretto"):
+        method, plainly = _method(setup, name), "method" if describe(name).sync == "every" else "every"
+        cases += [Case("", name, every, _config(setup, method, Schedule(every, sync=plainly))) for every in periods]
+        cases += [
+            Case("", f"{name}+doubling", every, _config(setup, method, Schedule(every, sync="doubling")))
+            for every in periods
+            if every > 1  # the period of the doubling schedule is 16 where none is given
+        ]
+    return cases
 
 
 def ablation(setup: Setup) -> list[Case]:
@@ -134,13 +162,30 @@ def ablation(setup: Setup) -> list[Case]:
     ]
 
 
+def steps(setup: Setup) -> list[Case]:
+    """Ristretto without each of its steps."""
+    return [
+        Case("", "ristretto", value, _config(setup, _method(setup, "ristretto", changes)))
+        for value, changes in WITHOUT.items()
+    ]
+
+
 def sensitivity(setup: Setup) -> list[Case]:
     """One parameter at a time over its grid, the value of the other figures included."""
+    grids = {"latte": STUDY_GRIDS, "ristretto": RISTRETTO_GRIDS}
     return [
-        Case(name, "latte", value, _config(setup, _method(setup, "latte", {name: value})))
-        for name, grid in STUDY_GRIDS.items()
-        for value in sorted({*grid, getattr(setup.latte, name)})
+        Case(name, method, value, _config(setup, _method(setup, method, {name: value})))
+        for method, parameters in grids.items()
+        for name, grid in parameters.items()
+        for value in sorted({*grid, used_value(setup, name)})
     ]
+
+
+def used_value(setup: Setup, parameter: str) -> float:
+    """Return the value that a parameter of Latte or Ristretto has in the other figures."""
+    params = setup.latte if parameter in STUDY_GRIDS else RistrettoParams()
+    value: float = getattr(params, parameter)
+    return value
 
 
 STUDIES: dict[str, Callable[[Setup], list[Case]]] = {
@@ -148,6 +193,7 @@ STUDIES: dict[str, Callable[[Setup], list[Case]]] = {
     "period": period,
     "ablation": ablation,
     "sensitivity": sensitivity,
+    "steps": steps,
 }
 
 
@@ -169,9 +215,9 @@ def _method(setup: Setup, name: str, changes: dict[str, Any] | None = None) -> M
     )
 
 
-def base_plan(setup: Setup) -> Plan:
-    """Return the run that the studies vary: Latte as ``setup`` has it."""
-    return plan_on(_config(setup, _method(setup, "latte")), setup.benchmark)
+def base_plan(setup: Setup, method: str = "latte") -> Plan:
+    """Return the run that the studies vary: Latte (or another method) as ``setup`` has it."""
+    return plan_on(_config(setup, _method(setup, method)), setup.benchmark)
 
 
 def _config(setup: Setup, method: MethodConfig, schedule: Schedule | None = None) -> RunConfig:

@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     "--encoder", required=True, envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR."
 )
 @click.option("--templates", help="A template set by name, or a file with one template per line.")
-@click.option("--zero-shot", "plain", is_flag=True, help="Do not adapt: the model's own answer.")
+@click.option(
+    "--method",
+    "spec",
+    metavar="NAME[:PRESET][+KEY=VALUE...]",
+    default="latte",
+    show_default=True,
+    help="How to adapt: latte, ristretto, tda, dmn, or clip for the model's own answer.",
+)
+@click.option("--zero-shot", "spec", flag_value="clip", help="The same as --method clip: do not adapt.")
 @click.option(
     "--memory", type=click.Path(dir_okay=False, path_type=Path), help="Continue from this file, and save to it."
 )
@@ -49,26 +57,25 @@ def classify(
     classes: str,
     encoder: str,
     templates: str | None,
-    plain: bool,
+    spec: str,
     memory: Path | None,
     save_every: int,
     as_json: bool,
 ) -> None:
     """Say what the pictures show: IMAGES are files or folders.
 
-    Latte's memory adapts as it goes, from the pictures themselves; with --memory it goes on where it was the last
-    time. The file is saved on the way, at the end, and on Ctrl-C: after an interruption, the same command goes on with
-    the next picture. One process at a time may use it. An unreadable picture is reported and makes the exit code 1.
+    The method adapts as it goes, from the pictures themselves; with --memory it goes on where it was the last time.
+    Ristretto syncs with itself, after 1, 2, 4, 8 and 16 pictures and then after every 16. The file is saved on the way,
+    at the end, and on Ctrl-C: after an interruption, the same command goes on with the next picture. One process at a
+    time may use it. An unreadable picture is reported and makes the exit code 1.
     """
     from ..edge.classify import find_pictures
 
-    if plain and memory is not None:
-        raise click.UsageError("--zero-shot remembers nothing: leave --memory out")
     files = find_pictures(images)
     names = _names(classes)
     with _locked(memory) as file:
         model, task = _task(encoder, names, templates)
-        method = _method(task, plain)
+        method = _method(task, spec, memory is not None)
         learning = _learning(file, method, task, files, save_every)
         bad = _answer_all(model, task, method, files, learning, as_json)
     if bad:
@@ -102,10 +109,15 @@ def _task(encoder: str, names: list[str], templates: str | None) -> tuple[Encode
     return model, zero_shot(model, names, None if templates is None else read_templates(templates))
 
 
-def _method(task: ZeroShot, plain: bool) -> Method:
-    from ..methods import create
+def _method(task: ZeroShot, spec: str, remembers: bool) -> Method:
+    from ..edge.alone import create_alone
+    from ..experiment.config import parse_method
 
-    return create("clip" if plain else "latte", task)
+    chosen = parse_method(spec)
+    method = create_alone(chosen["name"], task, chosen["params"], chosen["preset"])
+    if remembers and not method.state():
+        raise click.UsageError(f"{chosen['name']} remembers nothing: leave --memory out")
+    return method
 
 
 def _learning(file: Path | None, method: Method, task: ZeroShot, files: list[Path], every: int) -> Learning | None:

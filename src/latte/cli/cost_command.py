@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..experiment.config import MethodConfig
 
 # DMN with 20 images per class: with them the closed form gives the paper's bytes
-COST_METHODS = "clip,vte,tpt,zero,tda,tda-global,dmn+k=20,dmn-global+k=20,latte:cifar100c"
+COST_METHODS = "clip,vte,tpt,zero,tda,tda-global,dmn+k=20,dmn-global+k=20,latte:cifar100c,ristretto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class _Encoder:
 @click.option("--classes", type=click.IntRange(2), default=100, show_default=True)
 @click.option("--dim", type=click.IntRange(1), default=512, show_default=True, help="Dimensions of an embedding.")
 @click.option("--views", type=click.IntRange(1), default=64, show_default=True, help="Of the methods that augment.")
+@click.option("--clients", type=click.IntRange(1, 10**9), default=190, show_default=True, help="Of the server.")
 @click.option("--methods", default=COST_METHODS, help="[LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated.")
 @click.option("--encoder", metavar="DIR", help="Encoder to time: a model folder, or a name such as onnx:DIR, hf:ID.")
 @click.option(
@@ -43,7 +44,14 @@ class _Encoder:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def cost(
-    classes: int, dim: int, views: int, methods: str, encoder: str | None, encoder_macs: float | None, as_json: bool
+    classes: int,
+    dim: int,
+    views: int,
+    clients: int,
+    methods: str,
+    encoder: str | None,
+    encoder_macs: float | None,
+    as_json: bool,
 ) -> None:
     """Show what each method costs: computation, time, memory, and bytes per round, beside the paper's numbers.
 
@@ -61,11 +69,11 @@ def cost(
         against = _encoder(encoder, None if encoder_macs is None else int(real("--encoder-macs", encoder_macs, 1)))
     except ModuleNotFoundError as error:
         raise click.ClickException(str(error)) from None
-    rows = cost_rows(chosen, shape, against.macs, against.reference)
+    rows = cost_rows(chosen, shape, against.macs, against.reference, clients)
     if as_json:
-        _print_json(rows, shape, against)
+        _print_json(rows, shape, clients, against)
     else:
-        _print_text(rows, shape, against)
+        _print_text(rows, shape, clients, against)
 
 
 def _method(text: str) -> MethodConfig:
@@ -111,14 +119,19 @@ def _counted(encoder: Any) -> int | None:
     return counted_macs(lambda: encoder.images([pixels]))
 
 
-def _print_json(rows: list[CostRow], shape: CostShape, against: _Encoder) -> None:
+def _print_json(rows: list[CostRow], shape: CostShape, clients: int, against: _Encoder) -> None:
     from ..analysis.cost_table import cost_record
 
-    facts = {"encoder_macs": against.macs, "encoder_macs_from": against.words, "encoder_bytes": against.bytes}
+    facts = {
+        "clients": clients,
+        "encoder_macs": against.macs,
+        "encoder_macs_from": against.words,
+        "encoder_bytes": against.bytes,
+    }
     line(json.dumps({**cost_record(rows, shape, against.reference), **facts}))
 
 
-def _print_text(rows: list[CostRow], shape: CostShape, against: _Encoder) -> None:
+def _print_text(rows: list[CostRow], shape: CostShape, clients: int, against: _Encoder) -> None:
     from ..analysis.cost import PAPER_SIZES, short_count
 
     macs = f"{short_count(against.macs) or '?'} ({against.words})"
@@ -129,8 +142,10 @@ def _print_text(rows: list[CostRow], shape: CostShape, against: _Encoder) -> Non
     block("\nper image\n")
     beside = (shape.classes, shape.dim) == PAPER_SIZES  # the paper's numbers are for its own sizes only
     print_rows([{**_computation(row), **(_papers(row) if beside else {})} for row in rows], False)
-    block("\nbytes per round of one client, up + down (in brackets with entropies, validity and scales)\n")
+    block("\nbytes per sync of one client, up + down (in brackets with entropies, validity and scales)\n")
     print_rows([_bytes(row, beside) for row in rows if row.traffic], False)
+    block(f"\na sync of all {clients} clients, at the server\n")
+    print_rows([_server(row) for row in rows if row.server], False)
     for share in _shares(rows, against, beside):
         line(share)
     block(_NOTES)
@@ -176,6 +191,14 @@ def _bytes(row: CostRow, beside: bool) -> dict[str, Any]:
     return {"method": row.label, **cells, **({"paper (fp16)": paper or "-"} if beside else {})}
 
 
+def _server(row: CostRow) -> dict[str, Any]:
+    from ..analysis.cost import short_count
+
+    assert row.server is not None
+    terms = " + ".join(f"{short_count(macs)} {name}" for name, macs in row.server.items())
+    return {"method": row.label, "MACs": short_count(sum(row.server.values())), "of which": terms}
+
+
 def _shares(rows: list[CostRow], against: _Encoder, beside: bool) -> Iterator[str]:
     """Yield the size of a round in per cent of the encoder, which is sent once, beside the paper's statement."""
     from ..analysis.cost import PAPER_SHARE, paper_costs, short_count
@@ -195,5 +218,5 @@ _NOTES = """
 MACs: encoder passes and what is beside them, as the printed formulas have it; "here" is what this package computes.
 ms: beside the encoder, median over images; extra time: that and the other views, in per cent of one encoder pass.
 Peak memory is that of the method's state and workspace, without the encoder; the paper's are with it, on a GPU.
-Latte's round is whenever a client exchanges; a global memory has one for every image.
+Latte and Ristretto sync whenever a client likes; a global memory has a sync for every image.
 """

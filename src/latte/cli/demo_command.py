@@ -14,16 +14,18 @@ if TYPE_CHECKING:
     from ..simulation.outcome import Outcome
 
 PRESET = "cifar10c"
+METHODS = ("clip", "latte", "ristretto")
 
 
 @click.command()
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("report.html"), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def demo(out: Path, as_json: bool) -> None:
-    """Run CLIP and Latte on the bundled benchmark and write report.html.
+    """Run CLIP, Latte and Ristretto on the bundled benchmark and write report.html.
 
     38 clients, two per corruption of CIFAR-10-C, 60 images each, embedded by a small vision-language model. Nothing is
-    downloaded. Latte has the published parameters for CIFAR-10-C and syncs after every round.
+    downloaded. Latte has the published parameters for CIFAR-10-C and syncs after every image; Ristretto has its
+    defaults and syncs after 1, 2, 4, 8, 16 images of a client, then every 16.
     """
     from ..data.bundled import bundled
     from ..files.atomic import write_text
@@ -31,7 +33,7 @@ def demo(out: Path, as_json: bool) -> None:
     if not out.absolute().parent.is_dir():
         raise click.BadParameter(f"the folder {out.parent} is not there", param_hint="--out")
     federation = bundled()
-    outcomes = {name: _run(federation, name) for name in ("clip", "latte")}
+    outcomes = {name: _run(federation, name) for name in METHODS}
     write_text(out, _page(federation, outcomes))
     _print(federation, outcomes, as_json)
     line("", err=True)
@@ -51,16 +53,29 @@ def _run(federation: Federation, name: str) -> Outcome:
 def _print(federation: Federation, outcomes: dict[str, Outcome], as_json: bool) -> None:
     import json
 
-    results = {name: outcome.result(federation, name, {}, "preset", 0) for name, outcome in outcomes.items()}
-    clip, latte = results["clip"].by_domain(), results["latte"].by_domain()
-    rows = [(domain, clip[domain], latte[domain]) for domain in clip]
-    rows.append(("all", results["clip"].micro, results["latte"].micro))
+    rows = _accuracies(federation, outcomes)
     if as_json:
-        line(json.dumps([{"domain": d, "clip": a, "latte": b, "gain": b - a} for d, a, b in rows]))
+        line(json.dumps([{"domain": domain, **row, **_gains(row)} for domain, row in rows.items()]))
         return
-    line(f"{'accuracy, %':<20}{'CLIP':>8}{'Latte':>8}{'gain':>8}")
-    for domain, before, after in rows:
-        line(f"{domain:<20}{before:8.1f}{after:8.1f}{after - before:+8.1f}")
+    line(f"{'accuracy, %':<20}{'CLIP':>8}{'Latte':>8}{'gain':>8}{'Ristretto':>12}{'gain':>8}")
+    for domain, row in rows.items():
+        parts = [f"{row[name]:{width}.1f}{row[name] - row['clip']:+8.1f}" for name, width in _ADAPTIVE.items()]
+        line(f"{domain:<20}{row['clip']:8.1f}{''.join(parts)}")
+
+
+_ADAPTIVE = {"latte": 8, "ristretto": 12}  # the widths of their columns
+
+
+def _accuracies(federation: Federation, outcomes: dict[str, Outcome]) -> dict[str, dict[str, float]]:
+    """Return domain -> method -> accuracy, and "all" at the end."""
+    results = {name: outcome.result(federation, name, {}, "preset", 0) for name, outcome in outcomes.items()}
+    by_domain = {name: result.by_domain() for name, result in results.items()}
+    rows = {domain: {name: by_domain[name][domain] for name in results} for domain in by_domain["clip"]}
+    return rows | {"all": {name: result.micro for name, result in results.items()}}
+
+
+def _gains(row: dict[str, float]) -> dict[str, float]:
+    return {"gain" if name == "latte" else f"{name}_gain": row[name] - row["clip"] for name in _ADAPTIVE}
 
 
 def _page(federation: Federation, outcomes: dict[str, Outcome]) -> str:

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .arguments import Folder
-from .output import block, line, print_rows
+from .output import block, line, print_rows, problem
 
 if TYPE_CHECKING:
+    from ..analysis.collapse import ZeroShotAnswers
     from ..analysis.diagnose import ClassReport, Diagnosis
+    from ..analysis.diagnose_heads import DomainReport, HeadDiagnosis
 
 
 @click.command()
 @click.argument("run", type=Folder(exists=True))
-@click.option("--method", "label", help="Label of a Latte method of the run (default: the first).")
+@click.option("--method", "label", help="Label of a Latte or Ristretto of the run (default: the first).")
 @click.option("--seed", type=click.IntRange(0), help="One of the run's seeds (default: the first).")
 @click.option("--data", type=Folder(), help="Where the data is now, if it moved.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page of its own, too.")
@@ -24,11 +26,17 @@ if TYPE_CHECKING:
 def diagnose(
     run: Path, label: str | None, seed: int | None, data: Path | None, html: Path | None, as_json: bool
 ) -> None:
-    """Look into the memories of RUN, a folder that latte run wrote.
+    """Look into the memories or heads of RUN, a folder that latte run wrote.
+
+    Of Latte: what the memories hold, class by class. Of Ristretto: how far heads are trusted, whose evidence they rest
+    on, and the spectrum of the covariance. A zero-shot model that has collapsed (most answers are one class) is warned
+    of, since every method learns from its answers.
 
     One seed is replayed with the readable simulator. The diagnosis is stored in the folder and is a section of its
     report from then on (latte report RUN --format html).
     """
+    from ..analysis.collapse import zero_shot_answers
+    from ..analysis.diagnose import Diagnosis
     from ..analysis.diagnose_run import open_replay, replay, save_diagnosis
     from .progress import bar
 
@@ -41,17 +49,50 @@ def diagnose(
     if as_json:
         block(diagnosis.to_json())
     else:
-        _print(diagnosis)
+        _print_head(diagnosis, zero_shot_answers(planned.federation))
+        if isinstance(diagnosis, Diagnosis):
+            _print_memories(diagnosis)
+        else:
+            _print_heads(diagnosis)
 
 
-def _print(diagnosis: Diagnosis) -> None:
+def _print_head(diagnosis: Diagnosis | HeadDiagnosis, answers: ZeroShotAnswers) -> None:
     line(
         f"{diagnosis.method} on {diagnosis.benchmark}, seed {diagnosis.seed} (one seed, replayed): "
         f"{diagnosis.clients} clients, {diagnosis.samples} images, accuracy {diagnosis.accuracy:.2f} %"
     )
+    frequent = f"{answers.share:.0f} % of its answers are {answers.most_frequent!r}"
+    line(f"zero-shot: accuracy {answers.accuracy:.2f} %; {frequent}")
+    if warning := answers.warning():
+        problem(f"warning: {warning}")
     line("")
+
+
+def _print_memories(diagnosis: Diagnosis) -> None:
     print_rows([_row(report) for report in (diagnosis.total, *diagnosis.classes)], False)
     block(_NOTES)
+
+
+def _print_heads(diagnosis: HeadDiagnosis) -> None:
+    print_rows([_head_row(report) for report in (diagnosis.total, *diagnosis.domains)], False)
+    growth = ", ".join(f"{trust:.2f} after {images}" for images, trust in diagnosis.trust_after.items())
+    line(f"\ntrust of a head by the images of its client: {growth}")
+    shares = " ".join(f"{share:.1f}" for share in diagnosis.spectrum)
+    line(f"covariance: largest eigenvalues in % of all: {shares}; as {diagnosis.directions:.0f} equal directions")
+    block(_HEAD_NOTES.format(chance=diagnosis.chance))
+
+
+def _head_row(report: DomainReport) -> dict[str, Any]:
+    return {
+        "domain": report.name,
+        "clients": report.clients,
+        "images": report.images,
+        "accuracy %": _number(report.accuracy),
+        "trust": f"{report.trust:.2f}",
+        "evidence": _number(report.evidence),
+        "own %": _number(report.own),
+        "inside %": _number(report.inside),
+    }
 
 
 def _row(report: ClassReport) -> dict[str, Any]:
@@ -77,14 +118,16 @@ def _spread(values: tuple[float, ...] | None) -> str:
     return "-" if values is None else " ".join(f"{value:.2f}" for value in values)
 
 
-def _write_page(diagnosis: Diagnosis, path: Path) -> None:
+def _write_page(diagnosis: Diagnosis | HeadDiagnosis, path: Path) -> None:
+    from ..analysis.diagnose import Diagnosis
     from ..files.atomic import write_text
-    from ..report.diagnosis import diagnosis_sections
+    from ..report.diagnosis import diagnosis_sections, heads_sections
     from ..report.html import render_page
 
     path.parent.mkdir(parents=True, exist_ok=True)
     title = f"Diagnosis: {diagnosis.method} on {diagnosis.benchmark}"
-    write_text(path, render_page(title, diagnosis_sections(diagnosis)))
+    sections = diagnosis_sections(diagnosis) if isinstance(diagnosis, Diagnosis) else heads_sections(diagnosis)
+    write_text(path, render_page(title, sections))
     line(f"wrote {path}", err=True)
 
 
@@ -93,4 +136,9 @@ full: filled local slots at the end. without: clients that end with no item. emp
 had no prototype of its own. nothing to read: predictions with nothing stored. external: items from others among those
 read. silenced: what the gate of the released code silences of the classes with something stored.
 entropy: 10, 50 and 90 % of the stored items are at most this uncertain (0 certain, 1 no idea).
+"""
+
+_HEAD_NOTES = """
+trust: the evidence weight w of a head at the end, 0 to 1. evidence: the images it rests on. own: those of the client
+itself. inside: of the others, those of the client's own domain (all alike: {chance:.1f} %).
 """

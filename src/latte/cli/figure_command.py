@@ -15,7 +15,17 @@ from .run_options import Command, collect_options, command_line, or_exit
 if TYPE_CHECKING:
     from ..analysis.studies import Setup
 
-FIGURE_NAMES = ("decentralisation", "period", "collaboration", "memory", "ablation", "sensitivity", "all")
+FIGURE_NAMES = (
+    "decentralisation",
+    "period",
+    "collaboration",
+    "memory",
+    "ablation",
+    "sensitivity",
+    "steps",
+    "routing",
+    "all",
+)
 VARIED = ("decentralisation", "period")
 
 
@@ -62,7 +72,7 @@ def figure_options(command: Command) -> Command:
 @click.option("--out", type=Folder(), default=Path("figures"), show_default=True, help="Folder for the files.")
 @click.option("--jobs", type=click.IntRange(0, 1024), default=0, help="Processes at once (default: one per core).")
 def figure(name: str, chosen: FigureOptions, values: str | None, out: Path, jobs: int) -> None:
-    """Draw a figure of the paper, or all, for a benchmark: PNG, SVG, the numbers as CSV, and a page.
+    """Draw a figure of the paper or of Ristretto, or all, for a benchmark: PNG, SVG, the numbers as CSV, and a page.
 
     \b
     decentralisation  accuracy against clients per domain
@@ -70,7 +80,9 @@ def figure(name: str, chosen: FigureOptions, values: str | None, out: Path, jobs
     collaboration     who downloads from whom, clients sorted by domain
     memory            t-SNE of one client's local and merged memory per domain
     ablation          local, external or both; similarity, certainty or both
-    sensitivity       k_l, k_e, alpha, beta, gamma
+    sensitivity       k_l, k_e, alpha, beta, gamma; kappa, rho, eta, nu of Ristretto
+    steps             Ristretto without each of its six steps
+    routing           whose evidence a head of Ristretto uses, clients sorted by domain
 
     The runs behind the figures go to run folders in --out/runs: running again computes only what is missing there, and
     draws only what is not drawn yet.

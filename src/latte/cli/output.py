@@ -36,7 +36,7 @@ def print_rows(rows: Sequence[dict[str, object]], as_json: bool) -> None:
         return
     cells = [[_cell(name) for name in rows[0]], *([_cell(value) for value in row.values()] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    numbers = [isinstance(value, (int, float)) for value in rows[0].values()]
+    numbers = [any(isinstance(row[name], (int, float)) for row in rows) for name in rows[0]]
     for row in cells:
         parts = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numbers, strict=True))
         line("  ".join(parts).rstrip())

@@ -163,5 +163,7 @@ def summarise(results: Iterable[Result], **first: Any) -> list[dict[str, Any]]:
     for same in group(results):
         micro, macro = estimate(same.micro().values()), estimate(same.macro().values())
         row = {"benchmark": same.benchmark, **first, "method": same.method, "setting": same.setting}
-        rows.append({**row, "seeds": micro.seeds, "accuracy": micro.mean, "sd": micro.sd, "per_client": macro.mean})
+        row |= {"seeds": micro.seeds, "accuracy": micro.mean, "sd": micro.sd, "per_client": macro.mean}
+        kilobytes = same.kilobytes()
+        rows.append({**row, "kB/client": sum(kilobytes) / len(kilobytes) if kilobytes else None})
     return rows

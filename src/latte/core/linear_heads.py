@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .class_sums import EPS
-from .neighbourhoods import LIVE, Evidence, Offsets, Pool, noise_of, offsets_of, parts, pool
+from .neighbourhoods import LIVE, ROUTINGS, Evidence, Offsets, Pool, noise_of, offsets_of, parts, pool
 from .types import Reals
-from .validate import factor
+from .validate import choice, factor
 from .zero_shot import ZeroShot
 
 LEAST_VOTE = 1e-12  # squared size of rows that say nothing about a covariance
@@ -26,16 +26,21 @@ class RistrettoParams:
     ``kappa``: the text's direction counts as this many samples of its class. ``rho``: the ridge, in units of the mean
     eigenvalue of the covariance. ``eta``: the weight of the head against zero-shot, with all the evidence there can be.
     ``nu``: the samples per class at which half of that weight is reached.
+
+    ``routing`` is for ablations: "evidence" is the method; "raw" leaves sampling noise in the distances between
+    clients, "everyone" pools all evidence, and "alone" none but the client's own.
     """
 
     kappa: float = 1.0
     rho: float = 1.0
     eta: float = 4.0
     nu: float = 50.0
+    routing: str = "evidence"
 
     def __post_init__(self) -> None:
         for name, least in (("kappa", EPS), ("rho", LIVE), ("eta", 0.0), ("nu", 0.0)):
             factor(name, getattr(self, name), least)
+        choice("routing", self.routing, ROUTINGS)
 
 
 class Task(NamedTuple):
@@ -111,7 +116,7 @@ def solve(evidence: Evidence, task: Task) -> Solution:
     within, between = Vote(dim), Vote(dim)
     routes, offsets = np.empty((n, n)), Offsets(*map(np.empty, ((n, classes), (n, dim), (n, classes, dim))))
     for rows in parts(np.arange(n), evidence):
-        pooled = pool(evidence, rows, noise)
+        pooled = pool(evidence, rows, noise, task.params.routing)
         part = offsets_of(pooled, task.centred_text, task.params.kappa)
         within.add(*_left_out(Evidence(*(array[rows] for array in evidence)), pooled))
         between.add(part.delta, part.counts)

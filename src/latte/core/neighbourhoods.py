@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from .class_sums import EPS
 from .types import Integers, Reals
 
+# how evidence is shared: as step 2 has it; with the sampling noise left in the distances; all of everyone's; one's own
+ROUTINGS = ("evidence", "raw", "everyone", "alone")
 LIVE = 1e-6  # a class whose soft count is not above this was not seen
 LEAST_NOISE = 1e-3
 BLOCK = 128  # donors at a time for one client: their means stay in the cache between the two products
@@ -79,23 +81,40 @@ def parts(rows: Integers, evidence: Evidence) -> Iterator[Integers]:
         yield rows[start : start + size]
 
 
-def pool(evidence: Evidence, rows: Integers, noise: float) -> Pool:
+def pool(evidence: Evidence, rows: Integers, noise: float, routing: str = "evidence") -> Pool:
     """Return what the clients in ``rows`` (m,) use."""
-    return pool_one(evidence, int(rows[0]), noise) if len(rows) == 1 else pool_many(evidence, rows, noise)
+    if routing in ("everyone", "alone"):
+        return _pool_by(evidence, _fixed_routes(len(evidence.counts), rows, routing))
+    removed = noise if routing == "evidence" else 0.0
+    if len(rows) == 1:
+        return pool_one(evidence, int(rows[0]), noise, removed)
+    return pool_many(evidence, rows, noise, removed)
+
+
+def _fixed_routes(n: int, rows: Integers, routing: str) -> Reals:
+    routes = np.full((len(rows), n), 1.0 if routing == "everyone" else 0.0)
+    routes[np.arange(len(rows)), rows] = 1.0
+    return routes
+
+
+def _pool_by(evidence: Evidence, routes: Reals) -> Pool:
+    weighted = routes[:, :, None] * evidence.counts  # (m, n, C)
+    sums = np.stack([weighted[:, :, y] @ evidence.means[:, y] for y in range(evidence.counts.shape[1])], axis=1)
+    return Pool(routes, routes @ evidence.counts, sums.astype(np.float64, copy=False))
 
 
 # --- many clients: a product per class ----------------------------------------------------------------------
 
 
-def pool_many(evidence: Evidence, rows: Integers, noise: float) -> Pool:
-    """Return the pools of several clients."""
+def pool_many(evidence: Evidence, rows: Integers, noise: float, removed: float) -> Pool:
+    """Return the pools of several clients; ``removed`` is the noise that is taken out of a distance, per class."""
     n, classes, dim = evidence.means.shape
     own = Evidence(*(array[rows] for array in evidence))
     routes, sums = np.empty((len(rows), n)), np.zeros((len(rows), classes, dim))
     for start in range(0, n, MANY):
         part = slice(start, start + MANY)
         donors = Evidence(*(array[part] for array in evidence))
-        routes[:, part] = _routes(own, donors, noise)
+        routes[:, part] = _routes(own, donors, noise, removed)
         mine = np.flatnonzero((start <= rows) & (rows < start + MANY))
         routes[mine, rows[mine]] = 1.0
         for label in range(classes):
@@ -104,7 +123,7 @@ def pool_many(evidence: Evidence, rows: Integers, noise: float) -> Pool:
     return Pool(routes, routes @ evidence.counts, sums)
 
 
-def _routes(own: Evidence, donors: Evidence, noise: float) -> Reals:
+def _routes(own: Evidence, donors: Evidence, noise: float, removed: float) -> Reals:
     """Return a_ij (m, n) of clients that are not their own donors."""
     mine, others = np.maximum(own.counts, EPS), np.maximum(donors.counts, EPS)
     distance, weight = np.zeros((2, len(mine), len(others)))
@@ -118,7 +137,7 @@ def _routes(own: Evidence, donors: Evidence, noise: float) -> Reals:
         distance += apart
         weight += w
     seen, there = ((one.counts > LIVE).astype(np.float64) for one in (own, donors))
-    bias = np.maximum((distance - noise * (seen @ there.T)) / np.maximum(weight, EPS), 0.0)
+    bias = np.maximum((distance - removed * (seen @ there.T)) / np.maximum(weight, EPS), 0.0)
     routes: Reals = 1.0 / (1.0 + _precision(donors.counts) * bias / noise)
     return routes
 
@@ -132,11 +151,11 @@ def _precision(counts: Reals) -> Reals:
 # --- one client: everyone's means are read once ---------------------------------------------------------------
 
 
-def pool_one(evidence: Evidence, row: int, noise: float) -> Pool:
-    """Return the pool of one client."""
+def pool_one(evidence: Evidence, row: int, noise: float, removed: float) -> Pool:
+    """Return the pool of one client; ``removed`` is the noise that is taken out of a distance, per class."""
     counts, means, _ = evidence
     n, classes, dim = means.shape
-    known, double, strength = _before_products(evidence, row, noise)
+    known, double, strength = _before_products(evidence, row, noise, removed)
     narrow = np.ascontiguousarray(counts.T, means.dtype)[:, None]  # (C, 1, n)
     query = means[row][:, :, None].copy()
     inverse, sums = np.empty(n), np.zeros((classes, 1, dim))
@@ -151,13 +170,13 @@ def pool_one(evidence: Evidence, row: int, noise: float) -> Pool:
     return Pool(routes[None], (routes @ counts)[None], sums.transpose(1, 0, 2))
 
 
-def _before_products(evidence: Evidence, row: int, noise: float) -> tuple[Reals, Reals, Reals]:
+def _before_products(evidence: Evidence, row: int, noise: float, removed: float) -> tuple[Reals, Reals, Reals]:
     """Return all of the routes that needs no product of means: a_j = 1 / (1 + strength (known - double · dots)⁺)."""
     counts, _, squares = evidence
     safe = np.maximum(counts, EPS)
     w = safe * safe[row] / (safe + safe[row])  # (n, C)
     common = (counts > LIVE).astype(np.float64) @ (counts[row] > LIVE)
-    known = np.einsum("nc,nc->n", w, squares) + w @ squares[row] - noise * common
+    known = np.einsum("nc,nc->n", w, squares) + w @ squares[row] - removed * common
     strength = _precision(counts) / (noise * np.maximum(_row_sums(w), EPS))
     strength[row] = 0.0  # a client has no bias towards itself
     return known, 2 * w, strength

@@ -166,7 +166,7 @@ class RistrettoExchange(WholeCopy):
         evidence, shared = self._table.evidence, self._refreshed()
         noise, heads, routes = noise_of(evidence), [self._nothing()], [np.zeros((0, len(self)))]
         for part in parts(rows, evidence):
-            pooled = pool(evidence, part, noise)
+            pooled = pool(evidence, part, noise, self.params.routing)
             offsets = offsets_of(pooled, self._task.centred_text, self.params.kappa)
             heads.append(heads_of(offsets, shared, self._task))
             routes.append(pooled.routes)

@@ -3,6 +3,7 @@
 =============== ==================================================================================
 module          contents
 =============== ==================================================================================
+``alone``       a device without others: it syncs with itself
 ``classify``    from pictures to ``Answer``
 ``memory_file`` the memory of a method in a file
 ``learning``    such a file, kept up to date while pictures are classified
@@ -17,20 +18,24 @@ from ..lazy import lazy_names
 
 TYPE_CHECKING = False  # see latte.lazy
 if TYPE_CHECKING:
+    from .alone import Alone, create_alone
     from .classify import Answer, classify_pictures, find_pictures
     from .learning import Learning, locked_memory
     from .memory_file import load_memory, save_memory
 
 _HOMES = {
+    ".alone": ("Alone", "create_alone"),
     ".classify": ("Answer", "classify_pictures", "find_pictures"),
     ".learning": ("Learning", "locked_memory"),
     ".memory_file": ("load_memory", "save_memory"),
 }
 
 __all__ = [
+    "Alone",
     "Answer",
     "Learning",
     "classify_pictures",
+    "create_alone",
     "find_pictures",
     "load_memory",
     "locked_memory",

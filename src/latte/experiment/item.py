@@ -23,6 +23,7 @@ from ..simulation.readable import run_readable
 from ..simulation.records import Result
 from .config import RunConfig
 from .predictions import pack, predictions_of
+from .sent import sent_per_client
 from .structure import structured
 from .together import run_readouts
 
@@ -72,7 +73,8 @@ def run_together(
 def _result(federation: Federation, config: RunConfig, outcome: Outcome) -> Result:
     (method,), (seed,) = config.methods, config.seeds
     result = outcome.result(federation, method.label, dict(method.params), method.setting, seed)
-    return replace(result, benchmark=config.benchmark)
+    sent = sent_per_client(federation, method.name, method.params, config.schedule, generators(seed).cohort)
+    return replace(result, benchmark=config.benchmark, sent=sent)
 
 
 def work(message: str) -> str:

@@ -24,6 +24,7 @@ from ..core.validate import MOST_SLOTS, at_least, factor
 from .base import BaseMethod
 from .caches import Cache
 from .confident_views import check_views, mean_probabilities, most_confident
+from .traffic import Content, Messages
 
 # The official code runs once and keeps the weight of this list with the best accuracy on the test set.
 WEIGHT_GRID = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -92,6 +93,12 @@ class Dmn(BaseMethod[DmnParams]):
         **{name: DmnParams(weight=w) for name, w in PUBLISHED.items()},
         "paper": DmnParams(k=PAPER_K),
     }
+
+    @staticmethod
+    def messages(params: DmnParams, classes: int) -> Messages:
+        """Return what the global form sends for every image: the new item up, the whole memory down."""
+        stored = classes * params.k
+        return Content(1, flags=1), Content(stored, entropies=stored, flags=stored)
 
     # --- one image ----------------------------------------------------------------------------------------
 

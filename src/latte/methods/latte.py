@@ -22,6 +22,7 @@ from ..core.types import Arrays, External, Prediction, Prototypes, State, Vector
 from ..core.validate import MOST_SLOTS, at_least, boolean, choice, entropies, factor, message, unit_where
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
+from .traffic import Content, Messages
 
 VARIANTS = ("paper", "released")
 MEMORIES = ("both", "local", "external")
@@ -133,6 +134,12 @@ class Latte(BaseMethod[LatteParams]):
     presets: ClassVar[dict[str, LatteParams]] = PRESETS
     Upload: ClassVar = Prototypes
     Download: ClassVar = External
+
+    @staticmethod
+    def messages(params: LatteParams, classes: int) -> Messages:
+        """Return what is sent: a prototype per class up, k_e of others with their entropies down."""
+        others = classes * params.k_e
+        return Content(classes, flags=classes), Content(others, entropies=others, flags=others)
 
     @classmethod
     def exchange_for(

@@ -11,12 +11,14 @@ attribute         default                        meaning
 ``tunes_prompt``  False                          the constructor takes a differentiable ``text_encoder``
 ``uses_views``    False                          the prediction uses more views than the plain one
 ``sync``          "every"                        when a client syncs, if the schedule leaves it to the method
+``alone``         False                          a client without others learns more by a sync with itself
 ``Upload``        none                           the message that ``summary()`` returns
 ``Download``      none                           the message that ``receive()`` takes
+``messages``      none                           staticmethod ``(params, classes)``: what is sent (``traffic``)
 ``exchange_for``  none                           classmethod ``(zero_shot, params, clients) -> Exchange``
 ================= ============================== =========================================================
 
-The last three belong together: a class that has ``summary`` and ``receive`` has to have them.
+A class that has ``summary`` and ``receive`` has to have ``Upload``, ``Download`` and ``exchange_for``.
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ class MethodInfo:
     uses_views: bool
     collaborative: bool
     sync: str
+    alone: bool
     target: str
 
     @property
@@ -108,6 +111,7 @@ def describe(name: str) -> MethodInfo:
         uses_views=bool(getattr(kind, "uses_views", False)),
         collaborative=hasattr(kind, "summary") and hasattr(kind, "receive"),
         sync=getattr(kind, "sync", "every"),
+        alone=bool(getattr(kind, "alone", False)),
         target=target,
     )
 

@@ -17,6 +17,7 @@ from ..core.types import Arrays, Prediction, Reals, State
 from ..core.validate import numbers, precise_unit_rows, refuse
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
+from .traffic import Content, Messages
 
 __all__ = ["Ristretto", "RistrettoParams"]
 
@@ -71,8 +72,14 @@ class Ristretto(BaseMethod[RistrettoParams]):
     Params: ClassVar = RistrettoParams
     presets: ClassVar[dict[str, RistrettoParams]] = {}
     sync: ClassVar[str] = "doubling"
+    alone: ClassVar[bool] = True
     Upload: ClassVar = ClassSums
     Download: ClassVar = Head
+
+    @staticmethod
+    def messages(params: RistrettoParams, classes: int) -> Messages:
+        """Return what is sent: class means and counts up; a head, its bias and its trust down."""
+        return Content(classes, numbers=classes), Content(classes, numbers=classes + 1)
 
     @classmethod
     def exchange_for(

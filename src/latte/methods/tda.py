@@ -27,6 +27,7 @@ from ..core.validate import MOST_SLOTS, at_least, factor, real, refuse
 from .base import BaseMethod
 from .caches import SortedCache, push
 from .confident_views import check_views, mean_probabilities, most_confident
+from .traffic import Content, Messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,12 @@ class Tda(BaseMethod[TdaParams]):
     presets: ClassVar[dict[str, TdaParams]] = {
         name: TdaParams(alpha=alpha, beta=beta) for name, (alpha, beta) in PUBLISHED.items()
     }
+
+    @staticmethod
+    def messages(params: TdaParams, classes: int) -> Messages:
+        """Return what the global form sends for every image: the new item up, the whole memory down."""
+        stored = classes * (params.k + params.k_negative)
+        return Content(1, flags=1), Content(stored, entropies=stored, flags=stored)
 
     def reset(self) -> None:
         """Forget everything."""

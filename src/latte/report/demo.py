@@ -16,8 +16,10 @@ from .tables import build_table
 def demo_page(federation: Federation, outcomes: Mapping[str, Outcome]) -> str:
     """Return the page: the table, the accuracy over time, the downloads between clients, and what was run."""
     embeddings = federation.embeddings
-    settings = {"clip": "default", "latte": "preset"}
-    results = [outcome.result(federation, name, {}, settings[name], 0) for name, outcome in outcomes.items()]
+    settings = {"latte": "preset"}
+    results = [
+        outcome.result(federation, name, {}, settings.get(name, "default"), 0) for name, outcome in outcomes.items()
+    ]
     table = build_table(results, embeddings.metadata.get("encoder"))
     return render_page(
         "Latte demo",
@@ -61,4 +63,6 @@ def _about(federation: Federation) -> list[str]:
         "Latte has the parameters that the paper published for CIFAR-10-C and syncs after every round. With 60 images "
         "per client the local memories have hardly filled, so differences of a point are within chance: the standard "
         "error of an accuracy over 2,280 images is one point.",
+        "Ristretto is not the paper's: it has one set of constants for all data, and syncs after 1, 2, 4, 8, 16 images "
+        "of a client, then every 16.",
     ]

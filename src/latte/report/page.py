@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..analysis.diagnose_run import load_diagnosis
+from ..analysis.diagnose_run import load_diagnosis, load_heads
 from ..experiment.runs import Run
-from .diagnosis import diagnosis_sections
+from .diagnosis import diagnosis_sections, heads_sections
 from .formats import render
 from .html import Section, differences_section, manifest_section, render_page, table_section
 from .result_table import ResultTable
@@ -35,8 +35,9 @@ def _table(table: ResultTable) -> list[Section]:
 
 def _diagnosis(run: Run) -> list[Section]:
     """Return the sections of the diagnosis in a run folder; none where ``latte diagnose`` has not been run."""
-    diagnosis = load_diagnosis(run.folder)
-    return diagnosis_sections(diagnosis) if diagnosis else []
+    memories, heads = load_diagnosis(run.folder), load_heads(run.folder)
+    sections = diagnosis_sections(memories) if memories else []
+    return sections + (heads_sections(heads) if heads else [])
 
 
 def _origin(run: Run) -> list[Section]:

@@ -31,6 +31,7 @@ LOOKS = {
     "dmn": Look("#007a62", "#46cbb0", "6 4"),
     "dmn-global": Look("#007a62", "#46cbb0"),
     "latte": Look("#c8420a", "#ff8d5c"),
+    "ristretto": Look("#4a2c17", "#e0b48c"),
 }
 
 # for methods that the paper does not have; which one depends on the name only

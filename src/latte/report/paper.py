@@ -32,6 +32,7 @@ METHOD_TITLES = {
     "dmn-global": "DMN-ZS (global)",
     "latte": "Latte",
 }  # in the order of the paper's tables
+OWN_TITLES = {"ristretto": "Ristretto"}  # methods that the paper does not have
 TOTAL = "total"
 SAMPLES = {"vlcs": 10_729, "terra": 24_788, "cifar10c": 60_000, "cifar100c": 60_000}
 
@@ -109,7 +110,7 @@ def display(method: str) -> str:
     ('TDA (local)', 'Latte [variant=released]', 'mine')
     """
     name, *changes = method.split("+")
-    return METHOD_TITLES.get(name, name) + (f" [{', '.join(changes)}]" if changes else "")
+    return (METHOD_TITLES | OWN_TITLES).get(name, name) + (f" [{', '.join(changes)}]" if changes else "")
 
 
 def canonical(benchmark: str) -> str | None:

@@ -38,6 +38,10 @@ class Group:
         """Return the mean of the clients' accuracies by seed."""
         return {seed: result.macro for seed, result in self.results.items()}
 
+    def kilobytes(self) -> list[float]:
+        """Return what a client sent and received on each seed; empty for a method that sends nothing."""
+        return [result.sent / 1000 for result in self.results.values() if result.sent is not None]
+
 
 def build_tables(
     results: Iterable[Result], encoders: Mapping[str, str] | None = None, claimed: str | None = None
@@ -63,13 +67,14 @@ def build_table(results: Sequence[Result], encoder: str | None = None, claimed: 
     appearing = dict.fromkeys(domain for result in results for domain in result.by_domain())
     domains = paper.in_paper_order(benchmark, appearing)
     base = next((row for row in groups if row.method == "clip"), None)
+    sent = any(row.kilobytes() for row in groups)
     return ResultTable(
         title=benchmark if encoder is None else f"{benchmark}, {encoder}",
         benchmark=benchmark,
         encoder=encoder,
         backbone=backbone,
-        columns=_columns(domains, base is not None, backbone),
-        rows=tuple(_row(row, domains, base, backbone) for row in groups),
+        columns=_columns(domains, base is not None, sent, backbone),
+        rows=tuple(_row(row, domains, base, sent, backbone) for row in groups),
         differences=_differences(groups),
         reference=_reference(groups).label,
         notes=_notes(groups) + (_paper_notes(results, backbone) if backbone else ()),
@@ -116,13 +121,15 @@ def _distinction(key: tuple[str, str, str], same: Sequence[tuple[str, str, str]]
     return ", ".join(parts) or "no parameters"
 
 
-def _columns(domains: Sequence[str], gain: bool, backbone: str | None) -> tuple[Column, ...]:
+def _columns(domains: Sequence[str], gain: bool, sent: bool, backbone: str | None) -> tuple[Column, ...]:
     columns = [
         Column("micro", "Total", "accuracy", "accuracy over all samples (micro-average), %"),
         Column("macro", "Macro", "accuracy", "mean of the clients' accuracies, %"),
     ]
     if gain:
         columns.append(Column("gain", "Gain", "gain", "total minus CLIP's on the same seeds, points"))
+    if sent:
+        columns.append(Column("sent", "kB/client", "bytes", "sent and received by a client, vectors in fp16, kB"))
     if backbone:
         columns.append(Column("paper", "Paper", "paper", f"the paper's total with CLIP {backbone}, %"))
         columns.append(Column("difference", "Δ paper", "difference", "our total minus the paper's, points"))
@@ -130,11 +137,13 @@ def _columns(domains: Sequence[str], gain: bool, backbone: str | None) -> tuple[
     return tuple(columns)
 
 
-def _row(group: Group, domains: Sequence[str], base: Group | None, backbone: str | None) -> Row:
+def _row(group: Group, domains: Sequence[str], base: Group | None, sent: bool, backbone: str | None) -> Row:
     micro = _cell(group.micro().values())
     cells = [micro, _cell(group.macro().values())]
     if base is not None:
         cells.append(None if group is base else _gain(group, base))
+    if sent:
+        cells.append(_mean_cell(group.kilobytes()))
     if backbone:
         cells += _beside_paper(group, micro, backbone)
     by_domain = [result.by_domain() for result in group.results.values()]
@@ -150,6 +159,10 @@ def _cell(values: Collection[float]) -> Cell | None:
         return None
     mean = estimate(values)
     return Cell(mean.mean, mean.sd)
+
+
+def _mean_cell(values: Sequence[float]) -> Cell | None:
+    return Cell(sum(values) / len(values)) if values else None
 
 
 def _gain(group: Group, base: Group) -> Cell | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..core.validate import at_least, choice, refuse
+from ..core.validate import at_least, choice, real, refuse
 from ..files.documents import parse_json
 from ..files.schema import structure
 
@@ -35,7 +35,8 @@ class Result:
 
     ``setting`` says where the hyper-parameters come from: a published preset, the dataset-free defaults, tuned on
     other data, an oracle that saw the labels it is scored on, or custom: set by hand. ``seed`` fixed the partition and
-    the orders.
+    the orders. ``sent``: the bytes that a client sent and received, the mean over the clients in half precision; None
+    where the method sends nothing.
     """
 
     benchmark: str
@@ -45,10 +46,13 @@ class Result:
     seed: int
     clients: tuple[ClientScore, ...]
     engine: str = "readable"
+    sent: float | None = None
 
     def __post_init__(self) -> None:
         choice("setting", self.setting, SETTINGS)
         at_least("seed", self.seed, 0)
+        if self.sent is not None:
+            real("sent", self.sent, 0)
         if not self.clients:
             raise refuse("clients", "none", "at least one")
 

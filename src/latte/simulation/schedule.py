@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..core.sync import is_due
 from ..core.validate import at_least, choice, real, refuse
 
 MOST_ROUNDS = 1_000_000  # before a client starts: rounds in which nobody is there are walked, too
 SYNCS = ("method", "every", "doubling", "powers")
-DOUBLINGS = 16  # the last power of two of ``doubling``, and its period where none is given
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Schedule:
     def check(self, clients: int) -> None:
         """Refuse a schedule that was made for another number of clients."""
         for name in ("periods", "starts"):
-            given = getattr(self, name)
-            if given is not None and len(given) != clients:
-                raise refuse(name, f"{len(given)} entries", f"{clients}, one per client")
+            values = getattr(self, name)
+            if values is not None and len(values) != clients:
+                raise refuse(name, f"{len(values)} entries", f"{clients}, one per client")
 
     def for_method(self, default: str) -> Schedule:
         """Return the schedule of a method whose own ``sync`` is ``default``, where this one leaves it to the method."""
@@ -72,10 +72,7 @@ class Schedule:
 
     def is_due(self, images: int) -> bool:
         """Say whether a client syncs after its ``images``-th image, where that is counted per client."""
-        power = images & (images - 1) == 0
-        if self.sync == "powers" or images <= DOUBLINGS:
-            return power
-        return (images - DOUBLINGS) % (self.period if self.period > 1 else DOUBLINGS) == 0
+        return is_due(self.sync, images, self.period)
 
     def period_of(self, client: int) -> int:
         """Return T of one client."""
@@ -108,6 +105,22 @@ def rounds(lengths: Sequence[int], schedule: Schedule, rng: np.random.Generator)
             left[i] -= 1
         handled = {i: lengths[i] - left[i] for i in active}
         yield Round(number, cohort, active, _members(schedule, number, cohort, handled) if any(left) else ())
+
+
+def count_syncs(lengths: Sequence[int], schedule: Schedule, rng: np.random.Generator) -> list[int]:
+    """Return how often each client syncs until it has handled its ``lengths[i]`` samples.
+
+    >>> count_syncs([60, 61, 4], Schedule(sync="doubling"), np.random.default_rng(0))
+    [7, 7, 3]
+    """
+    syncs, handled = [0] * len(lengths), [0] * len(lengths)
+    for turn in rounds(lengths, schedule, rng):
+        for i in turn.active:
+            handled[i] += 1
+            syncs[i] += not schedule.barrier and handled[i] % schedule.period_of(i) == 0
+        for i in turn.members:
+            syncs[i] += 1
+    return syncs
 
 
 def _members(schedule: Schedule, number: int, cohort: tuple[int, ...], handled: Mapping[int, int]) -> tuple[int, ...]:

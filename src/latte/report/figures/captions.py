@@ -22,6 +22,8 @@ TITLES = {
     "memory": "Local and merged memory of one client per domain",
     "ablation": "What is read, and what weighs it",
     "sensitivity": "Accuracy against each parameter",
+    "steps": "Ristretto without each of its steps",
+    "routing": "Whose evidence a head of Ristretto uses",
 }
 
 
@@ -47,6 +49,7 @@ def of_study(name: str, setup: Setup, scores: Sequence[Score]) -> str:
         "period": _period,
         "ablation": _ablation,
         "sensitivity": _sensitivity,
+        "steps": _steps,
     }
     return f"{words[name](setup, scores)} {seeds_of(setup)}"
 
@@ -66,9 +69,12 @@ def _decentralisation(setup: Setup, scores: Sequence[Score]) -> str:
 
 def _period(setup: Setup, scores: Sequence[Score]) -> str:
     longest = longest_stream(setup)
-    words = f"Latte with {clients_of(setup)}; everyone exchanges after every T images."
+    words = (
+        f"{clients_of(setup).capitalize()}. Latte and Ristretto sync after every T images; doubling: after 1, 2, 4, 8 "
+        "and 16 images of a client, then every T."
+    )
     if max(float(score.value) for score in scores) >= longest:
-        words += f" A stream is at most {longest} images long here: from T = {longest} on nobody ever exchanges."
+        words += f" A stream is at most {longest} images long here: from T = {longest} on nobody ever syncs."
     return words
 
 
@@ -82,9 +88,29 @@ def _ablation(setup: Setup, scores: Sequence[Score]) -> str:
 
 def _sensitivity(setup: Setup, scores: Sequence[Score]) -> str:
     return (
-        f"Latte with {clients_of(setup)}; one parameter varies, the others stay at "
+        f"Latte and Ristretto with {clients_of(setup)}; one parameter varies, Latte's others stay at "
         f"{'the published preset ' + setup.preset if setup.preset else 'the dataset-free default'}. "
         "The dotted line is the value that the other figures have. Values are at even steps."
+    )
+
+
+def _steps(setup: Setup, scores: Sequence[Score]) -> str:
+    means = {str(score.value): mean for score, mean, _ in summary(scores)}
+    whole, plain = means["all six"], means["5 no head"]
+    losses = ", ".join(f"{name} {signed(mean - whole)}" for name, mean in means.items() if name != "all six")
+    return (
+        f"Ristretto with {clients_of(setup)}, {whole:.2f} % ({signed(whole - plain)} over zero-shot, which it is "
+        f"without a head). What each step is worth, in points: {losses}. The axis does not start at 0."
+    )
+
+
+def of_routing(setup: Setup, shares: Collaboration) -> str:
+    """Return the caption of the heat map of routes."""
+    return (
+        "Pixel (i, j) is the share of client j's evidence that the head of client i uses, the mean over the syncs of "
+        f"i (seed {setup.seeds[0]}, {len(shares.clients)} clients; a client's own evidence, of which it uses all, is "
+        f"left out). Of all shares, {shares.inside:.1f} % go to clients of the own domain; if all were alike, it would "
+        f"be {shares.chance:.1f} %."
     )
 
 

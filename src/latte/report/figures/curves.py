@@ -16,6 +16,10 @@ PARAMETER_TITLES = {
     "alpha": r"weight of the memory, $\alpha$",
     "beta": r"sharpness of similarity, $\beta$",
     "gamma": r"sharpness of certainty, $\gamma$",
+    "kappa": r"Ristretto: samples that the text counts as, $\kappa$",
+    "rho": r"Ristretto: ridge, $\rho$",
+    "eta": r"Ristretto: weight of the head, $\eta$",
+    "nu": r"Ristretto: samples to half weight, $\nu$",
 }
 Points = dict[float | str, tuple[float, float]]  # value -> mean and sd over seeds
 
@@ -99,6 +103,23 @@ def _dots(axes: Any, points: Points) -> None:
     axes.set_xticks(range(len(points)), [str(name).replace(" only", "\nonly") for name in points])
     axes.set_xlim(-0.5, len(points) - 0.35)
     grid(axes)
+
+
+def draw_steps(scores: Sequence[Score]) -> Any:
+    """Draw a dot per step that is left out, with one sd over seeds, and a line at the whole method."""
+    points = lines_of(scores)["ristretto"]
+    figure, ((axes,),) = canvas(5.4, 3.2)
+    colour = look("ristretto").light
+    whole = next(iter(points.values()))[0]
+    axes.axvline(whole, color=colour, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
+    for place, (mean, sd) in enumerate(points.values()):
+        axes.errorbar(mean, place, xerr=sd, fmt="o", color=SOFT if place else colour, capsize=3, linewidth=1.5)
+        axes.annotate(f"{mean:.2f}", (mean, place), (0, 6), textcoords="offset points", ha="center", fontsize=8)
+    axes.set_yticks(range(len(points)), [str(name) for name in points])
+    axes.set_ylim(len(points) - 0.5, -0.9)
+    axes.set_xlabel(ACCURACY)
+    grid(axes, "x")
+    return figure
 
 
 def _same_scale(places: Sequence[Any]) -> None:

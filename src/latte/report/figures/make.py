@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...analysis.snapshots import Collaboration, collaboration, memories
+from ...analysis.snapshots import Collaboration, collaboration, memories, routing
 from ...analysis.studies import (
     STUDIES,
     Case,
@@ -16,17 +16,18 @@ from ...analysis.studies import (
     decentralisation,
     measure,
     period,
+    used_value,
 )
 from ...core.extras import need
 from ...core.validate import choice
 from ...experiment.runner import Options
 from . import captions
-from .curves import draw_ablation, draw_decentralisation, draw_period, draw_sensitivity
-from .maps import Placed, draw_collaboration, draw_memory, place_memories
+from .curves import draw_ablation, draw_decentralisation, draw_period, draw_sensitivity, draw_steps
+from .maps import Placed, draw_collaboration, draw_memory, draw_routing, place_memories
 from .record import FigureRecord, Picture, inputs_of
 from .style import save_figure, settings, write_csv
 
-FIGURES = ("decentralisation", "period", "collaboration", "memory", "ablation", "sensitivity")
+FIGURES = ("decentralisation", "period", "collaboration", "memory", "ablation", "sensitivity", "steps", "routing")
 SCORE_COLUMNS = ("panel", "method", "value", "seed", "accuracy")
 RUNS = "runs"  # the folder of the run folders, beside the figures
 
@@ -97,6 +98,8 @@ def _make(name: str, setup: Setup, folder: Path, scores: list[Score]) -> Picture
     with settings():
         if name == "collaboration":
             caption = _collaboration(setup, folder)
+        elif name == "routing":
+            caption = _routing(setup, folder)
         elif name == "memory":
             caption = _memory(setup, folder)
         else:
@@ -109,6 +112,7 @@ def _study(name: str, setup: Setup, folder: Path, scores: list[Score]) -> str:
         "decentralisation": draw_decentralisation,
         "period": draw_period,
         "ablation": draw_ablation,
+        "steps": draw_steps,
         "sensitivity": lambda measured: draw_sensitivity(measured, _used(setup, measured)),
     }
     save_figure(draw[name](scores), folder, name)
@@ -118,7 +122,7 @@ def _study(name: str, setup: Setup, folder: Path, scores: list[Score]) -> str:
 
 
 def _used(setup: Setup, scores: Sequence[Score]) -> dict[str, float]:
-    return {panel: getattr(setup.latte, panel) for panel in {score.panel for score in scores}}
+    return {panel: used_value(setup, panel) for panel in {score.panel for score in scores}}
 
 
 def _collaboration(setup: Setup, folder: Path) -> str:
@@ -127,6 +131,15 @@ def _collaboration(setup: Setup, folder: Path) -> str:
     header = ("client", "domain", "from_client", "from_domain", "downloads")
     write_csv(folder / "collaboration.csv", header, _downloads(counts))
     return captions.of_collaboration(setup, counts)
+
+
+def _routing(setup: Setup, folder: Path) -> str:
+    shares = routing(setup)
+    save_figure(draw_routing(shares), folder, "routing")
+    named = list(zip(shares.clients, shares.domains, strict=True))
+    rows = [(*named[i], *named[j], float(shares.downloads[i, j])) for i in range(len(named)) for j in range(len(named))]
+    write_csv(folder / "routing.csv", ("client", "domain", "from_client", "from_domain", "share"), rows)
+    return captions.of_routing(setup, shares)
 
 
 def _downloads(counts: Collaboration) -> list[tuple[Any, ...]]:

@@ -19,6 +19,21 @@ MOST_NAMED = 12  # classes that a legend can name and an eye can tell apart
 
 def draw_collaboration(counts: Collaboration) -> Any:
     """Draw downloads (N, N), clients sorted by domain, lines between domains."""
+    title = (
+        f"{counts.inside:.1f} % of downloads stay inside the domain"
+        f"\n(by chance {counts.chance:.1f} %, at most {counts.most:.1f} %)"
+    )
+    return _heat_map(counts, ("whose prototypes", "client that downloads", "prototypes downloaded"), title)
+
+
+def draw_routing(shares: Collaboration) -> Any:
+    """Draw the shares of evidence (N, N) that heads use, clients sorted by domain, lines between domains."""
+    title = f"{shares.inside:.1f} % of others' evidence is of the own domain\n(all alike: {shares.chance:.1f} %)"
+    return _heat_map(shares, ("whose evidence", "client whose head it is", "share of the evidence that is used"), title)
+
+
+def _heat_map(counts: Collaboration, words: tuple[str, str, str], title: str) -> Any:
+    """Draw (N, N) numbers; ``words`` are on the axis across, the axis down and the scale."""
     side = 5.4
     figure, ((axes,),) = canvas(side + 0.9, side)
     ramp = need("matplotlib.colors", "report").LinearSegmentedColormap.from_list("latte", LIGHT_STOPS)
@@ -32,13 +47,10 @@ def draw_collaboration(counts: Collaboration) -> Any:
     for start in starts[1:]:
         axes.axhline(start - 0.5, color=SOFT, linewidth=0.4)
         axes.axvline(start - 0.5, color=SOFT, linewidth=0.4)
-    axes.set_xlabel("whose prototypes (clients, sorted by domain)")
-    axes.set_ylabel("client that downloads")
-    axes.set_title(
-        f"{counts.inside:.1f} % of downloads stay inside the domain"
-        f"\n(by chance {counts.chance:.1f} %, at most {counts.most:.1f} %)"
-    )
-    figure.colorbar(picture, ax=axes, shrink=0.7, label="prototypes downloaded", pad=0.02)
+    axes.set_xlabel(f"{words[0]} (clients, sorted by domain)")
+    axes.set_ylabel(words[1])
+    axes.set_title(title)
+    figure.colorbar(picture, ax=axes, shrink=0.7, label=words[2], pad=0.02)
     return figure
 
 

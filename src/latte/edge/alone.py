@@ -1,0 +1,74 @@
+"""A device without others: a method that learns from an exchange has one of its own, and syncs with itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..core.stored import exactly
+from ..core.sync import is_due, sync
+from ..core.types import Arrays, Collaborative, Exchange, Method, Prediction, State
+from ..core.validate import at_least, refuse
+from ..core.zero_shot import ZeroShot
+from ..methods import create, create_exchange, describe
+
+NAME = "self"  # of the only client of the exchange
+IMAGES = "images"  # in the state, beside what the method has there
+
+
+class Alone:
+    """A collaborative method and an exchange that nobody else uses; they sync when ``kind`` says so.
+
+    The state is that of the method and the number of images: the exchange has nothing but the latest upload, and every
+    sync begins with a new one.
+    """
+
+    def __init__(self, method: Collaborative[Any, Any], exchange: Exchange[Any, Any], kind: str) -> None:
+        self.method, self.exchange, self.kind = method, exchange, kind
+        self.images = 0
+
+    def predict(self, views: ArrayLike, *, remember: bool = True) -> Prediction:
+        """Predict as the method does; an image that is remembered may be followed by a sync."""
+        prediction = self.method.predict(views, remember=remember)
+        if remember:
+            self.images += 1
+            if is_due(self.kind, self.images):
+                sync([(NAME, self.method)], self.exchange)
+        return prediction
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.method.reset()
+        self.images = 0
+
+    def state(self) -> State:
+        """Return a copy of everything, as arrays."""
+        return {**self.method.state(), IMAGES: np.array(self.images, np.int64)}
+
+    def load(self, arrays: Arrays) -> None:
+        """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
+        if not isinstance(arrays, Mapping) or IMAGES not in arrays:
+            raise refuse("arrays", f"no {IMAGES}", "what state() returns")
+        images = at_least(IMAGES, int(exactly(IMAGES, arrays[IMAGES], np.int64, ())), 0)
+        self.method.load({name: array for name, array in arrays.items() if name != IMAGES})
+        self.images = images
+
+
+def create_alone(name: str, zero_shot: ZeroShot, params: Any = None, preset: str | None = None) -> Method:
+    """Return a method for a device without others, which answers from single embeddings.
+
+    >>> import numpy as np
+    >>> device = create_alone("ristretto", ZeroShot(np.eye(2), ("cat", "dog")))
+    >>> device.predict([0.6, 0.8]).classname, device.images
+    ('dog', 1)
+    """
+    info = describe(name)
+    if info.tunes_prompt or info.uses_views:
+        raise refuse("method", repr(name), "one that needs neither other views of a picture nor a prompt to tune")
+    method = create(name, zero_shot, params, preset=preset)
+    if not info.alone or not isinstance(method, Collaborative):
+        return method
+    return Alone(method, create_exchange(name, zero_shot, params, preset=preset), info.sync)
