@@ -90,7 +90,7 @@ def _options() -> list[Callable[[Command], Command]]:
         click.option(
             "--engine",
             type=click.Choice(("auto", "readable")),
-            help="auto: the fast engine where a method has one; readable: sample by sample.",
+            help="auto: the fast engine where a method has one; readable: sample by sample, with calibration (ECE).",
         ),
         click.option("--data", type=Folder(), help="Folder of embedding files (default: $LATTE_DATA)."),
         click.option("--plugin", "plugins", type=file, multiple=True, help="Python file with methods of your own."),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from ..analysis.cost import short_count
 from ..analysis.stats import Paired
 
-COLUMN_KINDS = ("accuracy", "gain", "paper", "difference")  # "paper": published; "difference": from the published
+# "paper": published; "difference": from the published; "calibration": an error, where less is better
+COLUMN_KINDS = ("accuracy", "gain", "paper", "difference", "calibration")
 SETTING_TITLES = {
     "preset": "published hyper-parameters",
     "default": "one dataset-free default",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..core.validate import at_least, choice, refuse
+from ..core.validate import at_least, choice, real, refuse
 from ..files.documents import parse_json
 from ..files.schema import structure
 
@@ -35,7 +35,7 @@ class Result:
 
     ``setting`` says where the hyper-parameters come from: a published preset, the dataset-free defaults, tuned on
     other data, an oracle that saw the labels it is scored on, or custom: set by hand. ``seed`` fixed the partition and
-    the orders.
+    the orders. ``calibration_error`` is the expected calibration error over samples, where it was measured.
     """
 
     benchmark: str
@@ -45,12 +45,15 @@ class Result:
     seed: int
     clients: tuple[ClientScore, ...]
     engine: str = "readable"
+    calibration_error: float | None = None
 
     def __post_init__(self) -> None:
         choice("setting", self.setting, SETTINGS)
         at_least("seed", self.seed, 0)
         if not self.clients:
             raise refuse("clients", "none", "at least one")
+        if self.calibration_error is not None:
+            real("calibration_error", self.calibration_error, 0.0, 1.0)
 
     @property
     def samples(self) -> int:
@@ -77,8 +80,11 @@ class Result:
         return {domain: 100 * correct / samples for domain, (correct, samples) in totals.items()}
 
     def to_json(self) -> str:
-        """Return one line of JSON."""
-        return json.dumps(asdict(self), sort_keys=True)
+        """Return one line of JSON; it says nothing of a calibration that was not measured."""
+        values = asdict(self)
+        if self.calibration_error is None:
+            del values["calibration_error"]
+        return json.dumps(values, sort_keys=True)
 
     @classmethod
     def from_json(cls, line: str) -> Result:
