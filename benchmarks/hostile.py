@@ -139,21 +139,28 @@ def interval(values: list[float]) -> str:
 
 
 def table(measurements: list[Measurement]) -> str:
-    """Return gains over zero-shot, a row per condition and a column per benchmark and method."""
+    """Return gains over zero-shot and what is lost, a row per condition, two columns per benchmark and method."""
     columns = list(dict.fromkeys((m.benchmark, m.method) for m in measurements))
-    rows = list(dict.fromkeys((m.condition, m.share) for m in measurements))
-    lines = ["| | " + " | ".join(f"{b}, {m}" for b, m in columns) + " |", "|:--" + "|--:" * len(columns) + "|"]
+    order = {name: number for number, name in enumerate(CONDITIONS)}
+    rows = sorted({(m.condition, m.share) for m in measurements}, key=lambda row: (order[row[0]], row[1]))
+    heads = [f"{benchmark}, {method} | change" for benchmark, method in columns]
+    lines = ["| | " + " | ".join(heads) + " |", "|:--" + "|--:|--:" * len(columns) + "|"]
     for condition, share in rows:
         cells = []
         for column in columns:
-            gains = [
-                m.gain for m in measurements
-                if (m.benchmark, m.method) == column and (m.condition, m.share) == (condition, share)
-            ]  # fmt: skip
-            cells.append(interval(gains) if gains else "")
-        name = f"{condition}, {share:.0%}" if share else condition
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+            same = {(m.condition, m.share, m.seed): m.gain for m in measurements if (m.benchmark, m.method) == column}
+            cells += cells_of(same, condition, share)
+        lines.append(f"| {condition}{f', {share:.0%}' if share else ''} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def cells_of(gains: dict[tuple[str, float, int], float], condition: str, share: float) -> tuple[str, str]:
+    """Return the mean gain, and its paired change from the same seeds and clients without the condition."""
+    own = {seed: gain for (name, part, seed), gain in gains.items() if (name, part) == (condition, share)}
+    if not own or condition == "none":
+        return interval(list(own.values())) if own else "", ""
+    change = [gain - gains["none", share, seed] for seed, gain in own.items() if ("none", share, seed) in gains]
+    return f"{estimate(list(own.values())).mean:+.2f}", interval(change) if change else ""
 
 
 def conditions_of(text: str, shares: list[float]) -> list[tuple[str, float]]:

@@ -155,13 +155,19 @@ def or_exit(run: Callable[[], None]) -> None:
 
 
 def summarise(results: Iterable[Result], **first: Any) -> list[dict[str, Any]]:
-    """Return one row per method and parameters: accuracy over samples and over clients, mean and sd over seeds."""
+    """Return one row per method and parameters: accuracy over samples and over clients, mean and sd over seeds.
+
+    Where a run measured it, ``ece`` is the mean of the expected calibration error in per cent.
+    """
     from ..analysis.stats import estimate
     from ..report.tables import group
 
-    rows = []
-    for same in group(results):
+    rows, groups = [], group(results)
+    calibrated = any(same.calibration() for same in groups)
+    for same in groups:
         micro, macro = estimate(same.micro().values()), estimate(same.macro().values())
         row = {"benchmark": same.benchmark, **first, "method": same.method, "setting": same.setting}
-        rows.append({**row, "seeds": micro.seeds, "accuracy": micro.mean, "sd": micro.sd, "per_client": macro.mean})
+        row |= {"seeds": micro.seeds, "accuracy": micro.mean, "sd": micro.sd, "per_client": macro.mean}
+        errors = same.calibration().values()
+        rows.append({**row, "ece": estimate(errors).mean if errors else None} if calibrated else row)
     return rows
