@@ -2,8 +2,8 @@
 
 python benchmarks/calibration.py pacs.npz cifar10c.npz --methods latte,ristretto --seeds 0
 
-Both methods sync after 1, 2, 4, 8, 16 images of a client, then after every 16. (`latte run --engine readable` measures the
-error of every method, with any schedule.)
+Both methods sync after 1, 2, 4, 8, 16 images of a client, then after every 16. (`latte run --engine readable` measures
+the error of every method, with any schedule.)
 """
 
 from __future__ import annotations
