@@ -89,3 +89,9 @@ def test_the_tolerance_covers_the_orders_of_summation(dim):
         many = vectors @ vectors.T
         one = np.stack([np.matmul(vectors[None], v[None, :, None])[0, :, 0] for v in vectors])
         assert np.abs(many - one).max() * 2 < donors.NEAR, "either of two products may be off"
+
+
+def test_nobody_pulls_from_an_empty_memory():
+    memory = global_memory(3, 8, Routing(5))
+    downloads, counts = memory.pull_traced([])
+    assert downloads == [] and counts.shape == (0, 0)

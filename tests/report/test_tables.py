@@ -44,6 +44,16 @@ def test_by_hand():
     assert "paper" not in latte
 
 
+def test_calibration_is_a_column_where_records_have_it():
+    assert "ece" not in cells(build_table(SMALL), "Latte")
+    measured = [dataclasses.replace(SMALL[0], calibration_error=0.125), *SMALL[1:]]
+    table = build_table(measured)
+    assert cells(table, "Latte")["ece"].mean == 12.5 and cells(table, "CLIP")["ece"] is None
+    assert [row["ece"] for row in summarise(measured)] == [12.5, None] and "ece" not in summarise(SMALL)[0]
+    assert cells(build_table([*SMALL, measured[0]]), "Latte")["ece"].mean == 12.5  # run twice, measured once
+    assert table.best([column.key for column in table.columns].index("ece")) is None  # less is better
+
+
 def test_paired_difference_by_hand():
     (pair,) = build_table(SMALL).against_reference()
     assert (pair.first, pair.second, pair.mean, pair.seeds) == ("Latte", "CLIP", 23.75, 2)

@@ -34,9 +34,11 @@ def print_rows(rows: Sequence[dict[str, object]], as_json: bool) -> None:
         return
     if not rows:
         return
-    cells = [[_cell(name) for name in rows[0]], *([_cell(value) for value in row.values()] for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    numbers = [any(isinstance(row[name], (int, float)) for row in rows) for name in rows[0]]
+    names = list(dict.fromkeys(name for row in rows for name in row))  # not every row has every column
+    values = [[row.get(name) for name in names] for row in rows]
+    cells = [[_cell(name) for name in names], *([_cell(value) for value in row] for row in values)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    numbers = [any(isinstance(value, (int, float)) for value in column) for column in zip(*values, strict=True)]
     for row in cells:
         parts = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numbers, strict=True))
         line("  ".join(parts).rstrip())

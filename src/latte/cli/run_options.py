@@ -90,7 +90,7 @@ def _options() -> list[Callable[[Command], Command]]:
         click.option(
             "--engine",
             type=click.Choice(("auto", "readable")),
-            help="auto: the fast engine where a method has one; readable: sample by sample.",
+            help="auto: the fast engine where a method has one; readable: sample by sample, with calibration (ECE).",
         ),
         click.option("--data", type=Folder(), help="Folder of embedding files (default: $LATTE_DATA)."),
         click.option("--plugin", "plugins", type=file, multiple=True, help="Python file with methods of your own."),
@@ -155,15 +155,20 @@ def or_exit(run: Callable[[], None]) -> None:
 
 
 def summarise(results: Iterable[Result], **first: Any) -> list[dict[str, Any]]:
-    """Return one row per method and parameters: accuracy over samples and over clients, mean and sd over seeds."""
+    """Return one row per method and parameters: accuracy over samples and over clients, mean and sd over seeds.
+
+    Where a run measured it, ``ece`` is the mean of the expected calibration error in per cent.
+    """
     from ..analysis.stats import estimate
     from ..report.tables import group
 
-    rows = []
-    for same in group(results):
+    rows, groups = [], group(results)
+    calibrated = any(same.calibration() for same in groups)
+    for same in groups:
         micro, macro = estimate(same.micro().values()), estimate(same.macro().values())
         row = {"benchmark": same.benchmark, **first, "method": same.method, "setting": same.setting}
         row |= {"seeds": micro.seeds, "accuracy": micro.mean, "sd": micro.sd, "per_client": macro.mean}
-        kilobytes = same.kilobytes()
-        rows.append({**row, "kB/client": sum(kilobytes) / len(kilobytes) if kilobytes else None})
+        kilobytes, errors = same.kilobytes(), same.calibration().values()
+        row |= {"kB/client": sum(kilobytes) / len(kilobytes) if kilobytes else None}
+        rows.append({**row, "ece": estimate(errors).mean if errors else None} if calibrated else row)
     return rows

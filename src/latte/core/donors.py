@@ -96,7 +96,7 @@ def _means(total: Reals, count: Integers) -> Reals:
 def donors_of_many(uploaded: Uploaded, routing: Routing, clients: Integers) -> Donors:
     """Return the donors (m, C, E) of ``clients`` (m,): what :func:`donors_of` returns for each."""
     n, classes = uploaded.seen.shape
-    slots = min(routing.external_slots, n - 1)
+    slots = min(routing.external_slots, max(n - 1, 0))
     shape = (len(clients), classes, slots)
     donors = Donors(np.zeros(shape, np.int64), np.zeros(shape, np.bool_))
     doubtful = np.zeros(shape[:2], np.bool_)

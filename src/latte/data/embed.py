@@ -71,7 +71,9 @@ def embed_images(
     ones. Unreadable pictures are collected and, unless ``plan.skip_bad``, refused together at the end.
     """
     plan = plan or EmbedPlan()
-    classifier = zero_shot(encoder, images.classnames, plan.templates)  # first, because it refuses bad names and templates
+    classifier = zero_shot(
+        encoder, images.classnames, plan.templates
+    )  # first, because it refuses bad names and templates
     Path(out).parent.mkdir(parents=True, exist_ok=True)
     with lock(Path(f"{out}.lock"), f"embedding {out}"):
         return _embed(images, encoder, Path(out), plan, classifier, progress)

@@ -65,7 +65,8 @@ class RunConfig:
     """Everything that decides what a run computes.
 
     ``clients_per_domain`` None means the benchmark's own: the clients that its file fixes, or the paper's number.
-    ``engine`` is "auto" (a fast engine where there is one for the method) or "readable". ``text_encoder`` names the
+    ``engine`` is "auto" (a fast engine where there is one for the method) or "readable", which also measures the
+    calibration. ``text_encoder`` names the
     encoder whose prompts are tuned, "onnx:DIR", "hf:ID" or "openclip:MODEL/WEIGHTS": only the methods that tune a
     prompt need it.
     """

@@ -44,7 +44,15 @@ def run_item(federation: Federation, config: RunConfig, seed: int, share: Share 
         if outcome is not None:
             return outcome
     tuner = _prompt_tuner(federation, config) if describe(method.name).tunes_prompt else None
-    return run_readable(federation, method.name, params, config.schedule, generators(seed).cohort, text_encoder=tuner)
+    return run_readable(
+        federation,
+        method.name,
+        params,
+        config.schedule,
+        generators(seed).cohort,
+        text_encoder=tuner,
+        calibration=config.engine == "readable",  # a choice: whether loops are compiled changes no record
+    )
 
 
 def _prompt_tuner(federation: Federation, config: RunConfig) -> Any:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ..analysis.cost import short_count
 from ..analysis.stats import Paired
 
-# "paper": published; "difference": from the published; "bytes": in kB, the less the better
-COLUMN_KINDS = ("accuracy", "gain", "bytes", "paper", "difference")
+# "paper": published; "difference": from the published; of "bytes" (in kB) and "calibration" errors, less is better
+COLUMN_KINDS = ("accuracy", "gain", "bytes", "calibration", "paper", "difference")
 SETTING_TITLES = {
     "preset": "published hyper-parameters",
     "default": "one dataset-free default",

@@ -42,6 +42,19 @@ class Group:
         """Return what a client sent and received on each seed; empty for a method that sends nothing."""
         return [result.sent / 1000 for result in self.results.values() if result.sent is not None]
 
+    def calibration(self) -> dict[int, float]:
+        """Return the expected calibration error in per cent by seed, where it was measured."""
+        errors = {seed: result.calibration_error for seed, result in self.results.items()}
+        return {seed: 100 * error for seed, error in errors.items() if error is not None}
+
+
+class Shown(NamedTuple):
+    """Which columns a table has beside the accuracies: where no row has a number, there is no column."""
+
+    gain: bool
+    sent: bool
+    calibration: bool
+
 
 def build_tables(
     results: Iterable[Result], encoders: Mapping[str, str] | None = None, claimed: str | None = None
@@ -67,14 +80,18 @@ def build_table(results: Sequence[Result], encoder: str | None = None, claimed: 
     appearing = dict.fromkeys(domain for result in results for domain in result.by_domain())
     domains = paper.in_paper_order(benchmark, appearing)
     base = next((row for row in groups if row.method == "clip"), None)
-    sent = any(row.kilobytes() for row in groups)
+    shown = Shown(
+        gain=base is not None,
+        sent=any(row.kilobytes() for row in groups),
+        calibration=any(row.calibration() for row in groups),
+    )
     return ResultTable(
         title=benchmark if encoder is None else f"{benchmark}, {encoder}",
         benchmark=benchmark,
         encoder=encoder,
         backbone=backbone,
-        columns=_columns(domains, base is not None, sent, backbone),
-        rows=tuple(_row(row, domains, base, sent, backbone) for row in groups),
+        columns=_columns(domains, shown, backbone),
+        rows=tuple(_row(row, domains, base, shown, backbone) for row in groups),
         differences=_differences(groups),
         reference=_reference(groups).label,
         notes=_notes(groups) + (_paper_notes(results, backbone) if backbone else ()),
@@ -90,6 +107,8 @@ def group(results: Iterable[Result]) -> list[Group]:
         if seeds.setdefault(result.seed, result).clients != result.clients:
             what = f"{result.method}, seed {result.seed} twice with different scores"
             raise refuse("results", what, "runs of one configuration in one table (report them one by one)")
+        if result.calibration_error is not None:
+            seeds[result.seed] = result  # the same run, and what the fast engine does not know
     labels = _labels(list(by_key))
     return [Group(key[0], labels[key], key[1], dict(sorted(seeds.items()))) for key, seeds in by_key.items()]
 
@@ -121,15 +140,17 @@ def _distinction(key: tuple[str, str, str], same: Sequence[tuple[str, str, str]]
     return ", ".join(parts) or "no parameters"
 
 
-def _columns(domains: Sequence[str], gain: bool, sent: bool, backbone: str | None) -> tuple[Column, ...]:
+def _columns(domains: Sequence[str], shown: Shown, backbone: str | None) -> tuple[Column, ...]:
     columns = [
         Column("micro", "Total", "accuracy", "accuracy over all samples (micro-average), %"),
         Column("macro", "Macro", "accuracy", "mean of the clients' accuracies, %"),
     ]
-    if gain:
+    if shown.gain:
         columns.append(Column("gain", "Gain", "gain", "total minus CLIP's on the same seeds, points"))
-    if sent:
+    if shown.sent:
         columns.append(Column("sent", "kB/client", "bytes", "sent and received by a client, vectors in fp16, kB"))
+    if shown.calibration:
+        columns.append(Column("ece", "ECE", "calibration", "expected calibration error, 20 bins, %; less is better"))
     if backbone:
         columns.append(Column("paper", "Paper", "paper", f"the paper's total with CLIP {backbone}, %"))
         columns.append(Column("difference", "Δ paper", "difference", "our total minus the paper's, points"))
@@ -137,13 +158,15 @@ def _columns(domains: Sequence[str], gain: bool, sent: bool, backbone: str | Non
     return tuple(columns)
 
 
-def _row(group: Group, domains: Sequence[str], base: Group | None, sent: bool, backbone: str | None) -> Row:
+def _row(group: Group, domains: Sequence[str], base: Group | None, shown: Shown, backbone: str | None) -> Row:
     micro = _cell(group.micro().values())
     cells = [micro, _cell(group.macro().values())]
     if base is not None:
         cells.append(None if group is base else _gain(group, base))
-    if sent:
+    if shown.sent:
         cells.append(_mean_cell(group.kilobytes()))
+    if shown.calibration:
+        cells.append(_cell(group.calibration().values()))
     if backbone:
         cells += _beside_paper(group, micro, backbone)
     by_domain = [result.by_domain() for result in group.results.values()]

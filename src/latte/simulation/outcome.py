@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.types import Integers, Reals
 from ..data.benchmark import Federation
+from .calibration import expected_calibration_error
 from .records import ClientScore, Result
 
 
@@ -17,12 +18,14 @@ class Outcome:
     """The predicted label of every sample, client by client in stream order, and who downloaded from whom.
 
     ``downloads`` (N, N): entry (i, j) counts the prototypes of client j that client i was given; None for a method
-    that does not collaborate.
+    that does not collaborate. ``confidences`` are the probabilities of the predicted labels, in the same order; None
+    where nobody asked for them.
     """
 
     labels: tuple[Integers, ...]
     downloads: Integers | Reals | None = None
     engine: str = "readable"
+    confidences: tuple[Reals, ...] | None = None
 
     def correct(self, federation: Federation) -> list[Integers]:
         """Return per client which predictions are right, as 0 and 1."""
@@ -36,7 +39,14 @@ class Outcome:
             ClientScore(client.name, domains[client.domain], len(right), int(right.sum()))
             for client, right in zip(federation.clients, self.correct(federation), strict=True)
         )
-        return Result(federation.embeddings.name, method, params, setting, seed, scores, self.engine)
+        name, error = federation.embeddings.name, self.calibration_error(federation)
+        return Result(name, method, params, setting, seed, scores, self.engine, calibration_error=error)
+
+    def calibration_error(self, federation: Federation) -> float | None:
+        """Return the expected calibration error over all samples; None without confidences."""
+        if self.confidences is None:
+            return None
+        return expected_calibration_error(np.concatenate(self.confidences), np.concatenate(self.correct(federation)))
 
     def over_time(self, federation: Federation) -> Reals:
         """Return the accuracy in per cent over all samples up to each position of the streams (longest,)."""

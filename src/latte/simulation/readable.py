@@ -23,10 +23,11 @@ def run_readable(
     rng: np.random.Generator | None = None,
     progress: Callable[[int], object] = lambda samples: None,
     text_encoder: Any = None,
+    calibration: bool = False,
 ) -> Outcome:
     """Walk the federation sample by sample; ``progress(1)`` is called after each.
 
-    ``text_encoder`` is for the methods that tune a prompt.
+    ``text_encoder`` is for the methods that tune a prompt. With ``calibration``, the outcome has confidences too.
 
     >>> from latte.data.bundled import bundled
     >>> federation = bundled()
@@ -35,11 +36,15 @@ def run_readable(
     """
     clients, exchange = set_up(federation, method, params, text_encoder)
     labels = [np.full(len(client), -1, np.int64) for client in federation.clients]
+    confidences = [np.zeros(len(client)) for client in federation.clients]
     timing = (schedule or Schedule()).for_method(describe(method).sync)
     for step in simulate(clients, exchange, timing, rng):
         labels[step.client][step.sample] = step.prediction.label
+        if calibration:
+            confidences[step.client][step.sample] = step.prediction.probabilities[step.prediction.label]
         progress(1)
-    return Outcome(tuple(labels), None if exchange is None else exchange.downloads)
+    downloads = None if exchange is None else exchange.downloads
+    return Outcome(tuple(labels), downloads, confidences=tuple(confidences) if calibration else None)
 
 
 def set_up(

@@ -36,7 +36,8 @@ class Result:
     ``setting`` says where the hyper-parameters come from: a published preset, the dataset-free defaults, tuned on
     other data, an oracle that saw the labels it is scored on, or custom: set by hand. ``seed`` fixed the partition and
     the orders. ``sent``: the bytes that a client sent and received, the mean over the clients in half precision; None
-    where the method sends nothing.
+    where the method sends nothing. ``calibration_error`` is the expected calibration error over samples, where it was
+    measured.
     """
 
     benchmark: str
@@ -47,6 +48,7 @@ class Result:
     clients: tuple[ClientScore, ...]
     engine: str = "readable"
     sent: float | None = None
+    calibration_error: float | None = None
 
     def __post_init__(self) -> None:
         choice("setting", self.setting, SETTINGS)
@@ -55,6 +57,8 @@ class Result:
             real("sent", self.sent, 0)
         if not self.clients:
             raise refuse("clients", "none", "at least one")
+        if self.calibration_error is not None:
+            real("calibration_error", self.calibration_error, 0.0, 1.0)
 
     @property
     def samples(self) -> int:
@@ -81,8 +85,11 @@ class Result:
         return {domain: 100 * correct / samples for domain, (correct, samples) in totals.items()}
 
     def to_json(self) -> str:
-        """Return one line of JSON."""
-        return json.dumps(asdict(self), sort_keys=True)
+        """Return one line of JSON; it says nothing of a calibration that was not measured."""
+        values = asdict(self)
+        if self.calibration_error is None:
+            del values["calibration_error"]
+        return json.dumps(values, sort_keys=True)
 
     @classmethod
     def from_json(cls, line: str) -> Result:

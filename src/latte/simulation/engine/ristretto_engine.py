@@ -16,6 +16,7 @@ from ...data.benchmark import Federation
 from ...methods.ristretto import Ristretto, RistrettoParams, RunningSums
 from ..outcome import Outcome
 from ..schedule import Schedule
+from ..wrapped_exchange import TracedExchange
 from .timeline import Sync, windows
 
 WINDOW = 256  # rounds whose syncs are planned at a time
@@ -69,7 +70,7 @@ def run_ristretto(
     params: RistrettoParams,
     schedule: Schedule,
     rng: np.random.Generator,
-    exchange: RistrettoExchange | None = None,
+    exchange: TracedExchange | None = None,
 ) -> Outcome:
     """Return what the readable simulator would return."""
     lengths = [len(client) for client in federation.clients]
@@ -85,7 +86,7 @@ def _syncs(members: Integers, at: Integers, starts: Integers) -> Iterator[Sync]:
         yield members[first:last], at[first:last]
 
 
-def walk(federation: Federation, exchange: RistrettoExchange, syncs: Iterable[Sync]) -> Outcome:
+def walk(federation: Federation, exchange: TracedExchange, syncs: Iterable[Sync]) -> Outcome:
     """Walk a federation with these ``syncs``: who takes part, and how many images each of them has handled by then."""
     walkers, n = Walkers(federation), len(federation)
     downloads = np.zeros((n, n))
