@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..analysis.stats import Paired, estimate, paired
 from ..core.validate import refuse
