@@ -234,7 +234,7 @@ def test_the_command_looks_into_heads_and_the_report_shows_them(folder, tmp_path
     page = tmp_path / "heads.html"
     done = CliRunner().invoke(cli, ["diagnose", str(folder), "--method", "ristretto", "--html", str(page)])
     assert done.exit_code == 0, done.output
-    assert "trust of a head" in done.output and "largest eigenvalues" in done.output and "zero-shot:" in done.output
+    assert "\ntrust of a head" in done.output and "largest eigenvalues" in done.output and "zero-shot:" in done.output
     text = page.read_text(encoding="utf-8")
     assert "Heads, domain by domain" in text and "Covariance" in text
 

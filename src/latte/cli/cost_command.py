@@ -206,7 +206,8 @@ def _shares(rows: list[CostRow], against: _Encoder, beside: bool) -> Iterator[st
     if against.bytes is None:
         return
     printed = f"; paper: {paper_costs()['clip'].bytes_per_round}" if beside else ""
-    yield f"\nthe encoder in fp16, sent once: {short_count(against.bytes)}{printed}"
+    yield ""
+    yield f"the encoder in fp16, sent once: {short_count(against.bytes)}{printed}"
     for row in rows:
         if row.traffic:
             claim = f"; paper: {PAPER_SHARE}" if beside and row.label.startswith("latte") else ""

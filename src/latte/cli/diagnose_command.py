@@ -76,7 +76,8 @@ def _print_memories(diagnosis: Diagnosis) -> None:
 def _print_heads(diagnosis: HeadDiagnosis) -> None:
     print_rows([_head_row(report) for report in (diagnosis.total, *diagnosis.domains)], False)
     growth = ", ".join(f"{trust:.2f} after {images}" for images, trust in diagnosis.trust_after.items())
-    line(f"\ntrust of a head by the images of its client: {growth}")
+    line("")
+    line(f"trust of a head by the images of its client: {growth}")
     shares = " ".join(f"{share:.1f}" for share in diagnosis.spectrum)
     line(f"covariance: largest eigenvalues in % of all: {shares}; as {diagnosis.directions:.0f} equal directions")
     block(_HEAD_NOTES.format(chance=diagnosis.chance))
