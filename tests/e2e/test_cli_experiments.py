@@ -12,7 +12,7 @@ from latte.cli import main
 from small_benchmark import small_file, unit
 from waiting import latte
 
-COLUMNS = ["benchmark", "method", "setting", "seeds", "accuracy", "sd", "per_client"]
+COLUMNS = ["benchmark", "method", "setting", "seeds", "accuracy", "sd", "per_client", "kB/client"]
 ON_SMALL = ["--benchmark", "small", "--methods"]
 
 

@@ -126,7 +126,7 @@ def test_a_signal_while_modules_are_imported(tmp_path, arguments, words, number,
 @SIGNALS
 def test_figure_while_it_computes(tmp_path, number, code):
     process = start(tmp_path, "figure", "decentralisation", "--seeds", "0-9")
-    assert process.stderr.readline() == "runs 0/360\n"
+    assert process.stderr.readline() == "runs 0/420\n"
     wait(process, lambda: any(path.stat().st_size for path in tmp_path.glob("figures/runs/*/items.jsonl")))
     ended, output, line, _ = stop(process, number)
     assert ended == code and not output and line.endswith(AGAIN)
