@@ -128,7 +128,7 @@ def test_a_small_run_does_not_wait_for_the_loops(monkeypatch):
         monkeypatch.setattr(compiling, "_ready", False)
         monkeypatch.setattr(compiling, "is_cached", lambda kernel, cached=cached: cached)
         assert use_engine(federation, "latte") is cached
-        assert use_engine(federation, "latte", runs=1000), "a thousand of them are worth it"
+        assert use_engine(federation, "latte", runs=10_000), "ten thousand of them are worth it"
         assert use_engine(federation, "tda"), "which needs no compiled loops"
     assert not use_engine(federation, "zero")
 

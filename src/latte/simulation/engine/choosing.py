@@ -11,7 +11,7 @@ from ...methods import describe
 from .fast import PIP_LINE, has_engine, has_loops
 
 LOG = logging.getLogger("latte.engine")  # where the application sets up no logging, a warning is a line on stderr
-COMPILE_SECONDS = 20.0  # on an idle core
+COMPILE_SECONDS = 40.0  # measured on an idle core
 # what the readable simulator takes per sample: fitted to the four shapes of `latte bench speed` (0.7 to 6.5 ms)
 SECONDS_PER_SAMPLE, SECONDS_PER_CLASS = 4e-4, 6e-5
 
