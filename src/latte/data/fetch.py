@@ -45,8 +45,8 @@ def dataset_sources() -> dict[str, DatasetSource]:
     'cifar-10-binary.tar.gz'
     """
     table = parse_toml((files(__package__) / "datasets.toml").read_bytes(), "datasets.toml")
-    named = {name: {"name": name, **entry} for name, entry in table.items()}
-    return structure(named, dict[str, DatasetSource], "datasets.toml")
+    entries = {name: {"name": name, **entry} for name, entry in table.items()}
+    return structure(entries, dict[str, DatasetSource], "datasets.toml")
 
 
 def fetch_dataset(

@@ -152,9 +152,9 @@ def _list_images(root: Path, domains: dict[str, Path], classes: tuple[str, ...],
     rows: list[tuple[Path, int, int]] = []
     for number, folder in enumerate(domains.values()):
         before = len(rows)
-        named = {plain_name(name): folder / name for name in _folders(folder)}
+        folders = {plain_name(name): folder / name for name in _folders(folder)}
         for label, name in enumerate(classes):
-            images = _images(named[plain_name(name)]) if plain_name(name) in named else []
+            images = _images(folders[plain_name(name)]) if plain_name(name) in folders else []
             if not images and not allow_missing:
                 raise refuse("folder", f"{folder / name} without images", "at least one image per class")
             rows += [(path, label, number) for path in images]
@@ -167,6 +167,6 @@ def _list_images(root: Path, domains: dict[str, Path], classes: tuple[str, ...],
 def _images(folder: Path) -> list[Path]:
     """Return the image files below ``folder``, sorted by their path in it."""
     below = (path for path in folder.rglob("*") if path.suffix.lower() in PICTURE_SUFFIXES)
-    named = ((path.relative_to(folder), path) for path in below)
-    visible = ((name.as_posix(), path) for name, path in named if not any(part[0] == "." for part in name.parts))
+    relative = ((path.relative_to(folder), path) for path in below)
+    visible = ((name.as_posix(), path) for name, path in relative if not any(part[0] == "." for part in name.parts))
     return [path for _, path in sorted(visible) if path.is_file()]

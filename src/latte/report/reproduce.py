@@ -100,9 +100,9 @@ def benches(files: Iterable[PaperFile], seeds: Sequence[int], text_encoder: str 
 
     Without a ``text_encoder``, the rows that tune a prompt are left out.
     """
-    opened = [_bench(source, seeds, text_encoder) for source in files]
-    check_classifiers((b.source.benchmark, b.benchmark.info.fingerprint, str(b.source.path)) for b in opened)
-    return opened
+    loaded = [_bench(source, seeds, text_encoder) for source in files]
+    check_classifiers((b.source.benchmark, b.benchmark.info.fingerprint, str(b.source.path)) for b in loaded)
+    return loaded
 
 
 def _bench(source: PaperFile, seeds: Sequence[int], text_encoder: str | None) -> Bench:

@@ -136,18 +136,22 @@ def _collaboration(setup: Setup, folder: Path) -> str:
 def _routing(setup: Setup, folder: Path) -> str:
     shares = routing(setup)
     save_figure(draw_routing(shares), folder, "routing")
-    named = list(zip(shares.clients, shares.domains, strict=True))
-    rows = [(*named[i], *named[j], float(shares.downloads[i, j])) for i in range(len(named)) for j in range(len(named))]
+    clients = list(zip(shares.clients, shares.domains, strict=True))
+    rows = [
+        (*clients[i], *clients[j], float(shares.downloads[i, j]))
+        for i in range(len(clients))
+        for j in range(len(clients))
+    ]
     write_csv(folder / "routing.csv", ("client", "domain", "from_client", "from_domain", "share"), rows)
     return captions.of_routing(setup, shares)
 
 
 def _downloads(counts: Collaboration) -> list[tuple[Any, ...]]:
-    named = list(zip(counts.clients, counts.domains, strict=True))
+    clients = list(zip(counts.clients, counts.domains, strict=True))
     return [
         (client, domain, donor, home, int(counts.downloads[i, j]))
-        for i, (client, domain) in enumerate(named)
-        for j, (donor, home) in enumerate(named)
+        for i, (client, domain) in enumerate(clients)
+        for j, (donor, home) in enumerate(clients)
     ]
 
 
