@@ -24,8 +24,11 @@ if TYPE_CHECKING:
         Routing,
         ZeroShot,
     )
+    from .core.privacy import Privacy
+    from .core.private_client import PrivateClient
     from .core.sync import sync
     from .edge import Answer, classify_pictures
+    from .edge.http_exchange import HttpExchange
     from .encoders import load_encoder
     from .experiment import run_experiment
     from .methods import create, create_exchange, create_federation, describe, register
@@ -50,12 +53,15 @@ _HOMES = {
         "Routing",
         "ZeroShot",
     ),
+    "latte.core.privacy": ("Privacy",),
+    "latte.core.private_client": ("PrivateClient",),
     "latte.core.sync": ("sync",),
     "latte.methods": ("create", "create_exchange", "create_federation", "describe", "register"),
     "latte.methods.base": ("BaseMethod",),
     "latte.methods.clip": ("Clip",),
     "latte.methods.latte": ("Latte", "LatteParams"),
     "latte.edge": ("Answer", "classify_pictures"),
+    "latte.edge.http_exchange": ("HttpExchange",),
     "latte.encoders": ("load_encoder",),
     "latte.experiment": ("run_experiment",),
     "latte.simulation.schedule": ("Schedule",),
@@ -72,11 +78,14 @@ __all__ = [
     "Exchange",
     "External",
     "GlobalMemory",
+    "HttpExchange",
     "Latte",
     "LatteParams",
     "LocalMemory",
     "Method",
     "Prediction",
+    "Privacy",
+    "PrivateClient",
     "Prototypes",
     "Routing",
     "Schedule",

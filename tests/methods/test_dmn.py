@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import ZeroShot
+from latte.core import maths
 from latte.methods.dmn import WEIGHT_GRID, Dmn, DmnParams
 
 
@@ -111,7 +112,9 @@ def test_only_one_class_is_ever_predicted():
 
 def probabilities(method, views):
     rows = method.check(views)
-    return method.probabilities(rows, method.zero_shot.logits(rows[0]))
+    method.predict(rows)
+    logits = method.zero_shot.logits(rows[0])
+    return maths.softmax(logits), method.memory_probabilities(rows[0], logits)
 
 
 def test_a_class_without_images_is_answered_by_its_text():

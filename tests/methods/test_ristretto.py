@@ -431,3 +431,64 @@ def test_a_bad_covariance_is_refused():
     for bad in (state["covariance"] * np.nan, state["covariance"] + np.triu(np.ones((12, 12)))):
         with pytest.raises(ValueError, match="covariance"):
             some.load({**state, "covariance": bad})
+
+
+def test_in_a_crowd_distances_along_directions_are_about_those_of_everyone():
+    rng = np.random.default_rng(1)
+    zero_shot = a_task(rng, 6, 256)
+    sums = uploads(rng, zero_shot, [200] * 12, 0.4)
+    names = [str(i) for i in range(len(sums))]
+    _, exact = filled(zero_shot, sums).pull_traced(names)
+    errors = {}
+    for directions in (16, 64, 256):
+        some = filled(zero_shot, sums, freshness=Freshness(4, 4, directions))
+        errors[directions] = np.abs(some.pull_traced(names)[1] - exact).mean()
+    assert errors[256] < 1e-4 < errors[64] < errors[16] < 0.2  # 256 are all dimensions
+
+
+def test_in_a_crowd_a_secret_decides_the_directions():
+    rng = np.random.default_rng(1)
+    zero_shot = a_task(rng, 3, 100)
+    sums = uploads(rng, zero_shot, [30] * 6)
+    routes = [
+        filled(zero_shot, sums, freshness=Freshness(2, 2, 10, secret)).pull_traced(["0"])[1] for secret in (5, 5, 6)
+    ]
+    assert np.array_equal(routes[0], routes[1]) and not np.allclose(routes[0], routes[2])
+
+
+# --- a cap on what clients claim ------------------------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([None, Freshness(2, 2)]), st.integers(0, 4))
+def test_with_a_cap_a_client_counts_for_no_more_than_that_many_images(seed, freshness, liar):
+    rng = np.random.default_rng(seed)
+    zero_shot = a_task(rng, 4, 10)
+    sums = uploads(rng, zero_shot, [20, 20, 20, 20, 20])
+    lying, held = list(sums), list(sums)
+    lying[liar] = replace(sums[liar], counts=1000 * sums[liar].counts)
+    held[liar] = replace(sums[liar], counts=3 * sums[liar].counts)
+    capped = filled(zero_shot, lying, RistrettoParams(count_cap=3.0), freshness=freshness)
+    honest = filled(zero_shot, held, freshness=freshness)
+    close = {"rtol": 1e-6, "atol": 1e-6} if freshness is None else {"rtol": 0.02, "atol": 0.02}  # single precision
+    for name in capped.clients:
+        one, two = capped.pull(name), honest.pull(name)
+        np.testing.assert_allclose(
+            one.weights / np.abs(two.weights).max(), two.weights / np.abs(two.weights).max(), **close
+        )
+        np.testing.assert_allclose(one.trust, two.trust, **close)
+
+
+def test_a_cap_that_nobody_reaches_changes_nothing():
+    rng = np.random.default_rng(0)
+    zero_shot = a_task(rng, 4, 10)
+    sums = uploads(rng, zero_shot, [20, 30, 10, 40])
+    plain, capped = filled(zero_shot, sums), filled(zero_shot, sums, RistrettoParams(count_cap=2.0))
+    for name in plain.clients:
+        assert np.array_equal(plain.pull(name).weights, capped.pull(name).weights)
+
+
+@pytest.mark.parametrize("cap", [0.5, 0.0, float("nan"), "2", True])
+def test_a_bad_cap_is_refused(cap):
+    with pytest.raises(ValueError, match="count_cap"):
+        RistrettoParams(count_cap=cap)

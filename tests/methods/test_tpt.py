@@ -186,7 +186,7 @@ def test_a_missing_torch_is_named_with_its_pip_line(monkeypatch):
             raise AssertionError("never reached")
 
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match=r'pip install "latte-tta\[torch\]"'):
+    with pytest.raises(ImportError, match=r'pip install .*"torch>=.*the extra torch'):
         Tpt(ZeroShot(np.eye(2), ("a", "b")), text_encoder=Encoder())
 
 

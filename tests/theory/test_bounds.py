@@ -146,7 +146,7 @@ def test_side_conditions() -> None:
     lopsided = Setting(3, norm=0.5, alignment=0.4, bias=1.395)
     bound = single_client(lopsided, 10**6, 1, 0.1)
     assert bound.balls_apart
-    assert not bound.signs_kept
+    assert not bound.signs_right
 
 
 @hypothesis.settings(max_examples=30)

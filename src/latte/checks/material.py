@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..core.sync import sync
-from ..core.types import Collaborative, Exchange, External, Method, Prediction, Prototypes, State, Vectors
+from ..core.types import Collaborative, Exchange, External, Method, Prediction, Prototypes, State, Vectors, array_fields
 from ..core.zero_shot import ZeroShot
 
 MakeMethod = Callable[[ZeroShot], Method]
@@ -97,17 +97,18 @@ def an_external(rng: np.random.Generator, slots: int) -> External:
 
 
 def an_upload(seed: int, seen: tuple[bool, ...] = (True,) * CLASSES) -> Prototypes:
-    """Return the prototypes of one client."""
-    rng = np.random.default_rng(seed)
+    """Return the prototypes of one client, each of which zero-shot classifies as its own class."""
+    rng, zero_shot = np.random.default_rng(seed), a_zero_shot()
     mask = np.array(seen)
-    vectors = np.where(mask[:, None], unit(rng, CLASSES, DIM), np.float32(0))
-    return Prototypes(vectors, mask, a_zero_shot().fingerprint)
+    near = zero_shot.text + unit(rng, CLASSES, DIM) / 2  # two texts are 1.2 apart, and their cosine is 0.2
+    vectors = np.where(mask[:, None], near / np.linalg.norm(near, axis=1, keepdims=True), np.float32(0))
+    return Prototypes(vectors.astype(np.float32), mask, zero_shot.fingerprint)
 
 
 def arrays_of(message: Any) -> State:
     """Return the arrays of a message by name, without the task."""
     assert is_dataclass(message) and not isinstance(message, type), "a message is a frozen dataclass"
-    names = [field.name for field in fields(message) if field.name != "task"]
+    names = array_fields(type(message))
     assert all(isinstance(getattr(message, name), np.ndarray) for name in names), "its fields are arrays, and the task"
     return {name: getattr(message, name) for name in names}
 

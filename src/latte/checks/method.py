@@ -145,11 +145,11 @@ def _state_round_trips(make: MakeMethod) -> None:
 
 def _state_is_a_copy(make: MakeMethod) -> None:
     method = used(make)
-    taken = method.state()
-    kept = copy.deepcopy(taken)
+    state = method.state()
+    before = copy.deepcopy(state)
     for image in images(seed=4):
         method.predict(image)
-    assert same(taken, kept), "what state() returned must not change with later predictions"
+    assert same(state, before), "what state() returned must not change with later predictions"
 
 
 def _refuses_damaged_states(make: MakeMethod) -> None:

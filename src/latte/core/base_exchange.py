@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from threading import RLock
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -12,7 +11,7 @@ import numpy as np
 from .copying import WholeCopy
 from .names import check_task, client_name, pack_names, pack_task, unpack_names
 from .stored import require
-from .types import Arrays, Message, State
+from .types import Arrays, Message, State, array_fields
 from .validate import message, refuse
 from .zero_shot import ZeroShot
 
@@ -67,9 +66,16 @@ class BaseExchange(WholeCopy, Generic[Up, Down]):
 
     def push(self, client: str, upload: Up) -> None:
         """Store the latest summary of ``client``; a new client joins."""
-        name, copy = client_name(client), self._verified(upload)
+        self.store(client_name(client), self.prepare(upload))
+
+    def prepare(self, upload: Up, rounding: float | None = None) -> Up:
+        """Check an upload and return what :meth:`store` stores: a copy, which nobody else can change."""
+        return self._verified(upload)
+
+    def store(self, client: str, prepared: Up) -> None:
+        """Store what :meth:`prepare` returned; a new client joins."""
         with self._lock:
-            self._uploads[name] = copy
+            self._uploads[client] = prepared
 
     def pull(self, client: str) -> Down:
         """Return what ``client`` gets from the others."""
@@ -94,11 +100,11 @@ class BaseExchange(WholeCopy, Generic[Up, Down]):
     def _verified(self, upload: Up) -> Up:
         """Return a copy of a good upload, which nobody else can change."""
         message("upload", upload, self.Upload, self.task)
-        for name in _arrays(self.Upload):
+        for name in array_fields(self.Upload):
             if not isinstance(getattr(upload, name), np.ndarray):
                 raise refuse(f"upload.{name}", type(getattr(upload, name)).__name__, "an array")
         self.verify(upload)
-        arrays = {name: getattr(upload, name).copy() for name in _arrays(self.Upload)}
+        arrays = {name: getattr(upload, name).copy() for name in array_fields(self.Upload)}
         copy: Up = self.Upload(**arrays, task=self.task)
         return copy
 
@@ -108,17 +114,17 @@ class BaseExchange(WholeCopy, Generic[Up, Down]):
         """Return a copy of everything, as arrays: one per field of the uploads, with a row per client."""
         with self._lock:
             uploads = dict(self._uploads)
-        columns = _arrays(self.Upload) if uploads else ()
+        columns = array_fields(self.Upload) if uploads else ()
         stacked = {name: np.stack([getattr(one, name) for one in uploads.values()]) for name in columns}
         return {**pack_names(list(uploads)), **stacked, "task": pack_task(self.task)}
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
         empty = not np.size(arrays.get("name_lengths", ()))
-        require(arrays, ("names", "name_lengths", "task", *(() if empty else _arrays(self.Upload))))
+        require(arrays, ("names", "name_lengths", "task", *(() if empty else array_fields(self.Upload))))
         check_task(arrays["task"], self.task)
         names = unpack_names(arrays["names"], arrays["name_lengths"])
-        columns = {name: arrays[name] for name in _arrays(self.Upload)} if names else {}
+        columns = {name: arrays[name] for name in array_fields(self.Upload)} if names else {}
         for name, column in columns.items():
             if not isinstance(column, np.ndarray) or not column.ndim or len(column) != len(names):
                 raise refuse(name, f"shape {np.shape(column)}", f"a row for each of {len(names)} clients")
@@ -135,8 +141,3 @@ class BaseExchange(WholeCopy, Generic[Up, Down]):
 
     def __setstate__(self, values: dict[str, Any]) -> None:
         vars(self).update(values, _lock=RLock())
-
-
-def _arrays(kind: type) -> tuple[str, ...]:
-    """Return the fields of a message that are arrays: all but the task."""
-    return tuple(field.name for field in fields(kind) if field.name != "task")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,6 +25,8 @@ class ClassSums:
     seen.
     """
 
+    vector_fields: ClassVar[tuple[str, ...]] = ("means",)
+
     counts: Reals
     means: Reals
     task: str = ""
@@ -43,6 +46,8 @@ class Head:
 
     ``trust`` () in [0, 1] is the share of evidence: how far soft labels follow the head.
     """
+
+    vector_fields: ClassVar[tuple[str, ...]] = ("weights",)
 
     weights: Reals
     bias: Reals
@@ -64,11 +69,21 @@ def checked_sums(upload: object, zero_shot: ZeroShot) -> ClassSums:
     message("upload", upload, ClassSums, zero_shot.fingerprint)
     assert isinstance(upload, ClassSums)
     classes, dim = zero_shot.text.shape
-    counts = finite("upload.counts", upload.counts, (classes,))
-    means = finite("upload.means", upload.means, (classes, dim))
-    check_counts("upload.counts", counts)
-    check_lengths("upload.means", means, np.ones(classes))
+    counts = _numbers_of("upload.counts", upload.counts, (classes,))
+    means = _numbers_of("upload.means", upload.means, (classes, dim))
+    if not _is_sound(counts, means):  # looked at closely only where something is wrong
+        finite("upload.counts", counts, counts.shape)
+        finite("upload.means", means, means.shape)
+        check_counts("upload.counts", counts)
+        check_lengths("upload.means", means, np.ones(classes))
     return ClassSums(counts, means, zero_shot.fingerprint)
+
+
+def _is_sound(counts: Reals, means: Reals) -> bool:
+    """Say whether an upload is beyond doubt, in little time; NaN is in no interval."""
+    longest = np.maximum.reduce(np.einsum("cd,cd->c", means, means))
+    images = np.add.reduce(counts)
+    return bool(np.minimum.reduce(counts) >= 0 and 1 <= images <= MOST_IMAGES and longest <= 1)
 
 
 def checked_head(download: object, zero_shot: ZeroShot) -> Head:
@@ -95,12 +110,18 @@ def sound_head(value: Head, zero_shot: ZeroShot, prefix: str = "") -> Head:
 
 def finite(name: str, value: object, shape: tuple[int, ...]) -> Reals:
     """Return a float64 copy of an array of finite numbers of this ``shape``."""
+    array = _numbers_of(name, value, shape)
+    if not np.isfinite(array).all():
+        raise refuse(name, "NaN or infinite values", "finite values")
+    return array
+
+
+def _numbers_of(name: str, value: object, shape: tuple[int, ...]) -> Reals:
+    """Return a float64 copy of an array of real numbers of this ``shape``."""
     array = numbers(name, value, f"real numbers of shape {shape}") if isinstance(value, np.ndarray) else None
     if array is None or array.shape != shape:
         shown = f"shape {array.shape}" if array is not None else type(value).__name__
         raise refuse(name, shown, f"an array of shape {shape}")
-    if not np.isfinite(array).all():
-        raise refuse(name, "NaN or infinite values", "finite values")
     return array.astype(np.float64)
 
 

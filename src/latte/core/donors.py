@@ -1,35 +1,24 @@
-"""Whose prototypes a client gets (eq. 2), for one client or for many at once.
+"""Whose prototypes a client gets (eq. 2), for any number of clients at once.
 
-For one client, the similarities are a matrix-vector product per class; :func:`donors_of` is the definition. For many,
-:func:`donors_of_many` takes one matrix product per class. The two round differently, so a choice that rounding could
-turn (:data:`NEAR`) is made again by the definition: both return the same donors.
+Donors are ranked by similarity: cosines of prototypes of one class or, for a class that the client has not seen, their
+mean over the classes that both have (B3). Products in single precision choose candidates quickly. Where two of them are
+too close to order (:data:`NEAR`), the exact similarities decide, and among equals the ranking of the clients does: so
+who gets what depends neither on how many clients ask at once nor on the order in which a product was summed.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .maths import top_k
+from .largest import Scores, largest
+from .near_ties import NEAR, NearTies, Questions, Uploaded, exact_products, means, near_another, scores_by_place
 from .routing import Routing
 from .types import Integers, Mask, Reals, Vectors
 
-NOTHING_IN_COMMON = -2.0  # below every cosine: such a donor comes last, but it may come
-# Two products of float32 unit vectors that are closer than this may be ordered either way. A matrix product and a
-# matrix-vector product of the same vectors differ by up to 6e-7 (D up to 2,048), so two of them by up to 1.2e-6.
-NEAR = 4e-6
-
-Scores: TypeAlias = NDArray[Any]  # float32 products, or float64 means of them
-
-
-class Uploaded(NamedTuple):
-    """What everyone uploaded: ``vectors`` (n, C, D), ``seen`` (n, C), and ``ranking`` (n,), which decides ties."""
-
-    vectors: Vectors
-    seen: Mask
-    ranking: Integers
+SPARE = 8  # candidates beyond the slots: with so many more that are just as near, all clients are looked at
 
 
 class Donors(NamedTuple):
@@ -41,116 +30,132 @@ class Donors(NamedTuple):
 
 def donors_of(uploaded: Uploaded, routing: Routing, own: int) -> Donors:
     """Return the donors (C, E) of one client."""
-    seen, ranking = uploaded.seen, uploaded.ranking
-    slots = min(routing.external_slots, len(ranking) - 1)
-    similarity = _similarities(uploaded, own)[ranking]  # (n, C), in an order that no push can change
-    if routing.drop_first_rank:
-        rows = ranking[top_k(np.ascontiguousarray(similarity.T), slots + 1)[:, 1:]]
-        return Donors(rows, seen[rows, np.arange(seen.shape[1])[:, None]] & _allowed(seen[own], routing)[:, None])
-    scores = np.where(seen[own], similarity, _scores_of_unseen(uploaded, routing, own, similarity))
-    scores[~seen[ranking]] = -np.inf
-    scores[ranking == own] = -np.inf  # B4: oneself, by identity
-    best = top_k(np.ascontiguousarray(scores.T), slots)
-    return Donors(ranking[best], np.isfinite(np.take_along_axis(scores.T, best, axis=1)))
-
-
-def _allowed(seen: Mask, routing: Routing) -> Mask:
-    """Return per class (..., C) whether a client may ask for it, given what it has ``seen`` (..., C)."""
-    return seen | (routing.empty_query == "released")
-
-
-def _similarities(uploaded: Uploaded, own: int) -> Reals:
-    """Return g_own,y · g_j,y as (n, C); 0 where either has not seen y."""
-    query = uploaded.vectors[own][:, :, None]
-    rows = uploaded.vectors.transpose(1, 0, 2)
-    similarity: Reals = np.matmul(rows, query)[:, :, 0].T.astype(np.float64)
-    return similarity
-
-
-def _scores_of_unseen(uploaded: Uploaded, routing: Routing, own: int, similarity: Reals) -> Reals:
-    """Return the scores (n, 1) by which donors of a class that the client has not seen are ranked (B3)."""
-    ranking = uploaded.ranking
-    if routing.empty_query == "none":
-        return np.full((len(ranking), 1), -np.inf)
-    if routing.empty_query == "released":
-        return _scores_by_place(len(ranking), routing)[:, None]
-    common = uploaded.seen[ranking] & uploaded.seen[own]
-    total = np.where(common, similarity, 0.0).sum(axis=1)
-    return _means(total, common.sum(axis=1))[:, None]
-
-
-def _scores_by_place(n: int, routing: Routing) -> Reals:
-    """Return the scores of the released code: joining order, without the first."""
-    place = np.arange(n)
-    return np.where((place > 0) & (place <= routing.external_slots), -1.0 * place, -np.inf)
-
-
-def _means(total: Reals, count: Integers) -> Reals:
-    means: Reals = np.where(count > 0, total / np.maximum(count, 1), NOTHING_IN_COMMON)
-    return means
-
-
-# --- many clients -----------------------------------------------------------------------------------------
+    donors = donors_of_many(uploaded, routing, np.array([own], np.int64))
+    return Donors(donors.rows[0], donors.valid[0])
 
 
 def donors_of_many(uploaded: Uploaded, routing: Routing, clients: Integers) -> Donors:
-    """Return the donors (m, C, E) of ``clients`` (m,): what :func:`donors_of` returns for each."""
+    """Return the donors (m, C, E) of ``clients`` (m,)."""
     n, classes = uploaded.seen.shape
-    slots = min(routing.external_slots, max(n - 1, 0))
-    shape = (len(clients), classes, slots)
-    donors = Donors(np.zeros(shape, np.int64), np.zeros(shape, np.bool_))
-    doubtful = np.zeros(shape[:2], np.bool_)
-    if not slots:
-        return donors
-    totals = _Totals(uploaded, routing, clients)
-    for label in range(classes):
-        vectors = np.ascontiguousarray(uploaded.vectors[:, label])
-        similarity = vectors[clients] @ vectors.T  # (m, n)
-        totals.add(similarity)
-        rows = np.flatnonzero(uploaded.seen[clients, label] | routing.drop_first_rank)
-        scores = similarity if len(rows) == len(clients) else similarity[rows]
-        _choose(donors, doubtful, (rows, label), _masked(scores, uploaded, routing, clients[rows], label), routing)
-    totals.choose(donors, doubtful)
+    shape = (len(clients), classes, min(routing.external_slots, max(n - 1, 0)))
+    choice = _Choice(uploaded, routing, Donors(np.zeros(shape, np.int64), np.zeros(shape, np.bool_)))
+    if not shape[2]:
+        return choice.donors
+    unseen = _Unseen(uploaded, routing, clients)
+    for asked, similarity in _products(uploaded.vectors, clients):
+        unseen.add(similarity)
+        mine = uploaded.seen[asked.client, asked.label] | routing.drop_first_rank
+        choice.make(*((asked, similarity) if mine.all() else (asked.of(mine), similarity[mine])), by_class=True)
+    for asked, scores in unseen.scores():
+        choice.make(asked, scores, by_class=False)
     if routing.drop_first_rank:
-        allowed = _allowed(uploaded.seen[clients], routing)[:, :, None]
-        donors.valid[...] = uploaded.seen[donors.rows, np.arange(classes)[:, None]] & allowed
-    _settle(donors, doubtful, uploaded, routing, clients)
+        allowed = uploaded.seen[clients] | (routing.empty_query == "released")  # what a client may ask for
+        there = uploaded.seen[choice.donors.rows, np.arange(classes)[:, None]]
+        choice.donors.valid[...] = there & allowed[:, :, None]
+    return choice.donors
+
+
+def donors_among(uploaded: Uploaded, routing: Routing, own: int, candidates: Integers) -> Integers:
+    """Return the donors (E,) of a client for the one class of ``uploaded``, which it has seen; -1 for none.
+
+    This is the choice of :func:`donors_of` where the ``candidates`` (k,) contain everyone who may be chosen: exact
+    similarities decide, and then the ranking.
+    """
+    seen, first = uploaded.seen[:, 0], int(routing.drop_first_rank)
+    if not first:
+        candidates = candidates[seen[candidates] & (candidates != own)]
+    exact = exact_products(uploaded.vectors, 0, candidates, own)
+    best = np.lexsort((_places(uploaded.ranking)[candidates], -exact))
+    donors = np.full(min(routing.external_slots, len(seen) - 1), -1, np.int64)
+    chosen = candidates[best][first : first + len(donors)]
+    donors[: len(chosen)] = np.where(seen[chosen], chosen, -1)
     return donors
 
 
-def _masked(scores: Vectors, uploaded: Uploaded, routing: Routing, clients: Integers, label: int) -> Vectors:
-    """Rule out those who have not seen the class, and oneself (B4); the released code does neither."""
-    if not routing.drop_first_rank:
-        scores[:, ~uploaded.seen[:, label]] = -np.inf
-        scores[np.arange(len(clients)), clients] = -np.inf
-    return scores
+def donors_of_unseen(
+    uploaded: Uploaded, routing: Routing, own: int, label: int, similarity: Vectors | None = None
+) -> Integers:
+    """Return the donors (E,) of a client for the class ``label``, which it has not seen; -1 for none.
+
+    This is the choice of :func:`donors_of` for one class, in a fraction of the time. ``similarity`` (C, n) are the
+    client's products with all clients, where they are known, up to rounding.
+    """
+    one = np.array([own], np.int64)
+    slots = min(routing.external_slots, max(len(uploaded.seen) - 1, 0))
+    shape = (1, uploaded.seen.shape[1], slots)
+    choice = _Choice(uploaded, routing, Donors(np.zeros(shape, np.int64), np.zeros(shape, np.bool_)))
+    unseen = _Unseen(uploaded, routing, one)
+    if similarity is None:
+        ((_, similarity),) = _products(uploaded.vectors, one)
+    unseen.add(similarity)
+    for asked, scores in unseen.scores([label]):
+        choice.make(asked, scores, by_class=False)
+    return np.where(choice.donors.valid[0, label], choice.donors.rows[0, label], -1)
 
 
-def _choose(donors: Donors, doubtful: Mask, place: tuple[Integers, int], scores: Scores, routing: Routing) -> None:
-    """Fill in the best of ``scores`` (r, n) for some rows of one class, and mark where two are too close to order."""
-    rows, label = place
-    first, slots = int(routing.drop_first_rank), donors.rows.shape[2]
-    if not len(rows):
+def _places(ranking: Integers) -> Integers:
+    """Return the place of each client in the ranking."""
+    places = np.empty_like(ranking)
+    places[ranking] = np.arange(len(ranking))
+    return places
+
+
+def _products(vectors: Vectors, clients: Integers) -> Iterator[tuple[Questions, Vectors]]:
+    """Yield similarities (r, n): all classes of one client, or one class of many, a matrix product at a time."""
+    classes = np.arange(len(vectors))
+    if len(clients) == 1:
+        asked = Questions(np.full(len(classes), clients[0]), classes, np.zeros_like(classes))
+        yield asked, np.matmul(vectors, vectors[:, clients[0], :, None])[:, :, 0]
         return
-    best, values = _best(scores, min(first + slots + 1, scores.shape[1]))
-    with np.errstate(invalid="ignore"):  # -inf beside -inf
-        near = values[:, :-1] - values[:, 1:] <= NEAR
-    doubtful[rows, label] = near.any(axis=1)
-    donors.rows[rows, label] = best[:, first : first + slots]
-    donors.valid[rows, label] = np.isfinite(values[:, first : first + slots])
+    place = np.arange(len(clients))
+    for label in classes:
+        yield Questions(clients, np.full_like(place, label), place), vectors[label, clients] @ vectors[label].T
 
 
-def _best(scores: Scores, k: int) -> tuple[Integers, Scores]:
-    """Return the places (r, k) and values (r, k) of the k largest, best first, equals in any order."""
-    n = scores.shape[1]
-    places = np.argpartition(scores, n - k, axis=1)[:, n - k :] if k < n else np.tile(np.arange(n), (len(scores), 1))
-    values = np.take_along_axis(scores, places, axis=1)
-    order = np.argsort(values, axis=1)[:, ::-1]
-    return np.take_along_axis(places, order, axis=1), np.take_along_axis(values, order, axis=1)
+class _Choice:
+    """Fills in the donors."""
+
+    def __init__(self, uploaded: Uploaded, routing: Routing, donors: Donors) -> None:
+        self.uploaded, self.routing, self.donors = uploaded, routing, donors
+        self.slots, self.first = donors.rows.shape[2], int(routing.drop_first_rank)
+        self.all_seen = bool(uploaded.seen.all())
+        self.ties = NearTies(uploaded, routing, _places(uploaded.ranking))
+
+    def make(self, asked: Questions, scores: Scores, by_class: bool) -> None:
+        """Choose by ``scores`` (r, n), which are similarities of one class or means over the classes."""
+        if not len(asked.client):
+            return
+        if not self.routing.drop_first_rank:  # B4: neither oneself nor one that has not seen the class
+            if not self.all_seen:
+                np.copyto(scores, -np.inf, where=~self.uploaded.seen.T[asked.label])
+            scores[np.arange(len(scores)), asked.client] = -np.inf
+        wanted = self.first + self.slots
+        rows, values = largest(scores, min(wanted + SPARE, scores.shape[1]))
+        near = np.flatnonzero(near_another(values)[:, :wanted].any(axis=1))
+        if len(near):
+            rows[near], values[near] = self._settle(asked.of(near), scores, near, rows[near], values[near], by_class)
+        chosen = slice(self.first, wanted)
+        self.donors.rows[asked.place, asked.label] = rows[:, chosen]
+        self.donors.valid[asked.place, asked.label] = np.isfinite(values[:, chosen])
+
+    def _settle(
+        self, asked: Questions, scores: Scores, near: Integers, rows: Integers, values: Scores, by_class: bool
+    ) -> tuple[Integers, Reals]:
+        """Order the candidates ``rows`` (r, k) of the choices ``near`` (r,) of ``scores`` by what is exact."""
+        settled, exact = self.ties.settle(asked, rows, values, by_class)
+        limit = values[:, self.first + self.slots - 1] - NEAR
+        crowded = np.isfinite(limit) & (values[:, -1] >= limit) & (rows.shape[1] < scores.shape[1])
+        for i in np.flatnonzero(crowded):
+            one = scores[near[i]], float(limit[i]), rows.shape[1]
+            settled[i], exact[i] = self.ties.settle_crowd(asked.of([i]), *one, by_class)
+        return settled, exact
 
 
-class _Totals:
-    """Similarities summed over the classes, of the clients that have not seen all: what ranks unseen classes (B3)."""
+# --- classes that a client has not seen (B3) ------------------------------------------------------------------
+
+
+class _Unseen:
+    """Similarities summed over the classes, of the clients that have not seen all: what ranks unseen classes."""
 
     def __init__(self, uploaded: Uploaded, routing: Routing, clients: Integers) -> None:
         self.uploaded, self.routing, self.clients = uploaded, routing, clients
@@ -159,40 +164,27 @@ class _Totals:
         self.sums = np.zeros((len(self.rows), len(uploaded.ranking)))
 
     def add(self, similarity: Vectors) -> None:
-        """Add the similarities (m, n) of one class: 0 where either has not seen it."""
+        """Add the similarities of a product: 0 where either has not seen the class."""
         if self.routing.empty_query == "client" and len(self.rows):
-            self.sums += similarity[self.rows]
+            if len(self.clients) == 1:
+                self.sums[0] = similarity.sum(axis=0, dtype=np.float64)
+            else:
+                self.sums += similarity[self.rows]
 
-    def choose(self, donors: Donors, doubtful: Mask) -> None:
-        """Fill in the donors of the classes that a client has not seen."""
+    def scores(self, labels: Iterable[int] | None = None) -> Iterator[tuple[Questions, Reals]]:
+        """Yield scores (r, n) for the classes that clients have not seen, or those of ``labels``, a class at a time."""
         if not len(self.rows):
             return
-        seen, own = self.uploaded.seen, self.clients[self.rows]
-        scores = self._scores(own)
-        for label in np.flatnonzero(~seen[own].all(axis=0)):
-            mine = np.flatnonzero(~seen[own, label])
-            masked = np.where(seen[:, label], scores[mine], -np.inf)
-            masked[np.arange(len(mine)), own[mine]] = -np.inf
-            _choose(donors, doubtful, (self.rows[mine], int(label)), masked, self.routing)
+        own, scores = self.clients[self.rows], self._scores()
+        for label in np.flatnonzero(~self.uploaded.seen[own].all(axis=0)) if labels is None else labels:
+            mine = np.flatnonzero(~self.uploaded.seen[own, label])
+            yield Questions(own[mine], np.full_like(mine, label), self.rows[mine]), scores[mine]
 
-    def _scores(self, own: Integers) -> Reals:
+    def _scores(self) -> Reals:
         if self.routing.empty_query == "client":
             seen = self.uploaded.seen.astype(np.float32)
-            return _means(self.sums, np.rint(seen[own] @ seen.T).astype(np.int64))
+            common = np.rint(seen[self.clients[self.rows]] @ seen.T).astype(np.int64)
+            return means(self.sums, common)
         by_row = np.empty(len(self.uploaded.ranking))
-        by_row[self.uploaded.ranking] = _scores_by_place(len(by_row), self.routing)
-        return np.tile(by_row, (len(own), 1))
-
-
-def _settle(donors: Donors, doubtful: Mask, uploaded: Uploaded, routing: Routing, clients: Integers) -> None:
-    """Choose again, as :func:`donors_of` does, where rounding could have decided."""
-    for row in np.flatnonzero(doubtful.any(axis=1)):
-        own, labels = int(clients[row]), np.flatnonzero(doubtful[row])
-        if routing.empty_query != "client" or uploaded.seen[own, labels].all():
-            # classes are independent then: those that are settled already need no product
-            some = Uploaded(uploaded.vectors[:, labels], uploaded.seen[:, labels], uploaded.ranking)
-            exact = donors_of(some, routing, own)
-            donors.rows[row, labels], donors.valid[row, labels] = exact
-        else:
-            exact = donors_of(uploaded, routing, own)
-            donors.rows[row, labels], donors.valid[row, labels] = exact.rows[labels], exact.valid[labels]
+        by_row[self.uploaded.ranking] = scores_by_place(len(by_row), self.routing)
+        return np.tile(by_row, (len(self.rows), 1))

@@ -33,14 +33,14 @@ def visible(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(char if char in keep or not _hidden(char) else _written(char) for char in text)
+    return "".join(char if char in keep or not _hidden(char) else _escape(char) for char in text)
 
 
 def _hidden(char: str) -> bool:
     return unicodedata.category(char) in _HIDDEN and char not in _JOINERS
 
 
-def _written(char: str) -> str:
+def _escape(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")
 
 

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
+
+DISTRIBUTION = "latte-tta"
+# pip's own choice on Linux brings gigabytes of GPU libraries
+_TORCH_NOTE = "; without a GPU, first a CPU build of torch: docs/installing.md"
+_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+)(?P<rest>[^;]*);\s*extra\s*==\s*['"](?P<extra>[^'"]+)['"]""")
 
 
 def need(module: str, extra: str) -> Any:
@@ -16,5 +22,46 @@ def need(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         package = module.partition(".")[0]
-        message = f'{package} is not installed (missing: {error.name}); run: pip install "latte-tta[{extra}]"'
+        message = f"{package} is not installed (missing: {error.name}); {install_advice(extra)}"
         raise ModuleNotFoundError(message, name=error.name) from None
+
+
+def install_advice(extra: str) -> str:
+    """Return what to do about a missing extra, for the end of an error message.
+
+    >>> install_advice("fast")
+    'run: pip install "numba>=0.60" (the extra fast)'
+    """
+    brings_torch = any(requirement.startswith("torch>") for requirement in requirements_of(extra))
+    return f"run: {pip_line(extra)} (the extra {extra}{_TORCH_NOTE if brings_torch else ''})"
+
+
+def pip_line(extra: str) -> str:
+    """Return the command that brings an extra.
+
+    It names the packages themselves, as the installed metadata has them. That works for an installation from an index,
+    from a file and from a checkout alike; the name of this package would not before it has been released.
+    """
+    requirements = requirements_of(extra)
+    if not requirements:  # run from a checkout that was never installed
+        return f'pip install -e ".[{extra}]"'
+    return "pip install " + " ".join(f'"{requirement}"' for requirement in requirements)
+
+
+def requirements_of(extra: str) -> list[str]:
+    """Return the requirements of an extra, each package once; none where this package is not installed.
+
+    >>> requirements_of("report")
+    ['matplotlib>=3.9', 'scikit-learn>=1.5']
+    """
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        lines = requires(DISTRIBUTION) or []
+    except PackageNotFoundError:
+        return []
+    versions: dict[str, list[str]] = {}
+    for match in filter(None, map(_REQUIREMENT.match, lines)):
+        if match["extra"] == extra:
+            versions.setdefault(match["name"], []).append(match["rest"].strip())
+    return [name + ",".join(wanted) for name, wanted in versions.items()]

@@ -5,23 +5,35 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .copying import WholeCopy
-from .donors import Donors, Uploaded, donors_of, donors_of_many
+from .donors import Donors, donors_of, donors_of_many
 from .maths import entropy
 from .names import check_task, client_name, pack_names, pack_task, unpack_names
+from .near_ties import Uploaded
+from .own_class import check_own_class
+from .prepared import prepared_rows
 from .routing import Routing
+from .row_copies import Picked, RowCopies, RowForm
 from .stored import exactly, require, stored_entropies, stored_mask, stored_vectors
 from .table import FEWEST, Table
-from .types import Arrays, External, Integers, Prototypes, State
+from .types import Arrays, External, Integers, Mask, Prototypes, Reals, State, Vectors
 from .validate import boolean, message, refuse, unit_where
 from .zero_shot import ZeroShot
 
 LAST_PLACE = 2**63 - 1  # in the order of joining
+
+
+class PreparedRow(NamedTuple):
+    """A checked upload: ``vectors`` (C, D), ``entropy`` and ``seen`` (C,)."""
+
+    vectors: Vectors
+    entropy: Reals
+    seen: Mask
 
 
 class GlobalMemory(WholeCopy):
@@ -61,6 +73,7 @@ class GlobalMemory(WholeCopy):
 
     def _replace(self, names: list[str], table: Table) -> None:
         self._names, self._table = names, table
+        self._copies: dict[str, RowCopies] = {}
         self._rows = {name: row for row, name in enumerate(names)}
         self._renumber()
 
@@ -86,14 +99,38 @@ class GlobalMemory(WholeCopy):
 
     def push(self, client: str, upload: Prototypes) -> None:
         """Store the latest prototypes of ``client``, with their entropies (B5); a new client joins."""
-        name, (classes, dim) = client_name(client), self.zero_shot.text.shape
+        self.store(client_name(client), self.prepare(upload))
+
+    def prepare(self, upload: Prototypes, rounding: float | None = None) -> PreparedRow:
+        """Check an upload and return what :meth:`store` stores of it; nothing changes.
+
+        With a ``rounding``, the distance by which the way here can have moved a vector, a prototype has to be
+        classified as its own class by zero-shot. An honest one is: it is a sum, with positive weights, of embeddings
+        that are, and the embeddings of one class form a convex cone.
+        """
+        classes, dim = self.zero_shot.text.shape
         message("upload", upload, Prototypes, self.task)
         seen = boolean("upload.seen", upload.seen, (classes,))
         vectors = unit_where("upload.vectors", upload.vectors, seen, (classes, dim))
-        uncertainty = np.where(seen, entropy(self.zero_shot.logits(vectors)), 1.0)
+        logits = self.zero_shot.logits(vectors)
+        if rounding is not None:
+            check_own_class("upload.vectors", logits, seen, self.zero_shot, rounding)
+        return PreparedRow(vectors, np.where(seen, entropy(logits), 1.0), seen)
+
+    def store(self, client: str, row: PreparedRow) -> None:
+        """Store what :meth:`prepare` returned; a new client joins."""
         with self._lock:
-            row, table = self._joined(name), self._table
-            table.vectors[row], table.entropy[row], table.seen[row] = vectors, uncertainty, seen
+            place, table = self._joined(client), self._table
+            table.vectors[:, place], table.entropy[place], table.seen[place] = row
+            self._note_change(place)
+
+    def prepare_many(self, uploads: Prototypes, roundings: Reals) -> list[PreparedRow | None]:
+        """Return what :meth:`prepare` returns for each of m uploads, whose arrays are stacked: (m, C, D) and (m, C).
+
+        Where there is anything odd about one, None: :meth:`prepare` says what it is.
+        """
+        good, rows = prepared_rows(uploads, roundings, self.zero_shot)
+        return [PreparedRow(*row) if fine else None for fine, row in zip(good.tolist(), rows, strict=True)]
 
     def pull(self, client: str) -> External:
         """Return, per class, the prototypes of the k_e clients most similar to ``client`` (eq. 2)."""
@@ -102,22 +139,59 @@ class GlobalMemory(WholeCopy):
 
     def pull_many(self, clients: Sequence[str]) -> list[External]:
         """Return what :meth:`pull` returns for each of ``clients``, with one product per class for all of them."""
-        return self.pull_traced(clients)[0]
+        with self._lock:
+            return self._gather_many(self._neighbours(self._rows_of(clients)))
 
     def pull_traced(self, clients: Sequence[str]) -> tuple[list[External], Integers]:
         """Return the downloads of :meth:`pull_many`, and how many prototypes each client gets from which: (m, N)."""
         with self._lock:
-            donors = self._neighbours(np.array([self._row(client) for client in clients], np.int64))
+            donors = self._neighbours(self._rows_of(clients))
             counts = np.zeros((len(clients), len(self)), np.int64)
             row, _, _ = at = np.nonzero(donors.valid)
             np.add.at(counts, (row, donors.rows[at]), 1)
-            return [self._gather(Donors(*one)) for one in zip(*donors, strict=True)], counts
+            return self._gather_many(donors), counts
+
+    def pick(self, clients: Sequence[str]) -> Picked:
+        """Return whose prototypes each of ``clients`` gets, without the prototypes themselves."""
+        with self._lock:
+            rows, valid = self._neighbours(self._rows_of(clients))
+            entropy = self._table.entropy[rows, np.arange(self.zero_shot.classes)[:, None]]
+            return Picked(rows, valid, np.where(valid, entropy, 1.0))
+
+    def picked_vectors(self, picked: Picked, name: str, form: RowForm | None) -> NDArray[Any]:
+        """Return the vectors of :meth:`pick` in a ``form`` (None: as they are), as (m, C E, width).
+
+        Copies in that form are kept under its ``name`` until their client uploads again.
+        """
+        with self._lock:
+            vectors, (m, classes, slots) = self._table.vectors, picked.rows.shape
+            places = (picked.rows + vectors.shape[1] * np.arange(classes)[:, None]).reshape(-1)
+            if form is None:
+                found = vectors.reshape(-1, vectors.shape[2]).take(places, axis=0)
+            else:
+                if name not in self._copies:
+                    self._copies[name] = RowCopies(form, vectors)
+                found = self._copies[name].take(vectors, places)
+            shaped: NDArray[Any] = found.reshape(m, classes * slots, found.shape[1])
+            return shaped
+
+    def _note_change(self, row: int) -> None:
+        for copies in self._copies.values():
+            copies.change(row)
+
+    def coverage(self, clients: Sequence[str]) -> Mask:
+        """Return which classes (m, C) each of ``clients`` has a prototype of."""
+        with self._lock:
+            return self._table.seen[[self._row(client) for client in clients]]
+
+    def _gather_many(self, donors: Donors) -> list[External]:
+        return [self._gather(Donors(*one)) for one in zip(*donors, strict=True)]
 
     def _gather(self, donors: Donors) -> External:
         """Return the prototypes of the chosen rows (C, E)."""
         columns = np.arange(self.zero_shot.classes)[:, None]
         uncertainty = np.where(donors.valid, self._table.entropy[donors.rows, columns], 1.0)
-        vectors = self._table.vectors[donors.rows, columns]
+        vectors = self._table.vectors[columns, donors.rows]
         vectors[~donors.valid] = 0
         return External(vectors, uncertainty, donors.valid, self.task)
 
@@ -134,7 +208,7 @@ class GlobalMemory(WholeCopy):
             return self._rows[name]
         row = len(self)
         if row == len(self._table.order):
-            self._table = self._table.resized(2 * row)
+            self._table, self._copies = self._table.resized(2 * row), {}
         self._table.order[row] = self._next if self.routing.by_joining else _stable_hash(name)
         self._names.append(name)
         self._rows[name] = row
@@ -148,10 +222,15 @@ class GlobalMemory(WholeCopy):
         with self._lock:
             row, last = self._row(name), len(self) - 1
             self._table.remove(row, last)
+            self._note_change(row)
+            self._note_change(last)
             self._names[row] = self._names[last]
             self._rows[self._names[row]] = row
             del self._rows[name], self._names[last]
             self._renumber()
+
+    def _rows_of(self, clients: Sequence[str]) -> Integers:
+        return np.array([self._row(client) for client in clients], np.int64)
 
     def _row(self, client: str) -> int:
         row = self._rows.get(client_name(client))
@@ -167,23 +246,20 @@ class GlobalMemory(WholeCopy):
             return donors_of(self._uploaded(), self.routing, self._row(client))
 
     def _neighbours(self, rows: Integers) -> Donors:
-        """Return the same for many, as (m, C, E); for one, the product of one is cheaper."""
-        if len(rows) == 1:
-            one = donors_of(self._uploaded(), self.routing, int(rows[0]))
-            return Donors(one.rows[None], one.valid[None])
+        """Return the same for many, as (m, C, E)."""
         return donors_of_many(self._uploaded(), self.routing, rows)
 
     def _uploaded(self) -> Uploaded:
         if self._ranking is None:
             self._ranking = np.argsort(self._table.order[: len(self)], kind="stable")
-        return Uploaded(self._table.vectors[: len(self)], self._table.seen[: len(self)], self._ranking)
+        return Uploaded(self._table.vectors[:, : len(self)], self._table.seen[: len(self)], self._ranking)
 
     # --- state --------------------------------------------------------------------------------------------
 
     def state(self) -> State:
         """Return a copy of everything, as arrays."""
         with self._lock:
-            table = self._table.resized(len(self))._asdict()
+            table = self._table.resized(len(self)).by_client()
             return {**pack_names(self._names), **table, "task": pack_task(self.task)}
 
     def load(self, arrays: Arrays) -> None:
@@ -199,7 +275,7 @@ class GlobalMemory(WholeCopy):
         seen = stored_mask("seen", arrays["seen"], (len(names), self.zero_shot.classes))
         entropy = stored_entropies("entropy", arrays["entropy"], seen)
         vectors = stored_vectors("vectors", arrays["vectors"], seen, self.zero_shot.dim)
-        return Table(vectors, entropy, seen, self._checked_order(arrays["order"], names))
+        return Table(vectors.transpose(1, 0, 2), entropy, seen, self._checked_order(arrays["order"], names))
 
     def _checked_order(self, value: object, names: list[str]) -> NDArray[np.uint64]:
         order = exactly("order", value, np.uint64, (len(names),))
@@ -217,7 +293,7 @@ class GlobalMemory(WholeCopy):
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:  # copies: what is pickled later must be of one moment
             table, names, rows = self._table.resized(len(self._table.order)), list(self._names), dict(self._rows)
-            return {**vars(self), "_table": table, "_names": names, "_rows": rows, "_lock": None}
+            return {**vars(self), "_table": table, "_names": names, "_rows": rows, "_copies": {}, "_lock": None}
 
     def __setstate__(self, values: dict[str, Any]) -> None:
         vars(self).update(values, _lock=RLock())

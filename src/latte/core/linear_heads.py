@@ -11,12 +11,28 @@ from typing import NamedTuple
 import numpy as np
 
 from .class_sums import EPS
-from .neighbourhoods import LIVE, ROUTINGS, Evidence, Offsets, Pool, noise_of, offsets_of, parts, pool
+from .near_copies import check_near_copy, near_copy_field
+from .neighbourhoods import (
+    LIVE,
+    ROUTINGS,
+    Evidence,
+    Offsets,
+    Pool,
+    noise_of,
+    offsets_of,
+    parts,
+    pool,
+    routes_of,
+    row_sums,
+    spread_of,
+)
 from .types import Reals
 from .validate import choice, factor
 from .zero_shot import ZeroShot
 
 LEAST_VOTE = 1e-12  # squared size of rows that say nothing about a covariance
+CACHED = 2**16  # numbers in an array that is worked on at a time: a few of them fit into a cache of 1 MB
+AT_ONCE = 2048  # rows whose products are added up at a time: many are cheaper than few
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +43,12 @@ class RistrettoParams:
     eigenvalue of the covariance. ``eta``: the weight of the head against zero-shot, with all the evidence there can be.
     ``nu``: the samples per class at which half of that weight is reached.
 
+    ``count_cap`` bounds what a client can claim: with a cap of 4, no client counts for more images than four times the
+    median over all clients. There is none by default: it is for a server that does not know its clients.
+
     ``routing`` is for ablations: "evidence" is the method; "raw" leaves sampling noise in the distances between
-    clients, "everyone" pools all evidence, and "alone" none but the client's own.
+    clients, "everyone" pools all evidence, and "alone" none but the client's own. ``near_copy`` is the cosine from
+    which an image counts as a copy of a recent one and is not learnt from; 0 learns from copies, too.
     """
 
     kappa: float = 1.0
@@ -36,14 +56,19 @@ class RistrettoParams:
     eta: float = 4.0
     nu: float = 50.0
     routing: str = "evidence"
+    near_copy: float = near_copy_field()
+    count_cap: float | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("kappa", EPS), ("rho", LIVE), ("eta", 0.0), ("nu", 0.0)):
             factor(name, getattr(self, name), least)
         choice("routing", self.routing, ROUTINGS)
+        check_near_copy(self.near_copy)
+        if self.count_cap is not None:
+            factor("count_cap", self.count_cap, 1.0)
 
 
-class Task(NamedTuple):
+class HeadTask(NamedTuple):
     """What all clients share from the start: the text embeddings less their mean (C, D), the scale, the constants."""
 
     centred_text: Reals
@@ -51,7 +76,7 @@ class Task(NamedTuple):
     params: RistrettoParams
 
     @classmethod
-    def of(cls, zero_shot: ZeroShot, params: RistrettoParams) -> Task:
+    def of(cls, zero_shot: ZeroShot, params: RistrettoParams) -> HeadTask:
         """Return that of a classifier."""
         text = zero_shot.precise_text
         return cls(text - text.mean(axis=0), zero_shot.scale, params)
@@ -72,34 +97,55 @@ class Vote:
     """The mean over clients of their scatter (D, D), each of trace D: one client, one vote."""
 
     def __init__(self, dim: int) -> None:
-        self.sum, self.voters = np.zeros((dim, dim)), 0
+        self._sum, self._voters = np.zeros((dim, dim)), 0
+        self._rows, self._filled = np.empty((AT_ONCE, dim)), 0  # whose products have not been added up yet
 
     def add(self, rows: Reals, weights: Reals) -> None:
         """Count the votes of clients with these ``rows`` (m, C, D), each of a ``weight`` (m, C)."""
-        size = (weights * np.einsum("mcd,mcd->mc", rows, rows)).sum(axis=1)
+        size = row_sums(weights * np.einsum("mcd,mcd->mc", rows, rows))
         voting = size > LEAST_VOTE
         factors = np.sqrt(weights / np.where(voting, size, 1.0)[:, None]) * voting[:, None]
-        flat = (rows * factors[:, :, None]).reshape(-1, rows.shape[2])
-        self.sum += flat.T @ flat
-        self.voters += int(voting.sum())
+        place = self._place(rows.shape[0] * rows.shape[1])
+        np.multiply(rows, factors[:, :, None], out=place.reshape(rows.shape))
+        self._voters += int(voting.sum())
+
+    def _place(self, count: int) -> Reals:
+        """Return where ``count`` more rows can be written."""
+        if self._filled + count > len(self._rows):
+            self._add_up()
+        if count > len(self._rows):
+            self._rows = np.empty((count, self._rows.shape[1]))
+        self._filled += count
+        return self._rows[self._filled - count : self._filled]
+
+    def _add_up(self) -> None:
+        rows = self._rows[: self._filled]
+        self._sum += rows.T @ rows
+        self._filled = 0
 
     def result(self) -> Reals:
         """Return the scatter; the identity if nobody has voted."""
-        dim = len(self.sum)
-        return self.sum * (dim / self.voters) if self.voters else np.eye(dim)
+        self._add_up()
+        dim = len(self._sum)
+        return self._sum * (dim / self._voters) if self._voters else np.eye(dim)
 
 
 class SharedCovariance(NamedTuple):
-    """What the heads of all clients have in common: the ``covariance`` (D, D), and its regularised ``inverse``."""
+    """What the heads of all clients have in common.
+
+    The ``covariance`` (D, D), its regularised ``inverse``, and the ``variance`` of zero-shot logits, up to the scale.
+    """
 
     covariance: Reals
     inverse: Reals
+    variance: float
 
     @classmethod
-    def of(cls, covariance: Reals, rho: float) -> SharedCovariance:
+    def of(cls, covariance: Reals, task: HeadTask) -> SharedCovariance:
         """Return it for a covariance."""
-        inverse: Reals = np.linalg.inv(covariance + rho * np.eye(len(covariance))).astype(np.float64, copy=False)
-        return cls(covariance, inverse)
+        text, ridge = task.centred_text, task.params.rho * np.eye(len(covariance))
+        inverse: Reals = np.linalg.inv(covariance + ridge).astype(np.float64, copy=False)
+        return cls(covariance, inverse, max(float(((text @ covariance) * text).sum()), 0.0))
 
 
 class Solution(NamedTuple):
@@ -110,22 +156,22 @@ class Solution(NamedTuple):
     offsets: Offsets
 
 
-def solve(evidence: Evidence, task: Task) -> Solution:
+def solve(evidence: Evidence, task: HeadTask) -> Solution:
     """Return everything, from everyone's evidence."""
-    noise, (n, classes, dim) = noise_of(evidence), evidence.means.shape
-    within, between = Vote(dim), Vote(dim)
-    routes, offsets = np.empty((n, n)), Offsets(*map(np.empty, ((n, classes), (n, dim), (n, classes, dim))))
-    for rows in parts(np.arange(n), evidence):
-        pooled = pool(evidence, rows, noise, task.params.routing)
-        part = offsets_of(pooled, task.centred_text, task.params.kappa)
-        within.add(*_left_out(Evidence(*(array[rows] for array in evidence)), pooled))
-        between.add(part.delta, part.counts)
-        routes[rows] = pooled.routes
-        for array, values in zip(offsets, part, strict=True):
-            array[rows] = values
-    spread = _spread(offsets)
+    noise, dim = noise_of(spread_of(evidence.counts, evidence.squares)), evidence.means.shape[2]
+    routes = routes_of(evidence, noise, task.params.routing)
+    pooled = pool(evidence, routes)
+    within, between, centre = Vote(dim), Vote(dim), np.empty((len(routes), dim))
+    for part in parts(pooled.sums, CACHED):
+        own, used = Evidence(*(array[part] for array in evidence)), Pool(*(array[part] for array in pooled))
+        within.add(*_left_out(own, used))
+        offsets = offsets_of(used, task.centred_text, task.params.kappa)
+        between.add(offsets.delta, used.counts)
+        centre[part] = offsets.centre
+    everyone = Offsets(pooled.counts, centre, pooled.sums)
+    spread = _spread(everyone)
     covariance = (noise * within.result() + spread * between.result()) / (noise + spread)
-    return Solution(SharedCovariance.of(covariance, task.params.rho), routes, offsets)
+    return Solution(SharedCovariance.of(covariance, task), routes, everyone)
 
 
 def _left_out(own: Evidence, pooled: Pool) -> tuple[Reals, Reals]:
@@ -134,33 +180,40 @@ def _left_out(own: Evidence, pooled: Pool) -> tuple[Reals, Reals]:
     The difference of two means, weighted by their counts, has the covariance of one sample.
     """
     rest = np.maximum(pooled.counts - own.counts, 0.0)
-    rows = own.counts[:, :, None] * own.means
-    rows -= pooled.sums
-    rows /= np.maximum(rest, EPS)[:, :, None]
-    rows += own.means
+    share = 1.0 / np.maximum(rest, EPS)
+    rows = own.means * (1.0 + own.counts * share)[:, :, None]  # mean - (sum - count mean) / rest
+    rows -= pooled.sums * share[:, :, None]
     return rows, np.where(rest > LIVE, own.counts * rest / np.maximum(own.counts + rest, EPS), 0.0)
 
 
 def _spread(offsets: Offsets) -> float:
     """Return the variance between classes: the median over the neighbourhoods."""
     squares = np.einsum("mcd,mcd->mc", offsets.delta, offsets.delta)
-    return float(np.median((offsets.counts * squares).sum(axis=1) / offsets.total))
+    return float(np.median(row_sums(offsets.counts * squares) / offsets.total))
 
 
 # --- heads ----------------------------------------------------------------------------------------------------
 
 
-def heads_of(offsets: Offsets, shared: SharedCovariance, task: Task) -> Heads:
+def heads_of(offsets: Offsets, shared: SharedCovariance, task: HeadTask) -> Heads:
     """Return the head of each neighbourhood: as much logit variance as zero-shot, times eta, times its evidence."""
-    params, text, delta = task.params, task.centred_text, offsets.delta
-    weights = (delta.reshape(-1, delta.shape[2]) @ shared.inverse).reshape(delta.shape)
-    bias = -np.einsum("mcd,md->mc", weights, offsets.centre) - np.einsum("mcd,mcd->mc", weights, delta) / 2
+    trust = offsets.total / (offsets.total + task.params.nu * offsets.delta.shape[1])
+    heads = Heads(np.empty(offsets.delta.shape), np.empty(offsets.counts.shape), trust)
+    for part in parts(offsets.delta, CACHED):
+        _fill(Heads(*(array[part] for array in heads)), Offsets(*(array[part] for array in offsets)), shared, task)
+    return heads
+
+
+def _fill(heads: Heads, offsets: Offsets, shared: SharedCovariance, task: HeadTask) -> None:
+    """Write the weights and the bias of some heads."""
+    (weights, bias, trust), delta, params = heads, offsets.delta, task.params
+    dim = delta.shape[2]
+    np.matmul(delta.reshape(-1, dim), shared.inverse, out=weights.reshape(-1, dim))
+    bias[:] = -np.einsum("mcd,md->mc", weights, offsets.centre) - np.einsum("mcd,mcd->mc", weights, delta) / 2
     weights -= weights.mean(axis=1, keepdims=True)
     bias -= bias.mean(axis=1, keepdims=True)
     # tr W S W' with S W' = delta' - rho W', up to what is the same for all classes and W is free of
     variance = np.einsum("mcd,mcd->m", weights, delta) - params.rho * np.einsum("mcd,mcd->m", weights, weights)
-    zero_shot = max(float(((text @ shared.covariance) * text).sum()), 0.0)
-    trust = offsets.total / (offsets.total + params.nu * len(text))
-    gain = task.scale * params.eta * trust * np.sqrt(zero_shot / np.maximum(variance, LEAST_VOTE))
+    gain = task.scale * params.eta * trust * np.sqrt(shared.variance / np.maximum(variance, LEAST_VOTE))
     weights *= gain[:, None, None]
-    return Heads(weights, gain[:, None] * bias, trust)
+    bias *= gain[:, None]

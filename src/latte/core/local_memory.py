@@ -8,8 +8,9 @@ import numpy as np
 
 from .copying import WholeCopy
 from .maths import normalised, weighted_sums
+from .near_copies import check_near_copy, near_copies
 from .stored import require, stored_entropies, stored_mask, stored_vectors
-from .types import Arrays, Mask, Reals, State, Vectors
+from .types import Arrays, Mask, MemoryFill, Reals, State, Vectors
 from .validate import at_least, choice, real, refuse, unit_rows
 
 PROTOTYPE_KINDS = ("exp_weighted", "mean", "min_entropy")
@@ -22,7 +23,8 @@ class LocalMemory(WholeCopy):
 
     ``vectors`` (C, S, D), ``entropy`` (C, S), ``valid`` (C, S). Slots of a class fill in order and are then reused.
     What a full class gives up is its highest entropy: ``replace`` says whether only for a ``lower`` one, as the paper's
-    Lemma and the released code have it, or ``always``, as the paper's text has it (B7).
+    Lemma and the released code have it, or ``always``, as the paper's text has it (B7). With a ``near_copy`` above 0,
+    an embedding whose cosine with one of its class is at least that is left out: it is there already.
 
     >>> memory = LocalMemory(classes=2, slots=1, dim=2)
     >>> memory.insert(0, [1.0, 0.0], entropy=0.5)
@@ -31,16 +33,17 @@ class LocalMemory(WholeCopy):
     -1
     """
 
-    def __init__(self, classes: int, slots: int, dim: int, replace: str = "lower") -> None:
+    def __init__(self, classes: int, slots: int, dim: int, replace: str = "lower", near_copy: float = 0.0) -> None:
         choice("replace", replace, REPLACEMENTS)
         self.always = replace == "always"
+        self.near_copy = check_near_copy(near_copy)
         shape = (at_least("classes", classes, 2), at_least("slots", slots, 1), at_least("dim", dim, 1))
         self.vectors: Vectors = np.zeros(shape, np.float32)
         self.entropy: Reals = np.ones(shape[:2])
         self.valid: Mask = np.zeros(shape[:2], np.bool_)
 
     def insert(self, label: int, vector: Any, entropy: float) -> int:
-        """Offer one embedding; return the slot it went into, -1 if it was not certain enough."""
+        """Offer one embedding; return the slot it went into, -1 if it was not certain enough or is there already."""
         at_least("label", label, 0, len(self.valid) - 1)
         vector = unit_rows("vector", np.asarray(vector)[None], self.vectors.shape[2])[0]
         real("entropy", entropy, most=1.0)  # divided by ln C
@@ -48,6 +51,16 @@ class LocalMemory(WholeCopy):
 
     def put(self, label: int, vector: Vectors, entropy: float) -> int:
         """Do what :meth:`insert` does, for arguments that were checked already."""
+        return -1 if self.has_copy(label, vector) else self.store(label, vector, entropy)
+
+    def has_copy(self, label: int, vector: Vectors) -> bool:
+        """Say whether a class has a near copy of ``vector`` (D,); never where none are looked for."""
+        if not self.near_copy:
+            return False
+        return bool(near_copies(self.vectors[label][self.valid[label]], vector, self.near_copy).any())
+
+    def store(self, label: int, vector: Vectors, entropy: float) -> int:
+        """Offer one embedding that is no copy; return its slot, -1 if it was not certain enough."""
         valid = self.valid[label]
         if valid[-1]:  # full: slots fill in order
             slot = len(valid) - 1 - int(self.entropy[label][::-1].argmax())  # among equals the last
@@ -67,6 +80,12 @@ class LocalMemory(WholeCopy):
         sums = weighted_sums(weights, self.vectors)
         return normalised(sums), np.logical_and(self.valid.any(axis=1), sums.any(axis=1))
 
+    def means(self, kind: str = "exp_weighted", gamma: float = 0.0) -> Reals:
+        """Return the weighted mean of each class (C, D), which is not normalised; zero where nothing is stored."""
+        weights = self._prototype_weights(kind, gamma)
+        total: Reals = np.where(self.valid, weights, 0.0).sum(axis=1)
+        return weighted_sums(weights, self.vectors) / np.maximum(total, 1.0)[:, None]  # the largest weight is 1
+
     def _prototype_weights(self, kind: str, gamma: float) -> Reals:
         """Return the weight of each slot (C, S), largest 1 in a class that has any."""
         certain = np.where(self.valid, self.entropy, np.inf)
@@ -77,6 +96,10 @@ class LocalMemory(WholeCopy):
         # A common factor cancels in the normalisation, so the smallest entropy may be subtracted first.
         exponent = np.where(self.valid, rate * (lowest - self.entropy), -np.inf)
         return np.exp(exponent, out=exponent)
+
+    def fill(self) -> MemoryFill:
+        """Return how full the memory is."""
+        return MemoryFill(int(self.valid.sum()), self.valid.size, int(self.valid.any(axis=1).sum()))
 
     def clear(self) -> None:
         """Forget everything."""

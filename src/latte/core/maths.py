@@ -8,6 +8,9 @@ import numpy as np
 
 from .types import Integers, Reals, Vectors
 
+MATCH_STEPS = 64  # enough to reach the limit of any scores by doubling or halving
+MATCH_TOLERANCE = 1e-9  # nats
+
 
 def softmax(logits: Reals) -> Reals:
     """Return the softmax over the last axis."""
@@ -39,6 +42,36 @@ def entropy_of_one(logits: Reals) -> float:
     return min(max(nats / math.log(len(logits)), 0.0), 1.0)
 
 
+def match_entropy(scores: Reals, target: float) -> float:
+    """Return the temperature at which the softmax of ``scores`` (C,) has the entropy ``target`` (divided by ln C).
+
+    The entropy falls with the rate r = 1 / temperature: its derivative is -r times the variance of the scores. Newton's
+    steps that leave the bracket are replaced. Where the scores cannot reach the target, a limit of the rate is taken.
+
+    >>> scores = np.array([30.0, 10.0, 0.0])
+    >>> temperature = match_entropy(scores, 0.5)
+    >>> round(temperature, 3), round(entropy_of_one(scores / temperature), 6)
+    (10.361, 0.5)
+    """
+    shifted, nats = scores - scores.max(), target * math.log(len(scores))
+    spread = float(shifted.std())
+    if spread == 0:
+        return 1.0
+    rate, low, high = 1 / spread, 0.0, math.inf
+    for _ in range(MATCH_STEPS):
+        weights = np.exp(rate * shifted)
+        total = float(weights.sum())
+        mean = float(weights @ shifted) / total
+        gap = math.log(total) - rate * mean - nats
+        if abs(gap) < MATCH_TOLERANCE:
+            break
+        low, high = (rate, high) if gap > 0 else (low, rate)
+        slope = rate * (float(weights @ shifted**2) / total - mean**2)
+        step = rate + gap / slope if slope > 0 else low
+        rate = step if low < step < high else min((low + high) / 2, 2 * low + rate)
+    return 1 / rate
+
+
 def normalised(vectors: Vectors | Reals) -> Vectors:
     """Return ``vectors`` (..., D) with rows of unit length; a zero row stays zero."""
     norms = np.sqrt(np.einsum("...d,...d->...", vectors, vectors))
@@ -61,8 +94,7 @@ def top_k(scores: Reals, k: int) -> Integers:
     """Return the indices (..., k) of the k largest of ``scores`` (..., n), best first, ties to the lower index."""
     n = scores.shape[-1]
     if k < n:
-        kept = _largest(scores, k)
-        indices = np.nonzero(kept)[-1].reshape(*scores.shape[:-1], k)
+        indices = np.nonzero(_largest(scores, k))[-1].reshape(*scores.shape[:-1], k)
     else:
         indices = np.broadcast_to(np.arange(n), scores.shape)
     chosen = np.take_along_axis(scores, indices, axis=-1)

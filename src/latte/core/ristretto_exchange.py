@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from threading import RLock
 from typing import Any, NamedTuple
 
@@ -12,32 +11,20 @@ import numpy as np
 
 from .class_sums import ClassSums, Head, checked_sums
 from .copying import WholeCopy
-from .linear_heads import Heads, RistrettoParams, SharedCovariance, Task, heads_of, solve
+from .crowd import TOGETHER, CrowdSums, CrowdTable, pool_some
+from .linear_heads import Heads, HeadTask, RistrettoParams, SharedCovariance, heads_of, solve
 from .names import check_task, client_name, pack_names, pack_task, unpack_names
-from .neighbourhoods import noise_of, offsets_of, parts, pool
+from .neighbourhoods import Evidence, factors_within, offsets_of
 from .stored import exactly, require
+from .sums_store import Freshness, fitting, load_table, table_state
 from .sums_table import SumsTable
-from .types import Arrays, Integers, Reals, State
+from .types import Arrays, Integers, Mask, Reals, State
 from .validate import at_least, refuse
 from .zero_shot import ZeroShot
 
+__all__ = ["Freshness", "RistrettoExchange"]
 
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """How fresh the covariance is, which all heads share.
-
-    Up to ``exact`` clients, it is calculated anew from all of them whenever a head is asked for after an upload. With
-    more clients, it comes from a sample of ``exact`` of them and is used for ``pushes`` uploads, and class means are
-    stored in single precision. (The noise, the routes and the pooling are those of all clients, and fresh, with any
-    number of them.)
-    """
-
-    exact: int = 256
-    pushes: int = 256
-
-    def __post_init__(self) -> None:
-        at_least("exact", self.exact, 1)
-        at_least("pushes", self.pushes, 1)
+SEEN_COUNT = 0.5  # of soft labels that make a class seen: less is what doubts about images of other classes add up to
 
 
 class Solved(NamedTuple):
@@ -71,13 +58,13 @@ class RistrettoExchange(WholeCopy):
     ) -> None:
         self.zero_shot, self.params = zero_shot, params or RistrettoParams()
         self.freshness = freshness or Freshness()
-        self._task = Task.of(zero_shot, self.params)
+        self._task = HeadTask.of(zero_shot, self.params)
         self._lock = RLock()
         self._replace(SumsTable(zero_shot.classes, zero_shot.dim), None, 0, 0)
         for client in clients:  # a client joins with its first upload: here names are only checked
             client_name(client)
 
-    def _replace(self, table: SumsTable, shared: SharedCovariance | None, age: int, turn: int) -> None:
+    def _replace(self, table: SumsTable | CrowdTable, shared: SharedCovariance | None, age: int, turn: int) -> None:
         self._table, self._shared, self._age, self._turn = table, shared, age, turn
         self._solved: Solved | None = None
 
@@ -103,11 +90,17 @@ class RistrettoExchange(WholeCopy):
 
     def push(self, client: str, upload: ClassSums) -> None:
         """Store the latest class sums of ``client``; a new client joins."""
-        name, checked = client_name(client), checked_sums(upload, self.zero_shot)
+        self.store(client_name(client), self.prepare(upload))
+
+    def prepare(self, upload: ClassSums, rounding: float | None = None) -> ClassSums:
+        """Check an upload and return what :meth:`store` stores of it; nothing changes."""
+        return checked_sums(upload, self.zero_shot)
+
+    def store(self, client: str, prepared: ClassSums) -> None:
+        """Store what :meth:`prepare` returned; a new client joins."""
         with self._lock:
-            self._table.put(name, checked)
-            if len(self) > self.freshness.exact and self._table.dtype == np.float64:
-                self._table = self._table.narrowed()
+            self._table.put(client, prepared)
+            self._table = fitting(self._table, self.zero_shot, self.freshness)
             self._age += 1
             self._solved = None
 
@@ -125,11 +118,18 @@ class RistrettoExchange(WholeCopy):
         with self._lock:
             for name in names:
                 self._require(name)
-            rows = self._table.rows_of(names)
-            heads, routes = self._everyone(rows) if len(self) <= self.freshness.exact else self._some(rows)
-        trust = [np.array(value) for value in heads.trust]
-        triples = zip(heads.weights, heads.bias, trust, strict=True)
-        return [Head(weights.copy(), bias.copy(), share, self.task) for weights, bias, share in triples], routes
+            rows, table = self._table.rows_of(names), self._table
+            if isinstance(table, CrowdTable):
+                return self._some(table, rows)
+            return self._everyone(table, rows)
+
+    def coverage(self, clients: Sequence[str]) -> Mask:
+        """Return which classes (m, C) each of ``clients`` has seen: their soft counts are at least half an image."""
+        names = [client_name(client) for client in clients]
+        with self._lock:
+            for name in names:
+                self._require(name)
+            return np.asarray(self._table.arrays[0][self._table.rows_of(names)] >= SEEN_COUNT)
 
     def forget(self, client: str) -> None:
         """Remove ``client`` and what it uploaded; heads that others hold stay as they are until they pull."""
@@ -137,6 +137,7 @@ class RistrettoExchange(WholeCopy):
         with self._lock:
             self._require(name)
             self._table.remove(name)
+            self._table = fitting(self._table, self.zero_shot, self.freshness)
             self._solved = None
 
     def _require(self, name: str) -> None:
@@ -145,42 +146,51 @@ class RistrettoExchange(WholeCopy):
 
     # --- heads --------------------------------------------------------------------------------------------
 
-    def _everyone(self, rows: Integers) -> tuple[Heads, Reals]:
+    def _everyone(self, table: SumsTable, rows: Integers) -> tuple[list[Head], Reals]:
         """Return the heads and routes of ``rows``, where all clients are solved for at once."""
         if self._solved is None:
-            self._shared, self._solved = None, self._solve_all()
+            self._shared, self._solved = None, self._solve_all(table)
         heads, routes, place = self._solved
-        return Heads(*(array[place[rows]] for array in heads)), routes[np.ix_(place[rows], place)]
+        return self._messages(heads, place[rows]), routes[np.ix_(place[rows], place)]
 
-    def _solve_all(self) -> Solved:
+    def _solve_all(self, table: SumsTable) -> Solved:
         """Return the heads and routes of everyone, to the last bit the same whatever the clients are called."""
-        if not len(self):
+        if not len(table):
             return Solved(self._nothing(), np.zeros((0, 0)), np.zeros(0, np.int64))
-        order = self._table.by_content
-        solution = solve(self._table.evidence.of(order), self._task)
+        order = table.by_content
+        evidence = Evidence(*(array[order] for array in table.evidence))
+        solution = solve(evidence.times(factors_within(evidence.counts, self.params.count_cap)), self._task)
         heads = heads_of(solution.offsets, solution.shared, self._task)
         return Solved(heads, solution.routes, np.argsort(order))
 
-    def _some(self, rows: Integers) -> tuple[Heads, Reals]:
+    def _some(self, table: CrowdTable, rows: Integers) -> tuple[list[Head], Reals]:
         """Return the heads and routes of ``rows`` alone, with a covariance that may be some uploads old."""
-        evidence, shared = self._table.evidence, self._refreshed()
-        noise, heads, routes = noise_of(evidence), [self._nothing()], [np.zeros((0, len(self)))]
-        for part in parts(rows, evidence):
-            pooled = pool(evidence, part, noise, self.params.routing)
-            offsets = offsets_of(pooled, self._task.centred_text, self.params.kappa)
-            heads.append(heads_of(offsets, shared, self._task))
-            routes.append(pooled.routes)
-        return Heads(*map(np.concatenate, zip(*heads, strict=True))), np.concatenate(routes)
+        crowd, params = table.crowd, self.params
+        factors = factors_within(crowd.counts, params.count_cap)
+        shared = self._refreshed(crowd, factors)
+        messages: list[Head] = []
+        routes = np.empty((len(rows), len(table)))
+        for start in range(0, len(rows), TOGETHER):
+            part = slice(start, start + TOGETHER)
+            routes[part], pooled = pool_some(crowd, rows[part], params.routing, factors)
+            heads = heads_of(offsets_of(pooled, self._task.centred_text, params.kappa), shared, self._task)
+            messages += self._messages(heads, np.arange(len(heads.trust)))
+        return messages, routes
+
+    def _messages(self, heads: Heads, places: Integers) -> list[Head]:
+        """Return some of the heads, each with arrays of its own."""
+        weights, bias, trust = heads
+        return [Head(weights[i].copy(), bias[i].copy(), np.array(trust[i]), self.task) for i in places]
 
     def _nothing(self) -> Heads:
         classes, dim = self.zero_shot.text.shape
         return Heads(np.zeros((0, classes, dim)), np.zeros((0, classes)), np.zeros(0))
 
-    def _refreshed(self) -> SharedCovariance:
+    def _refreshed(self, crowd: CrowdSums, factors: Reals) -> SharedCovariance:
         """Return the covariance of a sample, a new one where the last is too old."""
         if self._shared is None or self._age >= self.freshness.pushes:
-            sample = sample_rows(len(self), self.freshness.exact, self._turn)
-            self._shared = solve(self._table.evidence.of(sample), self._task).shared
+            sample = sample_rows(len(factors), self.freshness.exact, self._turn)
+            self._shared = solve(crowd.evidence(sample).times(factors[sample]), self._task).shared
             self._age, self._turn = 0, self._turn + 1
         return self._shared
 
@@ -189,13 +199,11 @@ class RistrettoExchange(WholeCopy):
     def state(self) -> State:
         """Return a copy of everything, as arrays. ``covariance`` (0 or 1, D, D): the one in use, if it may be old."""
         with self._lock:
-            names, evidence, dim = self._table.names, self._table.evidence, self.zero_shot.dim
-            shared = np.zeros((0, dim, dim)) if self._shared is None else self._shared.covariance[None].copy()
+            dim, shared = self.zero_shot.dim, self._shared
             return {
-                **pack_names(names),
-                "counts": evidence.counts.copy(),
-                "means": evidence.means.copy(),
-                "covariance": shared,
+                **pack_names(self._table.names),
+                **table_state(self._table),
+                "covariance": np.zeros((0, dim, dim)) if shared is None else shared.covariance[None].copy(),
                 "age": np.array(self._age, np.int64),
                 "turn": np.array(self._turn, np.int64),
                 "task": pack_task(self.task),
@@ -203,23 +211,14 @@ class RistrettoExchange(WholeCopy):
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
-        require(arrays, ("names", "name_lengths", "counts", "means", "covariance", "age", "turn", "task"))
+        require(arrays, ("names", "name_lengths", "counts", "means", "sums", "covariance", "age", "turn", "task"))
         check_task(arrays["task"], self.task)
         names = unpack_names(arrays["names"], arrays["name_lengths"])
-        table, shared = self._loaded_table(names, arrays), self._loaded_covariance(arrays["covariance"])
+        table = load_table(names, arrays, self.zero_shot, self.freshness)
+        shared = self._loaded_covariance(arrays["covariance"])
         age, turn = (at_least(name, int(exactly(name, arrays[name], np.int64, ())), 0) for name in ("age", "turn"))
         with self._lock:
             self._replace(table, shared, age, turn)
-
-    def _loaded_table(self, names: list[str], arrays: Arrays) -> SumsTable:
-        shape = (len(names), *self.zero_shot.text.shape)
-        counts = exactly("counts", arrays["counts"], np.float64, shape[:2])
-        dtype = np.float32 if getattr(arrays["means"], "dtype", None) == np.float32 else np.float64
-        means = exactly("means", arrays["means"], dtype, shape)
-        table = SumsTable(self.zero_shot.classes, self.zero_shot.dim, dtype)
-        for name, one, mean in zip(names, counts, means, strict=True):
-            table.put(name, checked_sums(ClassSums(one, mean, self.task), self.zero_shot))
-        return table
 
     def _loaded_covariance(self, value: Any) -> SharedCovariance | None:
         dim = self.zero_shot.dim
@@ -228,7 +227,7 @@ class RistrettoExchange(WholeCopy):
             return None
         if not np.isfinite(array).all() or not np.allclose(array[0], array[0].T):
             raise refuse("covariance", "values that cannot be one", "a finite, symmetric matrix")
-        return SharedCovariance.of(array[0].copy(), self.params.rho)
+        return SharedCovariance.of(array[0].copy(), self._task)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:

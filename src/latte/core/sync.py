@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from .types import Collaborative, Exchange
 
+SYNC_TIMES = ("every", "doubling", "powers")
 DOUBLINGS = 16  # the last power of two of ``doubling``, and its period where none is given
+
+
+@runtime_checkable
+class OneTrip(Protocol):
+    """An exchange that uploads and downloads for one client in one round trip."""
+
+    def push_pull(self, client: str, upload: Any) -> Any:
+        """Store the latest summary of ``client`` and return what it gets from the others."""
 
 
 def sync(members: Iterable[tuple[str, Collaborative[Any, Any]]], exchange: Exchange[Any, Any]) -> None:
@@ -16,8 +25,12 @@ def sync(members: Iterable[tuple[str, Collaborative[Any, Any]]], exchange: Excha
     All upload before anyone downloads, so that nobody gets what is already out of date. A device syncs alone, with one
     member. A member whose upload says that it is ``empty`` is left out: it has nothing to share yet.
     """
+    everyone = list(members)
+    if len(everyone) == 1 and isinstance(exchange, OneTrip):
+        _sync_alone(*everyone[0], exchange)
+        return
     ready = []
-    for name, method in members:
+    for name, method in everyone:
         upload = method.summary()
         if not getattr(upload, "empty", False):
             exchange.push(name, upload)
@@ -25,6 +38,12 @@ def sync(members: Iterable[tuple[str, Collaborative[Any, Any]]], exchange: Excha
     downloads = exchange.pull_many([name for name, _ in ready])
     for (_, method), download in zip(ready, downloads, strict=True):
         method.receive(download)
+
+
+def _sync_alone(name: str, method: Collaborative[Any, Any], exchange: OneTrip) -> None:
+    upload = method.summary()
+    if not getattr(upload, "empty", False):
+        method.receive(exchange.push_pull(name, upload))
 
 
 def is_due(kind: str, images: int, period: int = 1) -> bool:

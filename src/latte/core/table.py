@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ FEWEST = 8  # rows to begin with
 class Table(NamedTuple):
     """What is stored, a row per client and room for more.
 
-    ``vectors`` (M, C, D), ``entropy`` and ``seen`` (M, C), ``order`` (M,): who comes first among equals.
+    ``vectors`` (C, M, D): the prototypes of one class lie side by side, because a pull compares them with each other.
+    ``entropy`` and ``seen`` (M, C), ``order`` (M,): who comes first among equals.
     """
 
     vectors: Vectors
@@ -26,18 +27,23 @@ class Table(NamedTuple):
     @classmethod
     def empty(cls, rows: int, classes: int, dim: int) -> Table:
         """Return a table with nothing in it."""
-        vectors = np.zeros((rows, classes, dim), np.float32)
+        vectors = np.zeros((classes, rows, dim), np.float32)
         return cls(vectors, np.ones((rows, classes)), np.zeros((rows, classes), np.bool_), np.zeros(rows, np.uint64))
 
     def resized(self, rows: int) -> Table:
         """Return a copy with more or fewer rows."""
-        copy, n = Table.empty(rows, *self.vectors.shape[1:]), min(rows, len(self.order))
-        copy.vectors[:n], copy.entropy[:n] = self.vectors[:n], self.entropy[:n]
+        classes, n, dim = self.vectors.shape
+        copy, n = Table.empty(rows, classes, dim), min(rows, n)
+        copy.vectors[:, :n], copy.entropy[:n] = self.vectors[:, :n], self.entropy[:n]
         copy.seen[:n], copy.order[:n] = self.seen[:n], self.order[:n]
         return copy
 
     def remove(self, row: int, last: int) -> None:
         """Move the ``last`` row to ``row``, and leave nothing where it was."""
-        self.vectors[row], self.entropy[row] = self.vectors[last], self.entropy[last]
+        self.vectors[:, row], self.entropy[row] = self.vectors[:, last], self.entropy[last]
         self.seen[row], self.order[row] = self.seen[last], self.order[last]
-        self.vectors[last], self.entropy[last], self.seen[last], self.order[last] = 0, 1, False, 0
+        self.vectors[:, last], self.entropy[last], self.seen[last], self.order[last] = 0, 1, False, 0
+
+    def by_client(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays with a row per client first, as they are stored: ``vectors`` (M, C, D)."""
+        return {**self._asdict(), "vectors": np.ascontiguousarray(self.vectors.transpose(1, 0, 2))}

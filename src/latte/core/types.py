@@ -18,9 +18,9 @@ Vectors are float32, entropies float64 in [0, 1] (divided by ln C, decision B6),
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,14 +36,40 @@ State: TypeAlias = dict[str, NDArray[Any]]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class Deferred:
+    """A number in a frozen dataclass that may be given as a function, which is called when the number is first read."""
+
+    def __init__(self, default: float | None = None) -> None:
+        self._default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._place = f"_{name}"
+
+    def __get__(self, instance: object | None, owner: type) -> float:
+        if instance is None:  # a dataclass looks for the default of a field
+            if self._default is None:
+                raise AttributeError(self._place)
+            return self._default
+        values = vars(instance)
+        if callable(values[self._place]):
+            values[self._place] = values[self._place]()
+        number: float = values[self._place]
+        return number
+
+    def __set__(self, instance: object, value: float | Callable[[], float]) -> None:
+        vars(instance)[self._place] = value
+
+
+@dataclass(frozen=True, eq=False)
 class Prediction:
     """The answer for one image.
 
     ``label`` is the argmax of ``scores`` (C,). What scores are depends on the method: logits for most; where
     ``normalised_by_sum``, votes or sums of probabilities. ``probabilities`` are comparable between methods: a method
     whose scores spread more than zero-shot logits states by how much, its ``temperature``. ``entropy`` is that of the
-    *zero-shot* prediction, whatever the method, in [0, 1].
+    *zero-shot* prediction, whatever the method, in [0, 1]. Either may be given as a function, which is called when
+    somebody reads it (or copies or pickles the prediction). ``near_copy`` says that the method left the image out of
+    its memory, because it has one that is almost the same.
 
     >>> prediction = Prediction(1, np.array([0.0, np.log(3.0)]), 0.8, ("cat", "dog"))
     >>> prediction.classname, prediction.probabilities
@@ -52,15 +78,27 @@ class Prediction:
 
     label: int
     scores: Reals
-    entropy: float
+    entropy: Deferred = Deferred()
     classnames: tuple[str, ...] = ()
     normalised_by_sum: bool = False
-    temperature: float = 1.0
+    temperature: Deferred = Deferred(1.0)
+    near_copy: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_entropy": self.entropy, "_temperature": self.temperature}
 
     @property
     def classname(self) -> str:
         """The name of the class that ``label`` numbers; the number as text where the method gave no names."""
         return self.classnames[self.label] if self.classnames else str(self.label)
+
+    @property
+    def probability(self) -> float:
+        """That of the label among ``probabilities``, without the cost of the others."""
+        if self.normalised_by_sum:
+            return float(self.probabilities[self.label])
+        scores = self.scores
+        return float(1 / np.add.reduce(np.exp((scores - scores[self.label]) / self.temperature)))
 
     @property
     def probabilities(self) -> Reals:
@@ -73,15 +111,40 @@ class Prediction:
         return shares
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryFill:
+    """How much a method remembers: ``items`` of images in ``slots``, for so many of the ``classes``.
+
+    Without ``slots`` (None), images are added up and there is always room.
+    """
+
+    items: int
+    slots: int | None
+    classes: int
+
+
 # --- messages ---------------------------------------------------------------------------------------------
 
 
 class Message(Protocol):
-    """What a method sends or receives: a frozen dataclass of arrays, with the fingerprint of the task it belongs to."""
+    """What a method sends or receives: a frozen dataclass of arrays, with the fingerprint of the task it belongs to.
+
+    The class variable ``vector_fields`` names the arrays (..., D) of embeddings: a transport may round those, and leave
+    out what the receiver has already. Without it, they are the arrays of at least two axes whose last axis is D.
+    """
 
     @property
     def task(self) -> str:
         """The fingerprint of the :class:`ZeroShot` that the message was made with."""
+
+
+def array_fields(kind: type[Any]) -> tuple[str, ...]:
+    """Return the fields of a kind of message that are arrays: all but the task.
+
+    >>> array_fields(Prototypes)
+    ('vectors', 'seen')
+    """
+    return tuple(field.name for field in fields(kind) if field.name != "task")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +154,8 @@ class Prototypes:
     ``vectors`` (C, D), ``seen`` (C,). Rows that are not seen carry no meaning. The entropy of a prototype is a function
     of its vector and the text embeddings (B5), so the exchange calculates it.
     """
+
+    vector_fields: ClassVar[tuple[str, ...]] = ("vectors",)
 
     vectors: Vectors
     seen: Mask
@@ -106,6 +171,8 @@ class External:
 
     ``vectors`` (C, E, D), ``entropy`` (C, E), ``valid`` (C, E). E may be any number, also 0.
     """
+
+    vector_fields: ClassVar[tuple[str, ...]] = ("vectors",)
 
     vectors: Vectors
     entropy: Reals
@@ -185,6 +252,21 @@ class Exchange(Protocol[Accepted, Sent]):
 
 
 @runtime_checkable
+class Verifying(Protocol):
+    """An exchange that checks an upload first and stores it later, when the upload is safe on a disk."""
+
+    def prepare(self, upload: Any, rounding: float | None = None) -> Any:
+        """Refuse an upload that no client can have made, or return what :meth:`store` stores of it.
+
+        ``rounding`` is the distance by which the way here can have moved a vector of unit length; None: the upload
+        comes from this process, and is trusted as far as it cannot do harm.
+        """
+
+    def store(self, client: str, prepared: Any) -> None:
+        """Store what :meth:`prepare` returned; it cannot fail."""
+
+
+@runtime_checkable
 class Traced(Protocol):
     """An exchange that can say whose summaries a client gets."""
 
@@ -194,3 +276,11 @@ class Traced(Protocol):
 
     def pull_traced(self, clients: Sequence[str]) -> tuple[list[Any], NDArray[Any]]:
         """Return the downloads, and how much of each comes from which client: (len(clients), N)."""
+
+
+@runtime_checkable
+class Covering(Protocol):
+    """An exchange that can say which classes its clients have seen."""
+
+    def coverage(self, clients: Sequence[str]) -> NDArray[np.bool_]:
+        """Return which classes (len(clients), C) each client has seen."""

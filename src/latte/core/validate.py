@@ -100,6 +100,14 @@ def precise_unit_rows(name: str, value: Any, dim: int | None = None, normalise: 
     return unit
 
 
+def unit_lengths(rows: Vectors) -> Vectors:
+    """Return what :func:`unit_rows` divides each of several float32 rows (n, D) by; NaN where it refuses the row."""
+    squares = np.einsum("nd,nd->n", rows, rows)
+    within = (squares > _LOW) & (squares < _HIGH)
+    lengths: Vectors = np.where(within, lengths_of(np.where(within, squares, np.float32(1))), np.float32(np.nan))
+    return lengths
+
+
 def lengths_of(squares: Any) -> Any:
     """Return what rows of these squared lengths (n,) are divided by: exactly 1 where they stay as they are."""
     return np.where(np.abs(squares - 1) <= SETTLED, squares.dtype.type(1), np.sqrt(squares))

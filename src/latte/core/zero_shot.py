@@ -90,6 +90,17 @@ class ZeroShot:
         """Scale · T (C, D) in float64."""
         return _read_only(self.scale * self.text.astype(np.float64))
 
+    @cached_property
+    def precise_scaled(self) -> Reals:
+        """The same for texts that were not rounded to float32."""
+        return _read_only(self.scale * self.precise_text)
+
+    @cached_property
+    def distances(self) -> Reals:
+        """The distance between every two text embeddings (C, C)."""
+        text = self.text.astype(np.float64)
+        return _read_only(np.sqrt(np.maximum(2.0 - 2.0 * (text @ text.T), 0.0)))  # unit rows
+
 
 def _checked_names(names: Any, classes: int) -> tuple[str, ...]:
     checked = tuple(names)

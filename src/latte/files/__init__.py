@@ -1,6 +1,20 @@
 """Files: one way to write them, and one checked way to read each format.
 
-============= ================================================================="""
+============= ========================================================================
+module        contents
+============= ========================================================================
+``atomic``    write files that are complete or absent
+``reading``   open regular files, read bytes and text
+``documents`` read JSON and TOML; ``schema`` turns their values into dataclasses
+``tensors``   safetensors
+``arrays``    .npy and .npz
+``archives``  tar
+``checksums`` sha256 of files and of bytes
+``locks``     a lock that one process holds at a time
+============= ========================================================================
+
+Whatever a file holds, reading it gives its content or a ValueError of one line that names the file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +26,7 @@ if TYPE_CHECKING:
     from .arrays import map_npy, open_npz
     from .atomic import append_line, replacing, write_bytes, write_text, writing
     from .documents import parse_json, parse_toml, read_json, read_toml
-    from .locks import lock
+    from .locks import is_locked, lock
     from .reading import open_file, read_bytes, read_lines, read_text
     from .schema import structure
     from .tensors import Tensors, read_safetensors, write_safetensors
@@ -22,7 +36,7 @@ _HOMES = {
     ".arrays": ("map_npy", "open_npz"),
     ".atomic": ("append_line", "replacing", "write_bytes", "write_text", "writing"),
     ".documents": ("parse_json", "parse_toml", "read_json", "read_toml"),
-    ".locks": ("lock",),
+    ".locks": ("is_locked", "lock"),
     ".reading": ("open_file", "read_bytes", "read_lines", "read_text"),
     ".schema": ("structure",),
     ".tensors": ("Tensors", "read_safetensors", "write_safetensors"),
@@ -31,6 +45,7 @@ _HOMES = {
 __all__ = [
     "Tensors",
     "append_line",
+    "is_locked",
     "lock",
     "map_npy",
     "open_file",

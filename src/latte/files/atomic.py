@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from ..core.validate import refuse
+
 ENDING = ".part"
 STALE = 3600.0  # seconds without a write after which a temporary file counts as left behind by a killed process
 
@@ -69,6 +71,40 @@ def append_line(path: Path, line: str) -> None:
         file.write(line.encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def check_writable(path: Path, what: str = "file") -> None:
+    """Refuse a path at which no file can be written, before the work whose result it is to hold.
+
+    ``what`` names it in the refusal. Missing folders are refused, too; a pipe or a terminal is writable as it is.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise refuse(what, f"{path}, which is a folder", "the name of a file")
+    if not target.parent.is_dir():
+        raise refuse(what, f"{path}, whose folder is not there", "a file in a folder that is")
+    if not _is_special(path):
+        _try_to_write(target.parent, path, what)
+
+
+def check_writable_folder(folder: Path, what: str = "folder") -> None:
+    """Refuse a folder that is not there and cannot be made, or in which no file can be written."""
+    target = Path(os.path.realpath(folder))
+    if target.exists() and not target.is_dir():
+        raise refuse(what, f"{folder}, which is no folder", "a folder, or a name that is still free")
+    there = next(parent for parent in (target, *target.parents) if parent.exists())
+    if not there.is_dir():
+        raise refuse(what, f"{folder}, inside {there}, which is no folder", "a folder that can be made")
+    _try_to_write(there, folder, what)
+
+
+def _try_to_write(folder: Path, path: Path, what: str) -> None:
+    part = folder / f".{secrets.token_hex(8)}{ENDING}"
+    try:
+        part.open("xb").close()
+        part.unlink()
+    except OSError as error:
+        raise refuse(what, f"{path}, which cannot be written ({error.strerror})", "a place that can") from None
 
 
 def publish(part: Path, target: Path) -> None:

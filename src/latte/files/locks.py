@@ -85,6 +85,20 @@ def lock(path: Path, guarded: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock file ``path`` now."""
+    try:
+        descriptor = os.open(path, _FLAGS & ~os.O_CREAT)
+    except OSError:
+        return False
+    try:
+        return not _take(descriptor)  # closing the file lets go again
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
 def _acquire(path: Path, guarded: str) -> int:
     for _ in range(_TRIES):
         descriptor = _open(path, guarded)

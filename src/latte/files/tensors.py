@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from .atomic import writing
 from .documents import MOST_DOCUMENT_BYTES, parse_json
 from .reading import open_file, size_of
 from .schema import shorten, structure
+
+ReadableFile: TypeAlias = BufferedReader | BytesIO
 
 METADATA = "__metadata__"
 _DTYPES = {
@@ -78,22 +80,37 @@ def read_safetensors(
 ) -> Tensors:
     """Read a safetensors file, or ``only`` some of its arrays; those in ``mapped`` stay on disk until they are used."""
     with open_file(path, kind) as file:
-        begin, entries, metadata = _read_header(file, str(path))
-        arrays = {}
+        begin, entries, metadata = _read_header(file, size_of(file), str(path))
+        arrays: dict[str, NDArray[Any]] = {}
         for name, entry in entries.items():
             if only is not None and name not in only:
                 continue
-            read = _map if name in mapped and 0 not in entry.shape else _read
-            arrays[name] = read(file, begin + entry.start, entry)
-            if entry.dtype == "BOOL" and arrays[name].view(np.uint8).max(initial=0) > 1:
-                raise refuse(f"{path}: {shorten(name)}", "bytes other than 0 and 1", "truth values")
+            if name in mapped and 0 not in entry.shape:
+                arrays[name] = np.memmap(file, entry.type, "r", begin + entry.start, entry.shape)
+            else:
+                arrays[name] = _read(file, begin, entry, str(path))
+            _check_booleans(arrays[name], entry, f"{path}: {shorten(name)}")
     return Tensors(arrays, metadata)
 
 
-def _read_header(file: BufferedReader, name: str) -> tuple[int, dict[str, Tensor], dict[str, str]]:
+def parse_safetensors(content: bytes, name: str) -> Tensors:
+    """Return what the bytes of a safetensors file hold; ``name`` is their origin, for refusals."""
+    file = BytesIO(content)
+    begin, entries, metadata = _read_header(file, len(content), name)
+    arrays = {key: _read(file, begin, entry, name) for key, entry in entries.items()}
+    for key, entry in entries.items():
+        _check_booleans(arrays[key], entry, f"{name}: {shorten(key)}")
+    return Tensors(arrays, metadata)
+
+
+def _check_booleans(array: NDArray[Any], entry: Tensor, name: str) -> None:
+    if entry.dtype == "BOOL" and array.view(np.uint8).max(initial=0) > 1:
+        raise refuse(name, "bytes other than 0 and 1", "truth values")
+
+
+def _read_header(file: ReadableFile, size: int, name: str) -> tuple[int, dict[str, Tensor], dict[str, str]]:
     """Return where the data begins, the entries and the metadata; all fit each other and the length of the file."""
     whole = "a whole safetensors file"
-    size = size_of(file)
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > size - 8:
         raise refuse(name, f"a damaged or truncated file ({size:,} bytes)", whole)
@@ -119,19 +136,15 @@ def _end(entries: Mapping[str, Tensor]) -> int:
     return end
 
 
-def _map(file: BufferedReader, offset: int, entry: Tensor) -> NDArray[Any]:
-    return np.memmap(file, entry.type, "r", offset, entry.shape)
-
-
-def _read(file: BufferedReader, offset: int, entry: Tensor) -> NDArray[Any]:
+def _read(file: ReadableFile, begin: int, entry: Tensor, name: str) -> NDArray[Any]:
     try:
         array = np.empty(entry.shape, entry.type)
     except MemoryError:
         size = entry.stop - entry.start
-        raise refuse(str(file.name), f"{size:,} bytes in one array", "as much free memory") from None
-    file.seek(offset)
+        raise refuse(name, f"{size:,} bytes in one array", "as much free memory") from None
+    file.seek(begin + entry.start)
     if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
-        raise refuse(str(file.name), "a file that became shorter", "a file that nobody writes to")
+        raise refuse(name, "a file that became shorter", "a file that nobody writes to")
     return array
 
 
@@ -141,13 +154,22 @@ def write_safetensors(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: 
     The same arrays and metadata always give the same bytes. The library's own writer shuffles the metadata and holds a
     second copy of everything.
     """
-    names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))  # widest first: all stay aligned
-    header = _header(arrays, names, metadata)
     with writing(path) as file:
-        file.write(header)
-        for name in names:
-            array = np.ascontiguousarray(arrays[name])
-            file.write(array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data)
+        for part in _parts(arrays, metadata):
+            file.write(part)
+
+
+def safetensors_bytes(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
+    """Return the bytes of the file that :func:`write_safetensors` writes."""
+    return b"".join(_parts(arrays, metadata))
+
+
+def _parts(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
+    names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))  # widest first: all stay aligned
+    yield _header(arrays, names, metadata)
+    for name in names:
+        array = np.ascontiguousarray(arrays[name])
+        yield array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data
 
 
 def _header(arrays: Mapping[str, NDArray[Any]], names: list[str], metadata: Mapping[str, str]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from ..core.copying import WholeCopy
 from ..core.stored import require
-from ..core.types import Arrays, Prediction, Reals, State, Vectors
+from ..core.types import Arrays, MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import numbers, refuse, unit_rows
 from ..core.zero_shot import ZeroShot
 from .parameters import Choices, choose_parameters
@@ -99,16 +99,28 @@ class BaseMethod(WholeCopy, Generic[P]):
         return unit_rows("views", rows[None] if rows.ndim == 1 else rows, self.zero_shot.dim, self.normalise)
 
     def prediction(
-        self, scores: Reals, entropy: float, normalised_by_sum: bool = False, temperature: float = 1.0
+        self,
+        scores: Reals,
+        entropy: float | Callable[[], float],
+        normalised_by_sum: bool = False,
+        temperature: float | Callable[[], float] = 1.0,
+        near_copy: bool = False,
     ) -> Prediction:
-        """Return the prediction with these ``scores`` (C,), of an image with this zero-shot ``entropy``."""
+        """Return the prediction with these ``scores`` (C,), of an image with this zero-shot ``entropy``.
+
+        Entropy and ``temperature`` may be functions, which are called when somebody reads them.
+        """
         names = self.zero_shot.classnames
-        return Prediction(int(scores.argmax()), scores, entropy, names, normalised_by_sum, temperature)
+        return Prediction(int(scores.argmax()), scores, entropy, names, normalised_by_sum, temperature, near_copy)
 
     # --- memory -------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Forget everything: here, nothing. It is also called once by the constructor, to make the memory."""
+
+    def memory_fill(self) -> MemoryFill | None:
+        """Return how much the method remembers; None for one that remembers nothing, or does not say."""
+        return None
 
     def state(self) -> State:
         """Return what the method remembers: here, nothing."""

@@ -18,11 +18,11 @@ class Cache(LocalMemory):
     With ``unit=False`` the vectors are means of unit vectors that were not normalised: of any length up to 1.
     """
 
-    def __init__(self, classes: int, slots: int, dim: int, unit: bool = True) -> None:
-        super().__init__(classes, slots, dim)
+    def __init__(self, classes: int, slots: int, dim: int, unit: bool = True, near_copy: float = 0.0) -> None:
+        super().__init__(classes, slots, dim, near_copy=near_copy)
         self.unit = unit
 
-    def put(self, label: int, vector: Vectors, entropy: float) -> int:
+    def store(self, label: int, vector: Vectors, entropy: float) -> int:
         """Offer one item; return its slot, -1 if the class is full of entropies that are not higher."""
         valid, stored = self.valid[label], self.entropy[label]
         slot = int(stored.argmax()) if valid[-1] else int(valid.argmin())
@@ -53,7 +53,7 @@ class SortedCache(Cache):
     array([0.2, 0.4])
     """
 
-    def put(self, label: int, vector: Vectors, entropy: float) -> int:
+    def store(self, label: int, vector: Vectors, entropy: float) -> int:
         """Offer one item; return its place, -1 if the class is full of entropies that are not higher."""
         count = int(self.valid[label].sum())
         if count == self.valid.shape[1] and entropy >= self.entropy[label, -1]:

@@ -18,8 +18,9 @@ from typing import ClassVar
 import numpy as np
 
 from ..core.maths import entropy_of_one, softmax
+from ..core.near_copies import check_near_copy, near_copy_field
 from ..core.readout import CANCELLED
-from ..core.types import Arrays, Prediction, Reals, State, Vectors
+from ..core.types import Arrays, MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, factor
 from .base import BaseMethod
 from .caches import Cache
@@ -32,24 +33,27 @@ WEIGHT_GRID = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 
 
 @dataclass(frozen=True, slots=True)
 class DmnParams:
-    """What DMN can be told.
+    """The parameters of DMN.
 
     ``k`` images per class beside the text, ``beta`` sharpens the similarity, ``weight`` is that of the
     memory's probabilities against the text's. ``views`` says what gives the pseudo-label and the entropy:
     ``first`` (the plain view) or ``confident`` (the mean probability of the tenth of the views with the
-    lowest entropy). What is stored and answered is the plain view, either way.
+    lowest entropy). What is stored and answered is the plain view, either way. ``near_copy`` is the cosine from
+    which an image counts as a copy of a stored one and is not stored.
     """
 
     k: int = 50
     beta: float = 5.5
     weight: float = 1.0
     views: str = "first"
+    near_copy: float = near_copy_field()
 
     def __post_init__(self) -> None:
         at_least("k", self.k, 1, MOST_SLOTS)
         factor("beta", self.beta)
         factor("weight", self.weight)
         check_views(self.views)
+        check_near_copy(self.near_copy)
 
 
 # What that search found (ViT-B/16), *with the labels of the test set*; 1 is the choice without a search.
@@ -105,30 +109,29 @@ class Dmn(BaseMethod[DmnParams]):
     def predict_rows(self, views: Vectors) -> Prediction:
         """Remember the plain view, then mix what the text says with what the memory says."""
         logits = self.zero_shot.logits(views[0])
-        text, memory = self.probabilities(views, logits)
-        scores = text + self.params.weight * memory
-        return self.prediction(scores, entropy_of_one(logits), normalised_by_sum=True)
-
-    def probabilities(self, views: Vectors, logits: Reals) -> tuple[Reals, Reals]:
-        """Remember the plain view, whose zero-shot ``logits`` are (C,); return p_text and p_memory.
-
-        The weight changes neither: a search over it needs one pass only.
-        """
         text = softmax(logits)
-        self._remember(views[0], text if self.params.views == "first" else self._confident(views))
-        memory = softmax(self.zero_shot.scale * self._cosines(views[0], logits / self.zero_shot.scale))
-        return text, memory
+        copied = self._remember(views[0], text if self.params.views == "first" else self._confident(views))
+        scores = text + self.params.weight * self.memory_probabilities(views[0], logits)
+        return self.prediction(scores, entropy_of_one(logits), normalised_by_sum=True, near_copy=copied)
+
+    def memory_probabilities(self, vector: Vectors, logits: Reals) -> Reals:
+        """Return what the memory says (C,) of an embedding ``vector`` (D,) whose zero-shot ``logits`` are (C,)."""
+        return softmax(self.zero_shot.scale * self._cosines(vector, logits / self.zero_shot.scale))
 
     def _confident(self, views: Vectors) -> Reals:
         logits = self.zero_shot.logits(views)
         return mean_probabilities(logits[most_confident(logits).confident])
 
-    def _remember(self, vector: Vectors, q: Reals) -> None:
+    def _remember(self, vector: Vectors, q: Reals) -> bool:
+        """Offer an image with the probabilities ``q`` (C,); return whether the memory has a near copy of it."""
         label = int(q.argmax())
+        if self.memory.has_copy(label, vector):
+            return True
         nats = -float((q * np.log(q + 1e-8)).sum())
-        slot = self.memory.put(label, vector, nats / math.log(len(q)))
+        slot = self.memory.store(label, vector, nats / math.log(len(q)))
         if slot >= 0:
             self._relate(label, slot)
+        return False
 
     # --- what is read -------------------------------------------------------------------------------------
 
@@ -177,8 +180,13 @@ class Dmn(BaseMethod[DmnParams]):
 
     def reset(self) -> None:
         """Forget every image."""
-        self.memory = Cache(self.zero_shot.classes, self.params.k, self.zero_shot.dim)
+        near_copy = self.params.near_copy
+        self.memory = Cache(self.zero_shot.classes, self.params.k, self.zero_shot.dim, near_copy=near_copy)
         self._build()
+
+    def memory_fill(self) -> MemoryFill:
+        """Return how full the memory is."""
+        return self.memory.fill()
 
     def state(self) -> State:
         """Return the images of the memory as arrays; the text is not state."""

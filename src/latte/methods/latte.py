@@ -8,18 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..core.global_memory import GlobalMemory
 from ..core.local_memory import NAMES, PROTOTYPE_KINDS, REPLACEMENTS, LocalMemory
-from ..core.maths import entropy_of_one
+from ..core.maths import entropy_of_one, match_entropy, normalised
+from ..core.near_copies import check_near_copy, near_copy_field
+from ..core.privacy import Privacy, refuse_near_copies
 from ..core.readout import GATE, MergedMemory, merge_class
 from ..core.routing import EMPTY_QUERIES, Routing
 from ..core.stored import require, stored_entropies, stored_mask, stored_vectors
-from ..core.types import Arrays, External, Prediction, Prototypes, State, Vectors
-from ..core.validate import MOST_SLOTS, at_least, boolean, choice, entropies, factor, message, unit_where
+from ..core.types import Arrays, External, MemoryFill, Prediction, Prototypes, State, Vectors
+from ..core.validate import MOST_SLOTS, at_least, boolean, choice, entropies, factor, message, refuse, unit_where
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
 from .traffic import Content, Messages
@@ -31,7 +34,7 @@ ENTROPIES = ("normalised", "nats")
 
 @dataclass(frozen=True, slots=True)
 class LatteParams:
-    """Everything Latte can be told; the names are the paper's.
+    """The parameters of Latte; the names are the paper's.
 
     ``variant`` selects the paper's formulas or the released code to the letter (B1 to B4 differ). In two points the
     ``paper`` variant follows the released code and not the paper's text, because the published gammas and the paper's
@@ -41,7 +44,8 @@ class LatteParams:
     ``alpha`` weighs the memory's logits, ``beta`` similarity, ``gamma`` certainty; beta = 0 or gamma = 0 switches
     that weight off. ``gamma_prototype`` overrides gamma in the prototypes (B14). ``memory`` is what is read: both,
     local or external. ``empty_query`` is what comes back for a class that the client has not seen (B3); None means
-    ``client`` for the paper's variant and ``released`` for the released one.
+    ``client`` for the paper's variant and ``released`` for the released one. ``near_copy`` is the cosine from which an
+    image counts as a copy of a stored one of its class and is not stored; 0, as in the paper, stores copies, too.
 
     The defaults are one setting for all datasets: a good mean over nine sets of real embeddings, on a partition that no
     report uses. The published settings are in ``PRESETS``.
@@ -59,6 +63,7 @@ class LatteParams:
     empty_query: str | None = None
     entropy: str = "normalised"
     replace: str = "lower"
+    near_copy: float = near_copy_field()
 
     def __post_init__(self) -> None:
         choice("variant", self.variant, VARIANTS)
@@ -66,6 +71,7 @@ class LatteParams:
         choice("prototype", self.prototype, PROTOTYPE_KINDS)
         choice("entropy", self.entropy, ENTROPIES)
         choice("replace", self.replace, REPLACEMENTS)
+        check_near_copy(self.near_copy)
         at_least("k_l", self.k_l, 1, MOST_SLOTS)
         for name in ("alpha", "beta", "gamma"):
             factor(name, getattr(self, name))
@@ -158,12 +164,15 @@ class Latte(BaseMethod[LatteParams]):
         vector = views[0]
         logits = self.zero_shot.logits(vector)
         pseudo, uncertainty = int(logits.argmax()), entropy_of_one(logits)
-        if self.local.put(pseudo, vector, uncertainty) >= 0 and self.params.memory != "external":
+        p, copied = self.params, self.local.has_copy(pseudo, vector)
+        if not copied and self.local.store(pseudo, vector, uncertainty) >= 0 and p.memory != "external":
             self._merge_class(pseudo)
-        p = self.params
         cosines = self.merged.cosines(vector, p.beta, p.gate)
         logits += (p.alpha * self.zero_shot.scale) * cosines  # eq. 7
-        return self.prediction(logits, uncertainty, temperature=1 + p.alpha)  # the spread of z_pre + alpha z_mem
+        # cosines between images spread far more than those with text, and the image may meet itself in the memory: its
+        # probabilities are as certain as the zero-shot prediction, which changes no answer and needs no label
+        temperature = partial(match_entropy, logits, uncertainty)
+        return self.prediction(logits, uncertainty, temperature=temperature, near_copy=copied)
 
     # --- one sync -----------------------------------------------------------------------------------------
 
@@ -172,6 +181,33 @@ class Latte(BaseMethod[LatteParams]):
         p = self.params
         vectors, seen = self.local.prototypes(p.prototype, p.prototype_rate(self.zero_shot.classes))
         return Prototypes(vectors, seen, self.zero_shot.fingerprint)
+
+    def private_summary(self, privacy: Privacy, rng: np.random.Generator) -> Prototypes:
+        """Return prototypes of classes with enough images, made of means with noise.
+
+        Noise can carry a mean out of its class: such a class is left out, because the exchange would refuse it.
+        """
+        p = self.params
+        shared = privacy.shares(self.local.valid.sum(axis=1))
+        if not privacy.noise:
+            vectors, seen = self.local.prototypes(p.prototype, p.prototype_rate(self.zero_shot.classes))
+            return Prototypes(np.where((seen & shared)[:, None], vectors, 0), seen & shared, self.zero_shot.fingerprint)
+        means = self.local.means(p.prototype, p.prototype_rate(self.zero_shot.classes))
+        means += rng.normal(0.0, privacy.deviation(self.zero_shot.dim), means.shape)
+        own = self.zero_shot.logits(normalised(means)).argmax(axis=1) == np.arange(len(means))
+        return Prototypes(normalised(means * (shared & own)[:, None]), shared & own, self.zero_shot.fingerprint)
+
+    def sensitivity(self, privacy: Privacy) -> float:
+        """Return how far one image can move the means of two classes: the one it leaves and the one it joins.
+
+        A class mean of m images with weights between exp(-gamma) and 1 moves by at most 2 / (1 + (m - 1) exp(-gamma)).
+        """
+        refuse_near_copies(self.params.near_copy)
+        if self.params.replace == "always":
+            raise refuse("noise", "replace='always'", "replace='lower': otherwise no epsilon can be stated")
+        others = 0 if self.params.prototype == "min_entropy" else privacy.least_images - 1
+        rate = 0.0 if self.params.prototype == "mean" else self.params.prototype_rate(self.zero_shot.classes)
+        return 2 * math.sqrt(2) / (1 + others * math.exp(-rate))
 
     def receive(self, download: External) -> None:
         """Replace the external memory; any number of slots is accepted."""
@@ -186,7 +222,7 @@ class Latte(BaseMethod[LatteParams]):
             self._build()
 
     def _slots_of(self, valid: Any) -> int:
-        """Return E of a mask (C, E); if it is none, that of the parameters, which is then asked for."""
+        """Return E of a mask (C, E); where it is no such mask, that of the parameters, for the refusal."""
         slots = int(np.shape(valid)[1]) if np.ndim(valid) == 2 else self.params.k_e
         return at_least("external.valid: slots", slots, 0, MOST_SLOTS)
 
@@ -213,9 +249,13 @@ class Latte(BaseMethod[LatteParams]):
     def reset(self) -> None:
         """Forget everything."""
         classes, dim = self.zero_shot.text.shape
-        self.local = LocalMemory(classes, self.params.k_l, dim, self.params.replace)
+        self.local = LocalMemory(classes, self.params.k_l, dim, self.params.replace, self.params.near_copy)
         self.external = External.empty(self.zero_shot)
         self._build()
+
+    def memory_fill(self) -> MemoryFill:
+        """Return how full the local memory is."""
+        return self.local.fill()
 
     def state(self) -> State:
         """Return both memories as arrays, named ``local.*`` and ``external.*``."""

@@ -25,6 +25,8 @@ def choose_parameters(choices: Choices, params: Any, preset: str | None, changes
     """
     if isinstance(params, Mapping) or params is None:
         return _changed(choices.method, _starting_point(choices, preset), {**(params or {}), **changes})
+    if isinstance(params, str) and params in choices.presets:
+        raise refuse("params", repr(params), f"a preset by its own argument: preset={params!r}")
     if not isinstance(params, choices.params):
         raise refuse("params", type(params).__name__, f"{choices.params.__name__}, or a mapping of its fields")
     if preset is not None:

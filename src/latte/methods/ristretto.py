@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -11,9 +12,11 @@ from numpy.typing import ArrayLike
 from ..core.class_sums import EPS, ClassSums, Head, check_counts, check_lengths, checked_head, finite, sound_head
 from ..core.linear_heads import RistrettoParams
 from ..core.maths import entropy_of_one, softmax
+from ..core.near_copies import RecentImages
+from ..core.privacy import Privacy, refuse_near_copies
 from ..core.ristretto_exchange import RistrettoExchange
 from ..core.stored import exactly, require
-from ..core.types import Arrays, Prediction, Reals, State
+from ..core.types import Arrays, MemoryFill, Prediction, Reals, State
 from ..core.validate import numbers, precise_unit_rows, refuse
 from ..core.zero_shot import ZeroShot
 from .base import BaseMethod
@@ -37,21 +40,6 @@ class RunningSums(NamedTuple):
     def upload(self, task: str) -> ClassSums:
         """Return what is uploaded."""
         return ClassSums(self.counts.copy(), self.totals / np.maximum(self.counts, EPS)[:, None], task)
-
-
-class TwoLogits:
-    """Zero-shot logits and those with the head, as one product: rows [s T, 0] and [s T + A, b] times [f, 1]."""
-
-    def __init__(self, zero_shot: ZeroShot, head: Head) -> None:
-        self.head, self.classes = head, zero_shot.classes
-        scaled = zero_shot.scale * zero_shot.precise_text
-        top = np.column_stack([scaled, np.zeros(self.classes)])
-        self.matrix = np.concatenate([top, np.column_stack([scaled + head.weights, head.bias])])
-
-    def labels(self, logits: Reals) -> Reals:
-        """Return the soft labels (k, C) of both ``logits`` (k, 2 C): they follow the head only as far as its trust."""
-        zero_shot, answers = logits[:, : self.classes], logits[:, self.classes :]
-        return softmax(zero_shot + float(self.head.trust) * (answers - zero_shot))
 
 
 class Ristretto(BaseMethod[RistrettoParams]):
@@ -98,23 +86,27 @@ class Ristretto(BaseMethod[RistrettoParams]):
     # --- one image ----------------------------------------------------------------------------------------
 
     def predict_rows(self, views: Any) -> Prediction:
-        """Answer from the plain view, then learn from it."""
-        both = self._remember(views[0])
-        classes = self.zero_shot.classes
-        uncertainty = entropy_of_one(both[:classes])
-        scores = both[classes:].copy()
+        """Answer from the plain view, then learn from it unless it is a near copy of a recent one."""
+        vector = views[0] if len(views) == 1 else views[0].copy()  # a prediction holds it, and must not hold them all
+        scores = self._answer(vector)
+        new = self._recent.is_new(vector)
+        self._pending += new
         if self._pending == BATCH:
             self._learn()
-        return self.prediction(scores, uncertainty, temperature=self._temperature)
+        entropy = partial(zero_shot_entropy, self.zero_shot, vector)
+        return self.prediction(scores, entropy, temperature=self._temperature, near_copy=not new)
 
-    def _remember(self, vector: Reals) -> Reals:
-        """Store an image and return its logits (2 C,), without and with the head."""
+    def _answer(self, vector: Reals) -> Reals:
+        """Return the logits of an image with the head (C,); the image stands behind what is pending.
+
+        Zero-shot logits are not needed before it is learnt.
+        """
         row = self._vectors[self._pending]
-        logits: Reals = self._logits[self._pending]
-        row[:-1] = vector
-        self._pending += 1
-        np.dot(self._two.matrix, row, out=logits)
-        return logits
+        row[:] = vector
+        scores: Reals = self._weights @ row
+        scores += self._head.bias
+        self._answers[self._pending] = scores
+        return scores
 
     def _learn(self) -> None:
         """Add up what is pending."""
@@ -122,14 +114,36 @@ class Ristretto(BaseMethod[RistrettoParams]):
 
     def _learnt(self) -> RunningSums:
         """Return the sums with all images; a batch is a product, and changes nothing that is remembered."""
-        k = self._pending
-        return self._sums.plus(self._two.labels(self._logits[:k]), self._vectors[:k, :-1]) if k else self._sums
+        if not self._pending:
+            return self._sums
+        vectors, answers = self._vectors[: self._pending], self._answers[: self._pending]
+        zero_shot = vectors @ self.zero_shot.precise_scaled.T
+        # soft labels follow the head only as far as its trust
+        return self._sums.plus(softmax(zero_shot + float(self.head.trust) * (answers - zero_shot)), vectors)
 
     # --- one sync -----------------------------------------------------------------------------------------
 
     def summary(self) -> ClassSums:
         """Return soft counts and class means; it is ``empty`` before the first image."""
         return self._learnt().upload(self.zero_shot.fingerprint)
+
+    def private_summary(self, privacy: Privacy, rng: np.random.Generator) -> ClassSums:
+        """Return counts and means of classes with enough images, made of sums with noise."""
+        counts, totals = self._learnt()
+        shared, deviation = privacy.shares(counts), privacy.deviation(self.zero_shot.dim)
+        if deviation:
+            counts = np.maximum(counts + rng.normal(0.0, deviation, counts.shape), 0.0)
+            totals = totals + rng.normal(0.0, deviation, totals.shape)
+            lengths = np.linalg.norm(totals, axis=1)
+            totals *= np.minimum(1.0, counts / np.maximum(lengths, EPS))[:, None]  # a mean is at most 1 long
+        shared &= bool(counts[shared].sum() >= 1)  # noise may leave less than one image: such an upload is empty
+        sums = RunningSums(np.where(shared, counts, 0.0), np.where(shared[:, None], totals, 0.0))
+        return sums.upload(self.zero_shot.fingerprint)
+
+    def sensitivity(self, privacy: Privacy) -> float:
+        """Return how far one image can move all sums and counts: soft labels of one image sum to 1, so it is 2."""
+        refuse_near_copies(self.params.near_copy)
+        return 2.0
 
     def receive(self, download: Head) -> None:
         """Replace the head."""
@@ -140,10 +154,11 @@ class Ristretto(BaseMethod[RistrettoParams]):
     @property
     def head(self) -> Head:
         """The head in use."""
-        return self._two.head
+        return self._head
 
     def _use(self, head: Head) -> None:
-        self._two = TwoLogits(self.zero_shot, head)
+        self._head = head
+        self._weights = self.zero_shot.precise_scaled + head.weights  # one product for the sum of both logits
         self._temperature = 1 + self.params.eta * float(head.trust)  # how far the logits spread beyond zero-shot's
 
     # --- state --------------------------------------------------------------------------------------------
@@ -152,23 +167,34 @@ class Ristretto(BaseMethod[RistrettoParams]):
         """Forget everything."""
         classes, dim = self.zero_shot.text.shape
         self._sums = RunningSums(np.zeros(classes), np.zeros((classes, dim)))
-        self._vectors, self._logits, self._pending = np.ones((BATCH, dim + 1)), np.zeros((BATCH, 2 * classes)), 0
+        self._vectors, self._answers, self._pending = np.zeros((BATCH, dim)), np.zeros((BATCH, classes)), 0
+        self._recent = RecentImages(dim, self.params.near_copy)
         self._use(Head.empty(self.zero_shot))
 
+    def memory_fill(self) -> MemoryFill:
+        """Return the number of images that were learnt from, and for how many classes they count as one at least."""
+        counts = self._learnt().counts
+        return MemoryFill(round(float(counts.sum())), None, int((counts >= 1).sum()))
+
     def state(self) -> State:
-        """Return a copy of everything, as arrays; ``pending`` (k, D) are the images that are not in the sums yet."""
+        """Return a copy of everything, as arrays.
+
+        ``pending`` (k, D) are the images that are not in the sums yet, ``recent`` (k, D) those that a near copy is
+        looked for in: none where the parameters look for no copies.
+        """
         return {
             "counts": self._sums.counts.copy(),
             "totals": self._sums.totals.copy(),
             "weights": self.head.weights.copy(),
             "bias": self.head.bias.copy(),
             "trust": self.head.trust.copy(),
-            "pending": self._vectors[: self._pending, :-1].copy(),
+            "pending": self._vectors[: self._pending].copy(),
+            "recent": self._recent.vectors(),
         }
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
-        require(arrays, ("counts", "totals", "weights", "bias", "trust", "pending"))
+        require(arrays, ("counts", "totals", "weights", "bias", "trust", "pending", "recent"))
         shape = self.zero_shot.classes, self.zero_shot.dim
         sums = RunningSums(_stored(arrays, "counts", shape[:1]), _stored(arrays, "totals", shape))
         check_counts("counts", sums.counts, least=0.0)
@@ -178,11 +204,14 @@ class Ristretto(BaseMethod[RistrettoParams]):
         )
         head = sound_head(Head(weights, bias, trust), self.zero_shot)
         pending = self._stored_images(arrays["pending"])
+        recent = RecentImages.checked(arrays["recent"], self.zero_shot.dim)
         self.reset()
+        self._recent.load(recent)
         self._use(head)
         self._sums = sums
         for vector in pending:
-            self._remember(vector)
+            self._answer(vector)
+            self._pending += 1
 
     def _stored_images(self, value: Any) -> Reals:
         count = len(value) if np.ndim(value) else 0
@@ -190,6 +219,11 @@ class Ristretto(BaseMethod[RistrettoParams]):
         if count >= BATCH:
             raise refuse("pending", f"{count} images", f"fewer than {BATCH}")
         return precise_unit_rows("pending", images) if count else images
+
+
+def zero_shot_entropy(zero_shot: ZeroShot, vector: Any) -> float:
+    """Return the entropy of the zero-shot prediction for an image (D,), in [0, 1]."""
+    return entropy_of_one(zero_shot.precise_scaled @ vector.astype(np.float64, copy=False))
 
 
 def _stored(arrays: Arrays, name: str, shape: tuple[int, ...]) -> Reals:

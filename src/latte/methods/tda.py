@@ -21,8 +21,9 @@ import numpy as np
 
 from ..core.local_memory import NAMES
 from ..core.maths import entropy_of_one, softmax
+from ..core.near_copies import check_near_copy, near_copy_field
 from ..core.stored import exactly, require
-from ..core.types import Arrays, Prediction, Reals, State, Vectors
+from ..core.types import Arrays, MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, factor, real, refuse
 from .base import BaseMethod
 from .caches import SortedCache, push
@@ -32,13 +33,13 @@ from .traffic import Content, Messages
 
 @dataclass(frozen=True, slots=True)
 class TdaParams:
-    """What TDA can be told; plain names belong to the positive cache.
+    """The parameters of TDA; plain names belong to the positive cache.
 
     ``k`` items per class, ``alpha`` weighs their sum, ``beta`` sharpens the similarity. The negative cache
     takes items with ``entropy_above`` < H / log2 C < ``entropy_below`` and pushes down the classes whose
     stored probability is between ``probability_above`` and ``probability_below``. ``views`` is ``first``
     (the plain view) or ``confident`` (the mean of the tenth of the views with the lowest entropy, not
-    normalised).
+    normalised). ``near_copy`` is the cosine from which an image counts as a copy of a stored one and is not stored.
     """
 
     k: int = 3
@@ -52,6 +53,7 @@ class TdaParams:
     probability_above: float = 0.03
     probability_below: float = 1.0
     views: str = "first"
+    near_copy: float = near_copy_field()
 
     def __post_init__(self) -> None:
         at_least("k", self.k, 1, MOST_SLOTS)
@@ -61,6 +63,7 @@ class TdaParams:
         _check_window("entropy", self.entropy_above, self.entropy_below)
         _check_window("probability", self.probability_above, self.probability_below)
         check_views(self.views)
+        check_near_copy(self.near_copy)
 
 
 def _check_window(name: str, above: float, below: float) -> None:
@@ -100,8 +103,10 @@ class Sight(NamedTuple):
 class NegativeCache(SortedCache):
     """Keeps with each item its zero-shot probabilities (C, K, C), and where they are inside the window."""
 
-    def __init__(self, shape: tuple[int, int, int], window: tuple[float, float], unit: bool = True) -> None:
-        super().__init__(*shape, unit=unit)
+    def __init__(
+        self, shape: tuple[int, int, int], window: tuple[float, float], unit: bool = True, near_copy: float = 0.0
+    ) -> None:
+        super().__init__(*shape, unit, near_copy)
         self.window = window
         self.probabilities: Reals = np.zeros((*shape[:2], shape[0]))
         self._inside = np.zeros_like(self.probabilities)
@@ -170,8 +175,8 @@ class Tda(BaseMethod[TdaParams]):
         """Forget everything."""
         p, (classes, dim) = self.params, self.zero_shot.text.shape
         unit, window = p.views == "first", (p.probability_above, p.probability_below)
-        self.positive = SortedCache(classes, p.k, dim, unit)
-        self.negative = NegativeCache((classes, p.k_negative, dim), window, unit)
+        self.positive = SortedCache(classes, p.k, dim, unit, p.near_copy)
+        self.negative = NegativeCache((classes, p.k_negative, dim), window, unit, p.near_copy)
 
     def predict_rows(self, views: Vectors) -> Prediction:
         """Remember the image where it qualifies, then add attraction and subtract repulsion."""
@@ -181,9 +186,9 @@ class Tda(BaseMethod[TdaParams]):
             sight = Sight(views[0], plain, softmax(plain), uncertainty)
         else:
             sight = self._confident(views)
-        self._remember(sight)
+        copied = self._remember(sight)
         logits = sight.logits + self._attraction(sight.vector) - self._repulsion(sight.vector)
-        return self.prediction(logits, uncertainty)
+        return self.prediction(logits, uncertainty, near_copy=copied)
 
     def _confident(self, views: Vectors) -> Sight:
         """Means over the confident views; the entropy is that of the mean probability."""
@@ -194,12 +199,16 @@ class Tda(BaseMethod[TdaParams]):
         entropy = min(max(nats / math.log(len(p)), 0.0), 1.0)
         return Sight(views[confident].mean(axis=0), logits[confident].mean(axis=0), p, entropy)
 
-    def _remember(self, sight: Sight) -> None:
+    def _remember(self, sight: Sight) -> bool:
+        """Offer an image to both caches; return whether the positive one has a near copy of it."""
         label = int(sight.logits.argmax())
-        self.positive.put(label, sight.vector, sight.entropy)
+        copied = self.positive.has_copy(label, sight.vector)
+        if not copied:
+            self.positive.store(label, sight.vector, sight.entropy)
         # H / log2 C, as the official code: H / ln C times ln 2
         if self.params.entropy_above < sight.entropy * math.log(2) < self.params.entropy_below:
             self.negative.remember(label, sight)
+        return copied
 
     def _attraction(self, vector: Vectors) -> Reals:
         """Return alpha · Σ exp(-beta (1 - f·f_j)) over the items of each class (C,)."""
@@ -212,6 +221,10 @@ class Tda(BaseMethod[TdaParams]):
             return 0.0
         weights = _weights(self.negative, vector, self.params.beta_negative)
         return self.params.alpha_negative * self.negative.push_down(weights)
+
+    def memory_fill(self) -> MemoryFill:
+        """Return how full the positive cache is."""
+        return self.positive.fill()
 
     def state(self) -> State:
         """Return both caches as arrays, named ``positive.*`` and ``negative.*``."""

@@ -108,13 +108,13 @@ class ErrorBound:
     value: float
     small_angle: bool  # θ < π/12
     balls_apart: bool  # θ < arccos max(0, 1 - 2 μ·w)
-    signs_kept: bool  # θ < arccos max(0, |b| - μ·w)
+    signs_right: bool  # θ < arccos max(0, |b| - μ·w)
     error_initial: float
 
     @property
     def holds(self) -> bool:
         """Whether the side conditions hold; ``sharp`` does not need θ < π/12."""
-        return self.balls_apart and self.signs_kept and (self.small_angle or self.form == "sharp")
+        return self.balls_apart and self.signs_right and (self.small_angle or self.form == "sharp")
 
     @property
     def vacuous(self) -> bool:
@@ -224,6 +224,6 @@ def _bound(
         value,
         small_angle=in_conditions < SMALL_ANGLE,
         balls_apart=in_conditions < setting.angle_apart,
-        signs_kept=in_conditions < setting.angle_signed,
+        signs_right=in_conditions < setting.angle_signed,
         error_initial=setting.error_initial,
     )

@@ -1,0 +1,166 @@
+"""Very many clients: their class sums in single precision, and what some of them use of everyone's.
+
+The same numbers as in :mod:`neighbourhoods`, for m of n clients, but for one thing: how far two clients are apart is
+measured along a few random directions instead of all D dimensions. So the large array, the sums (n, C, D), is read only
+once, to be added up with the routes as weights. What depends on one client alone is calculated when it uploads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from .class_sums import EPS, ClassSums
+from .neighbourhoods import LIVE, Evidence, Pool, noise_of, precision_of, spread_of
+from .sums_table import FEWEST, NamedRows
+from .types import Integers, Reals, Vectors
+
+DONORS = 4096  # whose sums are added up at a time in single precision: in larger parts it is 2 % faster at most
+PAIRS, LEAST_PART = 2**16, 1024  # of clients that are compared at a time; the fewest donors among them
+TOGETHER = 64  # clients that are answered at a time: 32 to 256 take the same time within 10 %
+FEW = 4  # clients for whom products with one vector each are cheaper than with a matrix
+
+
+class CrowdSums(NamedTuple):
+    """What n clients uploaded, and what follows from each upload alone; small arrays class after class in memory."""
+
+    counts: Reals  # (n, C)
+    sums: Vectors  # (n, C, D) count times class mean
+    inverse: Vectors  # (n, C) 1 / count
+    short: Vectors  # (n, C, K) the class mean along the directions
+    squares: Vectors  # (n, C) the squared length of that
+    precision: Vectors  # (n,) see precision_of
+    spread: Reals  # (n,) see spread_of
+
+    def of(self, rows: Integers | slice) -> CrowdSums:
+        """Return that of some clients."""
+        return CrowdSums._make(array[rows] for array in self)
+
+    def evidence(self, rows: Integers) -> Evidence:
+        """Return what some clients uploaded, in float64."""
+        counts = self.counts[rows]
+        return Evidence.of(counts, self.sums[rows] / np.maximum(counts, EPS)[:, :, None])
+
+
+def draw_directions(dim: int, number: int, secret: int) -> Vectors:
+    """Return random directions (D, K), scaled so that lengths along them are right in the mean.
+
+    They are all dimensions where ``number`` is not less.
+    """
+    if number >= dim:
+        return np.eye(dim, dtype=np.float32)
+    orthogonal, _ = np.linalg.qr(np.random.default_rng(secret).normal(size=(dim, number)))
+    directions: Vectors = (np.sqrt(dim / number) * orthogonal).astype(np.float32)
+    return directions
+
+
+class CrowdTable(NamedRows):
+    """What everyone uploaded, a row per client."""
+
+    def __init__(self, classes: int, directions: Vectors) -> None:
+        self.directions, (dim, number) = directions, directions.shape
+        counts = np.zeros((classes, FEWEST)).T
+        inverse, squares = np.zeros((2, classes, FEWEST), np.float32).transpose(0, 2, 1)
+        sums, short = np.zeros((FEWEST, classes, dim), np.float32), np.zeros((classes, FEWEST, number), np.float32)
+        vector = np.zeros(FEWEST)
+        super().__init__(counts, sums, inverse, short.transpose(1, 0, 2), squares, vector.astype(np.float32), vector)
+
+    def put(self, name: str, upload: ClassSums) -> None:
+        """Store the checked upload of a client; a new one joins."""
+        self.restore(name, upload.counts, (upload.counts[:, None] * upload.means).astype(np.float32))
+
+    def restore(self, name: str, counts: Reals, sums: Vectors) -> None:
+        """Store counts (C,) and sums (C, D) as they stand in a table."""
+        inverse = (1 / np.maximum(counts, EPS)).astype(np.float32)
+        means = sums * inverse[:, None]
+        lengths = np.einsum("cd,cd->c", means, means, dtype=np.float64)
+        short = means @ self.directions
+        alone = precision_of(counts[None])[0], spread_of(counts[None], lengths[None])[0]
+        self.set(name, counts, sums, inverse, short, np.einsum("ck,ck->c", short, short), *alone)
+
+    @property
+    def crowd(self) -> CrowdSums:
+        """What everyone uploaded, by row."""
+        return CrowdSums(*self.arrays)
+
+
+# --- what some clients use ------------------------------------------------------------------------------------
+
+
+class CommonNoise(NamedTuple):
+    """What the routes of all clients have in common.
+
+    ``noise`` is the variance of a sample, ``removed`` the part of it that is taken out of distances.
+    """
+
+    noise: float
+    removed: float
+
+
+def pool_some(crowd: CrowdSums, rows: Integers, routing: str, factors: Reals) -> tuple[Reals, Pool]:
+    """Return the routes (m, n) of the clients in ``rows`` (m,), and what they use.
+
+    ``factors`` (n,) are what the counts of each client are multiplied by.
+    """
+    noise = noise_of(crowd.spread)
+    if routing in ("everyone", "alone"):
+        routes = np.full((len(rows), len(factors)), 1.0 if routing == "everyone" else 0.0)
+    else:
+        sharing = CommonNoise(noise, noise if routing == "evidence" else 0.0)
+        routes = _routes(crowd, rows, sharing, factors)
+    routes[np.arange(len(rows)), rows] = 1.0
+    weights = routes * factors
+    return routes, Pool(weights @ crowd.counts, _add_up(crowd.sums, weights.astype(np.float32)))
+
+
+def _routes(crowd: CrowdSums, rows: Integers, sharing: CommonNoise, factors: Reals) -> Reals:
+    routes = np.empty((len(rows), len(factors)))
+    larger = np.reciprocal(factors).astype(np.float32)[:, None]
+    asking, own = crowd.of(rows), crowd.inverse[rows] * larger[rows]
+    for part in _slices(len(factors), max(LEAST_PART, PAIRS // len(rows))):
+        donors = crowd.of(part)
+        bias = _biases(asking, donors, (own, donors.inverse * larger[part]), sharing.removed)
+        bias *= donors.precision * (factors[part] / sharing.noise)
+        bias += 1.0
+        np.reciprocal(bias, out=routes[:, part])
+    return routes
+
+
+def _biases(asking: CrowdSums, donors: CrowdSums, inverse: tuple[Vectors, Vectors], removed: float) -> Vectors:
+    """Return D_ij (m, B) between those who ask and some donors; ``inverse`` of their counts are (m, C) and (B, C)."""
+    own, others = inverse
+    distance, weight = np.zeros((2, len(own), len(others)), np.float32)
+    for label in range(own.shape[1]):
+        w = np.add(own[:, label, None], others[:, label])
+        np.reciprocal(w, out=w)  # N_i N_j / (N_i + N_j)
+        apart = (-2 * asking.short[:, label]) @ donors.short[:, label].T
+        apart += asking.squares[:, label, None]
+        apart += donors.squares[:, label]
+        apart *= w
+        distance += apart
+        weight += w
+    live = [(one < np.float32(1 / LIVE)).astype(np.float32) for one in inverse]
+    distance -= np.float32(removed) * (live[0] @ live[1].T)
+    distance /= np.maximum(weight, np.float32(EPS))
+    return np.maximum(distance, 0, out=distance)
+
+
+def _add_up(sums: Vectors, weights: Vectors) -> Reals:
+    """Return everyone's ``sums`` (n, C, D) added up with these weights (m, n), as (m, C, D)."""
+    total = np.zeros((len(weights), *sums.shape[1:]))
+    flat = total.reshape(len(weights), -1)
+    for part in _slices(len(sums), DONORS):
+        vectors = sums[part].reshape(len(sums[part]), -1)
+        if len(weights) > FEW:
+            flat += weights[:, part] @ vectors
+        else:
+            for row, own in zip(flat, weights, strict=True):
+                row += own[part] @ vectors
+    return total
+
+
+def _slices(n: int, size: int) -> Iterator[slice]:
+    for start in range(0, n, size):
+        yield slice(start, start + size)

@@ -1,0 +1,57 @@
+"""The largest numbers of each row, for rows that are long."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .types import Integers
+
+Scores: TypeAlias = NDArray[Any]  # float32 or float64
+
+_EQUALS = 4  # times as many candidates as are wanted: with more of them, too many are equal to use groups
+
+
+def largest(scores: Scores, k: int) -> tuple[Integers, Scores]:
+    """Return the places (r, k) and values (r, k) of the k largest of ``scores`` (r, n), best first; equals as it comes.
+
+    >>> [found.tolist() for found in largest(np.array([[3.0, 1.0, 4.0, 2.0]]), 2)]
+    [[[2, 0]], [[4.0, 3.0]]]
+    """
+    places, values = _candidates(scores, k)
+    order = np.argsort(values, axis=1)[:, : -k - 1 : -1]
+    return np.take_along_axis(places, order, axis=1), np.take_along_axis(values, order, axis=1)
+
+
+def _candidates(scores: Scores, k: int) -> tuple[Integers, Scores]:
+    """Return places and values (r, m), with m >= k, which have the k largest of each row.
+
+    The columns are divided into groups. The k-th largest maximum of a group is a bound that at least k numbers of the
+    row reach, and few others do. To find it and them takes a third of the time of a partition of the whole row.
+    """
+    r, n = scores.shape
+    if k == n:
+        return np.tile(np.arange(n), (r, 1)), scores
+    size = math.isqrt(n // k)
+    if size > 1:
+        groups = scores[:, : n - n % size].reshape(r, size, -1)  # a view: members lie n // size apart
+        bound = np.partition(groups.max(axis=1), -k, axis=1)[:, -k, None]
+        found = np.flatnonzero(scores >= bound)
+        if len(found) <= _EQUALS * r * k:
+            return _by_row(found, scores)
+    places = np.argpartition(scores, n - k, axis=1)[:, n - k :]
+    return places, np.take_along_axis(scores, places, axis=1)
+
+
+def _by_row(found: Integers, scores: Scores) -> tuple[Integers, Scores]:
+    """Return places and values (r, m) of the entries ``found`` of all; rows with few of them end in -inf."""
+    row, place = np.divmod(found, scores.shape[1])
+    counts = np.bincount(row, minlength=len(scores))
+    column = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    places = np.zeros((len(scores), counts.max()), np.int64)
+    values = np.full(places.shape, -np.inf, scores.dtype)
+    places[row, column], values[row, column] = place, scores[row, place]
+    return places, values

@@ -1,0 +1,117 @@
+"""Which of two donors is the more similar one, where products in single precision cannot tell.
+
+Exact similarities decide, and among equals the ranking of the clients does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .largest import Scores
+from .routing import Routing
+from .types import Integers, Mask, Reals, Vectors
+
+NOTHING_IN_COMMON = -2.0  # below every cosine: such a donor comes last, but it may come
+# Two products of float32 unit vectors that are closer than this may be ordered either way. A product is off by up to
+# 3e-7 (D up to 2,048), so the difference of two by up to 6e-7; the rest is reserve.
+NEAR = 4e-6
+_CHUNK = 256  # vectors whose exact products are computed at a time, to bound the memory
+
+
+class Uploaded(NamedTuple):
+    """What everyone uploaded: ``vectors`` (C, n, D), ``seen`` (n, C), and ``ranking`` (n,), which decides ties."""
+
+    vectors: Vectors
+    seen: Mask
+    ranking: Integers
+
+
+class Questions(NamedTuple):
+    """Which donors to choose: for each of r choices a ``client``, a ``label``, and its ``place`` among the askers."""
+
+    client: Integers
+    label: Integers
+    place: Integers
+
+    def of(self, rows: Any) -> Questions:
+        """Return some of them."""
+        return Questions(*(array[rows] for array in self))
+
+
+class NearTies:
+    """Orders candidates by what is exact. ``order`` (n,) is the place of each client in the ranking."""
+
+    def __init__(self, uploaded: Uploaded, routing: Routing, order: Integers) -> None:
+        self.uploaded, self.routing, self.order = uploaded, routing, order
+
+    def settle(self, asked: Questions, rows: Integers, values: Scores, by_class: bool) -> tuple[Integers, Reals]:
+        """Return the candidates ``rows`` (r, k) and their ``values`` in their true order.
+
+        Only candidates that are near another one are computed again, all of them at once.
+        """
+        near, exact = near_another(values), values.astype(np.float64)
+        row, _ = at = np.nonzero(near)
+        exact[at] = self._exact(asked.of(row), rows[at], by_class)
+        exact[~np.isfinite(values)] = -np.inf
+        best = np.lexsort((self.order[rows], -exact), axis=-1)
+        return np.take_along_axis(rows, best, axis=1), np.take_along_axis(exact, best, axis=1)
+
+    def settle_crowd(self, asked: Questions, scores: Scores, limit: float, k: int, by_class: bool) -> tuple[Any, Any]:
+        """Return the k best of all clients whose ``scores`` (n,) reach the limit: so many are near each other."""
+        rows = np.flatnonzero(scores >= limit)
+        exact = self._exact(asked.of(np.zeros(len(rows), np.int64)), rows, by_class)
+        best = np.lexsort((self.order[rows], -exact))[:k]
+        return rows[best], exact[best]
+
+    def _exact(self, asked: Questions, rows: Integers, by_class: bool) -> Reals:
+        """Return the similarities in float64 of pairs: of the client of each question, and of ``rows`` (p,)."""
+        vectors, seen = self.uploaded.vectors, self.uploaded.seen
+        if by_class:
+            return _dots(vectors, asked.label, rows, asked.client)
+        if self.routing.empty_query == "released":
+            return scores_by_place(len(self.order), self.routing)[self.order[rows]]
+        common = seen[rows] & seen[asked.client]
+        total = np.zeros(len(rows))
+        for label in range(len(vectors)):
+            mine = common[:, label]
+            total[mine] += _dots(vectors, np.full(mine.sum(), label), rows[mine], asked.client[mine])
+        return means(total, common.sum(axis=1))
+
+
+def exact_products(vectors: Vectors, label: int, rows: Integers, own: int) -> Reals:
+    """Return the products (k,) in float64 of a client and candidates ``rows`` (k,)."""
+    return _dots(vectors, np.full_like(rows, label), rows, np.full_like(rows, own))
+
+
+def _dots(vectors: Vectors, labels: Integers, rows: Integers, others: Integers) -> Reals:
+    """Return products (p,) in float64; each is summed by itself, so that equal vectors give equal products."""
+    dots = np.empty(len(rows))
+    for start in range(0, len(rows), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        one, other = vectors[labels[part], rows[part]], vectors[labels[part], others[part]]
+        dots[part] = np.multiply(one, other, dtype=np.float64).sum(axis=1)
+    return dots
+
+
+def near_another(values: Scores) -> Mask:
+    """Return which of ``values`` (r, k), the largest first, are too close to the one before or after them."""
+    with np.errstate(invalid="ignore"):  # -inf beside -inf
+        close = values[:, :-1] - values[:, 1:] <= NEAR
+    near: Mask = np.zeros(values.shape, np.bool_)
+    near[:, :-1] = close
+    near[:, 1:] |= close
+    return near
+
+
+def means(total: Reals, count: Integers) -> Reals:
+    """Return the mean similarity over so many classes."""
+    result: Reals = np.where(count > 0, total / np.maximum(count, 1), NOTHING_IN_COMMON)
+    return result
+
+
+def scores_by_place(n: int, routing: Routing) -> Reals:
+    """Return the scores of the released code: joining order, without the first."""
+    place = np.arange(n)
+    return np.where((place > 0) & (place <= routing.external_slots), -1.0 * place, -np.inf)

@@ -1,0 +1,108 @@
+"""What a client does to an upload before it is sent: leave out classes with few images, add Gaussian noise.
+
+The guarantee is that of the Gaussian mechanism, for one image of a client replaced by any other, and for the numbers of
+the classes that are shared. Which classes are shared is not covered: it depends on how many images they have.
+docs/security.md says what that means in practice.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from .types import Mask, Reals
+from .validate import at_least, factor, real, refuse
+
+DELTA = 1e-5  # the probability with which the guarantee may fail
+_MOST_EPSILON = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Privacy:
+    """``least_images``: a class with fewer images is not shared. ``noise``: the length of the noise added to a class.
+
+    A class mean of a Latte client is at most 1 long, and a class sum of a Ristretto client as long as its images are
+    many; ``noise`` 0.5 adds a random vector that is about 0.5 long to each.
+
+    >>> Privacy(least_images=4, noise=0.5).hides
+    True
+    """
+
+    least_images: int = 1
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        at_least("least_images", self.least_images, 1)
+        factor("noise", self.noise)
+
+    @property
+    def hides(self) -> bool:
+        """Whether an upload is changed at all."""
+        return self.least_images > 1 or self.noise > 0
+
+    def deviation(self, dim: int) -> float:
+        """Return the standard deviation of the noise of one number of a vector of ``dim`` numbers."""
+        return self.noise / math.sqrt(dim)
+
+    def shares(self, counts: Reals) -> Mask:
+        """Return which classes (C,) have enough images."""
+        mask: Mask = counts >= self.least_images
+        return mask
+
+
+@runtime_checkable
+class Hiding(Protocol):
+    """A method that can hide single images in its summary."""
+
+    def private_summary(self, privacy: Privacy, rng: Any) -> Any:
+        """Return the summary with noise, without the classes that have too few images."""
+
+    def sensitivity(self, privacy: Privacy) -> float:
+        """Return how far one image, replaced by another, can move all numbers before the noise, as a length."""
+
+
+def refuse_near_copies(near_copy: float) -> None:
+    """Refuse noise where near copies are left out: one image more may then change what is stored of many others."""
+    if near_copy:
+        raise refuse("noise", f"near_copy={near_copy:g}", "near_copy=0: otherwise no epsilon can be stated")
+
+
+def epsilon(sensitivity: float, deviation: float, uploads: int = 1, delta: float = DELTA) -> float:
+    """Return the epsilon of ``uploads`` releases with Gaussian noise; infinite without noise.
+
+    It is the exact one (Balle and Wang, 2018): the smallest that the Gaussian mechanism has at this ``delta``. Several
+    releases are one with a sensitivity that is larger by the root of their number.
+
+    >>> round(epsilon(1.0, 1.0), 2), round(epsilon(1.0, 1.0, uploads=100), 1)
+    (4.38, 91.8)
+    """
+    real("delta", delta, 1e-300, 0.5)
+    if not deviation:
+        return math.inf
+    ratio = math.sqrt(at_least("uploads", uploads, 1)) * sensitivity / deviation
+    low, high = 0.0, 1.0
+    while _excess(high, ratio, delta) > 0:
+        high *= 2
+        if high > _MOST_EPSILON:
+            return math.inf
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _excess(middle, ratio, delta) > 0 else (low, middle)
+    return high
+
+
+def _excess(value: float, ratio: float, delta: float) -> float:
+    """Return how much more than ``delta`` the Gaussian mechanism needs at an epsilon of ``value``."""
+    return _normal(ratio / 2 - value / ratio) - math.exp(value + _log_normal(-ratio / 2 - value / ratio)) - delta
+
+
+def _normal(x: float) -> float:
+    return 0.5 * math.erfc(-x / math.sqrt(2.0))
+
+
+def _log_normal(x: float) -> float:
+    """Return the logarithm of the normal distribution function, also where it underflows."""
+    if x > -30:
+        return math.log(_normal(x))
+    return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log1p(-1 / (x * x))

@@ -1,0 +1,86 @@
+"""In which form an exchange stores class sums: those of few clients exactly, those of many in single precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .class_sums import EPS, ClassSums, checked_sums
+from .crowd import CrowdTable, draw_directions
+from .stored import exactly
+from .sums_table import SumsTable
+from .types import Arrays, State
+from .validate import at_least
+from .zero_shot import ZeroShot
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How many clients are answered exactly, and what answers to more of them rest on.
+
+    Up to ``exact`` clients, everything is calculated anew from all of them when a head is asked for after an upload.
+    With more clients, class sums are stored in single precision, and
+
+    - the covariance, which all heads share, comes from a sample of ``exact`` clients and serves for ``pushes`` uploads;
+    - how far two clients are apart is measured along ``directions`` random directions. They are drawn from ``secret``:
+      who knows them can upload class means that only seem to be near, so a server of strangers needs one of its own.
+
+    (The noise and the pooling are those of all clients, and fresh, with any number of them.)
+    """
+
+    exact: int = 256
+    pushes: int = 256
+    directions: int = 48
+    secret: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("exact", 1), ("pushes", 1), ("directions", 1), ("secret", 0)):
+            at_least(name, getattr(self, name), least)
+
+
+def empty_crowd(zero_shot: ZeroShot, freshness: Freshness) -> CrowdTable:
+    """Return a table for many clients."""
+    directions = draw_directions(zero_shot.dim, freshness.directions, freshness.secret)
+    return CrowdTable(zero_shot.classes, directions)
+
+
+def fitting(table: SumsTable | CrowdTable, zero_shot: ZeroShot, freshness: Freshness) -> SumsTable | CrowdTable:
+    """Return the table in the form for so many clients: itself, or its content in a new one."""
+    if isinstance(table, SumsTable) == (len(table) <= freshness.exact):
+        return table
+    if isinstance(table, SumsTable):
+        other: SumsTable | CrowdTable = empty_crowd(zero_shot, freshness)
+        evidence = table.evidence
+    else:
+        other, evidence = SumsTable(*zero_shot.text.shape), table.crowd.evidence(np.arange(len(table)))
+    for name, counts, means in zip(table.names, evidence.counts, evidence.means, strict=True):
+        other.put(name, ClassSums(counts, means))
+    return other
+
+
+def table_state(table: SumsTable | CrowdTable) -> State:
+    """Return a copy of a table, as arrays: ``means`` (n, C, D) or ``sums`` (n, C, D), the other without rows."""
+    counts, vectors = (np.array(array, order="C") for array in table.arrays[:2])
+    none, few = vectors[:0], isinstance(table, SumsTable)
+    means, sums = (vectors, none) if few else (none, vectors)
+    return {"counts": counts, "means": means.astype(np.float64), "sums": sums.astype(np.float32)}
+
+
+def load_table(names: list[str], arrays: Arrays, zero_shot: ZeroShot, freshness: Freshness) -> SumsTable | CrowdTable:
+    """Return the table that :func:`table_state` has copied; refuse what no clients can have uploaded."""
+    (classes, dim), many = zero_shot.text.shape, len(names) > freshness.exact
+    counts = exactly("counts", arrays["counts"], np.float64, (len(names), classes))
+    means = exactly("means", arrays["means"], np.float64, (0 if many else len(names), classes, dim))
+    sums = exactly("sums", arrays["sums"], np.float32, (len(names) if many else 0, classes, dim))
+    if not many:
+        table = SumsTable(classes, dim)
+        for name, one, mean in zip(names, counts, means, strict=True):
+            table.put(name, checked_sums(ClassSums(one, mean, zero_shot.fingerprint), zero_shot))
+        return table
+    crowd = empty_crowd(zero_shot, freshness)
+    for name, one, total in zip(names, counts, sums, strict=True):
+        mean = total.astype(np.float64) / np.maximum(one, EPS)[:, None]
+        checked_sums(ClassSums(one, mean, zero_shot.fingerprint), zero_shot)
+        crowd.restore(name, one, total)
+    return crowd
