@@ -1,9 +1,10 @@
 """Ristretto: gains over zero-shot, and what a prediction and a pull cost.
 
 python benchmarks/ristretto.py accuracy FILE.npz ... --seeds 0-2     # syncs after 1, 2, 4, 8, 16 images, then every 16
-python benchmarks/ristretto.py freshness FILE.npz --exact 8,32,256   # what a covariance from a sample costs
+python benchmarks/ristretto.py freshness FILE.npz --seeds 0-4        # what the shortcuts for many clients cost
 python benchmarks/ristretto.py predict                               # beside a zero-shot prediction
 python benchmarks/ristretto.py pull --clients 20000                  # beside a pull of Latte
+python benchmarks/ristretto.py whole FILE.npz                        # a whole run beside Latte's
 python benchmarks/ristretto.py honest FILE.npz ...                   # what could be verified in an upload
 """
 
@@ -16,34 +17,34 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from latte import Clip, Latte, Prototypes, ZeroShot
+from latte import Clip, Latte, Prototypes, ZeroShot, sync
+from latte.analysis.stats import estimate, t_quantile
 from latte.core.class_sums import ClassSums
 from latte.core.ristretto_exchange import Freshness, RistrettoExchange
-from latte.core.types import Integers
 from latte.data.benchmark import Federation
-from latte.data.catalogue import default_clients, find, open_entry
+from latte.data.catalogue import BenchmarkFile, default_clients, read_benchmark
 from latte.data.partition import federate
 from latte.methods.ristretto import Ristretto
-from latte.simulation.engine.ristretto_engine import walk
+from latte.simulation.engine import run_fast
+from latte.simulation.engine.ristretto_engine import run_ristretto
 from latte.simulation.outcome import Outcome
+from latte.simulation.schedule import Schedule
 
 
-def doubling(federation: Federation) -> Iterator[tuple[Integers, Integers]]:
-    """Yield the syncs after 1, 2, 4, 8, 16 images, then every 16: those with an image in that round take part."""
-    lengths = np.array([len(client) for client in federation.clients])
-    for number in range(1, lengths.max()):
-        if number in (1, 2, 4, 8) or number % 16 == 0:
-            members = np.flatnonzero(lengths >= number)
-            yield members, np.full(len(members), number)
+def run(federation: Federation, exchange: RistrettoExchange) -> Outcome:
+    """Return the outcome with syncs after 1, 2, 4, 8, 16 images of a client, then every 16."""
+    return run_ristretto(federation, exchange.params, Schedule(sync="doubling"), np.random.default_rng(0), exchange)
 
 
 def deal(file: Path, seed: int) -> Federation:
-    embeddings = open_entry(find(str(file)))
+    embeddings = read_benchmark(BenchmarkFile(file.stem, file))
     return federate(embeddings, default_clients(embeddings, file.stem), seed)
 
 
@@ -64,7 +65,7 @@ def accuracy(files: list[Path], seeds: range) -> None:
         for seed in seeds:
             federation = deal(file, seed)
             started = time.perf_counter()
-            outcome = walk(federation, RistrettoExchange(federation.embeddings.zero_shot), doubling(federation))
+            outcome = run(federation, RistrettoExchange(federation.embeddings.zero_shot))
             seconds = time.perf_counter() - started
             gains.append(accuracy_of(outcome, federation) - zero_shot_accuracy(federation))
         numbers = " ".join(f"{gain:+.2f}" for gain in gains)
@@ -72,17 +73,39 @@ def accuracy(files: list[Path], seeds: range) -> None:
         print(f"{file.stem:<18} {np.mean(gains):+6.2f}   ({numbers})   {clients}, {seconds:.1f} s", flush=True)
 
 
-def freshness(file: Path, seeds: range, sizes: list[int]) -> None:
-    for exact in sizes:
-        gains = []
-        for seed in seeds:
-            federation = deal(file, seed)
-            rule = Freshness(exact, exact)
-            exchange = RistrettoExchange(federation.embeddings.zero_shot, freshness=rule)
-            outcome = walk(federation, exchange, doubling(federation))
-            gains.append(accuracy_of(outcome, federation) - zero_shot_accuracy(federation))
-        numbers = " ".join(f"{gain:+.2f}" for gain in gains)
-        print(f"{file.stem} sample {exact:>4} of {len(federation)}: {np.mean(gains):+.2f}   ({numbers})", flush=True)
+def freshness(file: Path, seeds: range) -> None:
+    """Print what each shortcut for many clients costs in accuracy, alone and together, as if few clients were many.
+
+    Every seed draws directions of its own.
+    """
+    federations = {seed: deal(file, seed) for seed in seeds}
+    clients, dim = len(federations[seeds[0]]), federations[seeds[0]].embeddings.zero_shot.dim
+    everyone, all_dims = clients - 1, dim
+    rules = {"exact": Freshness(clients)}
+    rules |= {f"sample of {n}": Freshness(n, 1, all_dims) for n in (8, 16, 32, 64, 128) if n < clients}
+    rules |= {f"every {k} syncs": Freshness(everyone, k * clients, all_dims) for k in (1, 2, 4, 8)}
+    rules |= {f"{n} directions": Freshness(everyone, 1, n) for n in (8, 16, 32, 48, 64, 128)}
+    rules |= {f"{n}, every 2 syncs, 48": Freshness(n, 2 * clients, 48) for n in (16, 32, 64, 128) if n < clients}
+    exact: list[float] = []
+    for name, rule in rules.items():
+        gains = [gain_of(federation, replace(rule, secret=seed)) for seed, federation in federations.items()]
+        exact = exact or gains
+        change = interval([gain - other for gain, other in zip(gains, exact, strict=True)])
+        print(f"| {file.stem}, {clients} clients | {name} | {np.mean(gains):+.2f} | {change} |", flush=True)
+
+
+def gain_of(federation: Federation, rule: Freshness) -> float:
+    """Return the gain over zero-shot in points."""
+    outcome = run(federation, RistrettoExchange(federation.embeddings.zero_shot, freshness=rule))
+    return accuracy_of(outcome, federation) - zero_shot_accuracy(federation)
+
+
+def interval(values: list[float]) -> str:
+    """Return the mean and half of its 95 % interval over seeds."""
+    e = estimate(values)
+    if e.sd is None:
+        return f"{e.mean:+.2f}"
+    return f"{e.mean:+.2f} ± {t_quantile(0.975, e.seeds - 1) * e.sd / e.seeds**0.5:.2f}"
 
 
 # --- costs ----------------------------------------------------------------------------------------------------
@@ -96,32 +119,63 @@ def a_task(rng: np.random.Generator, classes: int, dim: int) -> ZeroShot:
     return ZeroShot(unit(rng.normal(size=(classes, dim))), tuple(map(str, range(classes))))
 
 
-def best_cpu(call, arguments, passes: int = 7) -> float:
-    best = np.inf
-    for _ in range(passes):
-        start = time.process_time()
-        for argument in arguments:
-            call(argument)
-        best = min(best, (time.process_time() - start) / len(arguments))
-    return float(best)
+def compare(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Return the median processor time of each of several calls, in seconds; they take turns."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeats):
+        for name, call in calls.items():
+            start = time.process_time()
+            call()
+            times[name].append(time.process_time() - start)
+    return {name: float(np.median(values)) for name, values in times.items()}
 
 
-def predict() -> None:
+def predict(dim: int = 512, images: int = 256) -> None:
+    """Print what one prediction costs beside zero-shot's, as it is and where its entropy is read, too."""
     rng = np.random.default_rng(0)
-    for classes, dim in ((10, 512), (100, 512), (1000, 512)):
-        zero_shot = a_task(rng, classes, dim)
-        images = list(unit(zero_shot.text[rng.integers(classes, size=500)] + rng.normal(size=(500, dim)) / 20)[:, None])
-        client, exchange = Ristretto(zero_shot), Ristretto.exchange_for(zero_shot)
-        for image in images:
-            client.predict(image)
-        exchange.push("a", client.summary())
-        client.receive(exchange.pull("a"))
-        one, other = best_cpu(Clip(zero_shot).predict, images), best_cpu(client.predict, images)
-        ratio = f"Ristretto {1e6 * other:6.1f} us, {other / one:.2f} times"
-        print(f"C = {classes:>4}: zero-shot {1e6 * one:6.1f} us, {ratio}")
+    for classes in (7, 10, 100, 397, 1000):
+        predict_with(rng, classes, dim, images)
+
+
+def predict_with(rng: np.random.Generator, classes: int, dim: int, images: int) -> None:
+    zero_shot = a_task(rng, classes, dim)
+    labels = rng.integers(classes, size=images)
+    rows = list(unit(zero_shot.text[labels] + rng.normal(size=(images, dim)) / 20)[:, None])
+    client, exchange, clip = Ristretto(zero_shot), Ristretto.exchange_for(zero_shot), Clip(zero_shot)
+    client.predict_many(np.array(rows))
+    sync([("a", client)], exchange)
+    calls = {
+        "zero-shot": lambda: [clip.predict(row) for row in rows],
+        "Ristretto": lambda: [client.predict(row) for row in rows],
+        "entropy": lambda: [client.predict(row).entropy for row in rows],
+    }
+    zero, plain, read = (1e6 * value / images for value in compare(calls, 41).values())
+    print(
+        f"C = {classes:>4}: zero-shot {zero:6.1f} us, Ristretto {plain:6.1f} us, {plain / zero:.2f} times; "
+        f"with its entropy {read:6.1f} us, {read / zero:.2f} times",
+        flush=True,
+    )
+
+
+def whole(file: Path, repeats: int = 5) -> None:
+    """Print how long a whole run takes beside Latte's, with its own syncs and with Ristretto's."""
+    federation = deal(file, 0)
+    runs = {"Latte, T = 1": ("latte", "every"), "Latte, doubling": ("latte", "doubling")}
+    runs |= {"Ristretto, doubling": ("ristretto", "doubling")}
+    calls = {
+        label: partial(run_fast, federation, name, None, Schedule(sync=timing), np.random.default_rng(0))
+        for label, (name, timing) in runs.items()
+    }
+    for call in calls.values():
+        call()  # compiles
+    times = compare(calls, repeats)
+    own = times["Ristretto, doubling"]
+    for label, seconds in times.items():
+        print(f"{file.stem}: {label} {seconds:.2f} s; Ristretto {own / seconds:.2f} times", flush=True)
 
 
 def pull(clients: int, classes: int = 10, dim: int = 512) -> None:
+    """Print what pulls cost beside Latte's, one at a time and several at once."""
     rng = np.random.default_rng(0)
     zero_shot = a_task(rng, classes, dim)
     exchange, memory = RistrettoExchange(zero_shot), Latte.exchange_for(zero_shot)
@@ -131,16 +185,15 @@ def pull(clients: int, classes: int = 10, dim: int = 512) -> None:
         shorter = 0.8 * unit(means).astype(np.float64)
         exchange.push(f"{i}", ClassSums(rng.uniform(1, 30, classes), shorter, zero_shot.fingerprint))
         memory.push(f"{i}", Prototypes(unit(means), np.ones(classes, np.bool_), zero_shot.fingerprint))
-    started = time.perf_counter()
+    started = time.process_time()
     exchange.pull("0")
-    print(f"{clients} clients: the first pull, with the covariance: {time.perf_counter() - started:.3f} s")
-    names = [str(i) for i in range(1, 6)]
-    one, other = best_cpu(memory.pull, names), best_cpu(exchange.pull, names)
-    print(f"Latte {1e3 * one:.1f} ms, Ristretto {1e3 * other:.1f} ms, {other / one:.2f} times")
-    some = [str(i) for i in range(0, clients, max(clients // 500, 1))]
-    started = time.perf_counter()
-    exchange.pull_many(some)
-    print(f"{len(some)} heads at once: {1e3 * (time.perf_counter() - started) / len(some):.2f} ms each")
+    print(f"{clients} clients: the first pull, with the covariance: {time.process_time() - started:.3f} s")
+    for number, repeats in ((1, 41), (4, 15), (16, 7), (64, 5)):
+        names = [str(i) for i in range(0, clients, clients // number)][:number]
+        calls = {"Latte": partial(memory.pull_many, names), "Ristretto": partial(exchange.pull_many, names)}
+        one, other = (1e3 * value / number for value in compare(calls, repeats).values())
+        costs = f"Latte {one:.1f} ms each, Ristretto {other:.1f} ms, {other / one:.2f} times"
+        print(f"{number:>3} at once: {costs}", flush=True)
 
 
 # --- what an honest upload looks like -----------------------------------------------------------------------
@@ -172,7 +225,7 @@ def honest(files: list[Path], seeds: range) -> None:
             federation = deal(file, seed)
             exchange = Watching(federation.embeddings.zero_shot)
             exchange.honest, exchange.flipped, exchange.random = [], [], []
-            walk(federation, exchange, doubling(federation))
+            run(federation, exchange)
             negative = [100 * np.mean(np.array(one) < 0) for one in (exchange.flipped, exchange.random)]
             print(
                 f"{file.stem:<16} seed {seed}: {len(exchange.honest)} uploads, "
@@ -184,10 +237,9 @@ def honest(files: list[Path], seeds: range) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("accuracy", "freshness", "predict", "pull", "honest"))
+    parser.add_argument("what", choices=("accuracy", "freshness", "predict", "pull", "whole", "honest"))
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--seeds", default="0-2")
-    parser.add_argument("--exact", default="8,32,256")
     parser.add_argument("--clients", type=int, default=20_000)
     a = parser.parse_args()
     first, _, last = a.seeds.partition("-")
@@ -196,11 +248,14 @@ def main() -> None:
         accuracy(a.files, seeds)
     elif a.what == "freshness":
         for file in a.files:
-            freshness(file, seeds, [int(size) for size in a.exact.split(",")])
+            freshness(file, seeds)
     elif a.what == "predict":
         predict()
     elif a.what == "pull":
         pull(a.clients)
+    elif a.what == "whole":
+        for file in a.files:
+            whole(file)
     else:
         honest(a.files, seeds)
 

@@ -16,7 +16,7 @@ def main() -> None:
     if importlib.util.find_spec("numba") is None:
         return
     from latte.simulation.engine import latte_engine, run_fast
-    from latte.simulation.engine.compiling import prepare_loops
+    from latte.simulation.engine.kernels import prepare_loops
     from simulation.engine_support import made_up
 
     prepare_loops()

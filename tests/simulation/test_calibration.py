@@ -5,12 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latte.core.maths import entropy_of_one
+from latte.data.bundled import bundled
+from latte.methods import create
 from latte.simulation.calibration import expected_calibration_error
+from latte.simulation.engine import has_loops, run_fast, run_grid
 from latte.simulation.readable import run_readable
 from latte.simulation.records import Result
+from latte.simulation.schedule import Schedule
 from simulation.engine_support import made_up
 
-FEDERATION = made_up([15] * 4, 4, 16)
+FEDERATION, BUNDLED = made_up([15] * 4, 4, 16), bundled()
 
 
 def slow_error(confidences, correct, bins):
@@ -72,3 +77,52 @@ def test_a_record_with_an_impossible_error_is_refused(error):
     clients = run_readable(FEDERATION, "clip").result(FEDERATION, "clip", {}, "default", 0).clients
     with pytest.raises(ValueError, match="calibration_error"):
         Result("b", "clip", {}, "default", 0, clients, calibration_error=error)
+
+
+@pytest.mark.parametrize("timing", ["every", "doubling"])
+@pytest.mark.parametrize("method", ["clip", "tda", "tda-global", "dmn", "dmn-global", "latte", "ristretto"])
+def test_the_engine_has_the_confidences_of_the_readable_simulator(method, timing):
+    schedule = Schedule(sync=timing)
+    fast, slow = (
+        run_fast(BUNDLED, method, None, schedule),
+        run_readable(BUNDLED, method, None, schedule, calibration=True),
+    )
+    for one, other in zip(fast.confidences, slow.confidences, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)  # the engine's products are in single precision
+    assert fast.calibration_error(BUNDLED) == pytest.approx(slow.calibration_error(BUNDLED), abs=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1e6])
+def test_latte_is_as_certain_as_zero_shot_at_any_alpha(alpha):
+    fast = run_grid(FEDERATION, "latte", None, ([alpha, 1.0], [5.0])).outcome(0, 0)
+    slow = run_readable(FEDERATION, "latte", {"alpha": alpha, "beta": 5.0}, calibration=True)
+    for one, other in zip(fast.confidences, slow.confidences, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+@pytest.mark.skipif(not has_loops(), reason="Latte's loops need numba")
+def test_a_memory_without_slots_has_the_confidences_of_the_zero_shot_prediction():
+    """The scratch space of the loops has room for the scores of all classes, even where it has none for items."""
+    federation = made_up((30, 25, 30), 200, 16)
+    fast = run_fast(federation, "latte", {"k_e": 0, "memory": "external", "alpha": 0.0})
+    zero_shot = run_fast(federation, "clip")
+    for one, other in zip(fast.confidences, zero_shot.confidences, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_latte_has_the_entropy_of_the_zero_shot_prediction():
+    zero_shot = BUNDLED.embeddings.zero_shot
+    client = create("latte", zero_shot)
+    for vector in BUNDLED.stream(BUNDLED.clients[0])[:40, 0]:
+        prediction = client.predict(vector)
+        got = entropy_of_one(prediction.scores / prediction.temperature)
+        assert got == pytest.approx(prediction.entropy, abs=1e-8)
+        assert prediction.probabilities.argmax() == prediction.label
+
+
+@pytest.mark.skipif(not has_loops(), reason="Latte's loops need numba")
+def test_confidences_may_be_left_out():
+    with_them, without = (run_fast(FEDERATION, "latte", calibration=value) for value in (True, False))
+    assert without.confidences is None and without.calibration_error(FEDERATION) is None
+    for one, other in zip(with_them.labels, without.labels, strict=True):
+        np.testing.assert_array_equal(one, other)

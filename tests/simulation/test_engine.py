@@ -129,7 +129,7 @@ def test_without_numba(monkeypatch):
     assert not has_engine("latte") and run_fast(federation, "latte") is None
     assert run_fast(federation, "tda").engine == "fast"
     with pytest.raises(ModuleNotFoundError, match="pip install"):
-        run_grid(federation, "latte", None, [1], [1])
+        run_grid(federation, "latte", None, ([1], [1]))
 
 
 def test_refusals():
@@ -137,9 +137,9 @@ def test_refusals():
     with pytest.raises(ValueError, match="rng"):
         run_fast(federation, "tda", schedule=Schedule(participation=0.5))
     with pytest.raises(ValueError, match="readout"):
-        run_grid(federation, "clip", None, [1], [1])
+        run_grid(federation, "clip", None, ([1], [1]))
     with pytest.raises(ValueError, match="empty axis"):
-        run_grid(federation, "tda", None, [], [1])
+        run_grid(federation, "tda", None, ([], [1]))
     with pytest.raises(ValueError, match="threads"):
         run_fast(federation, "tda", threads=0)
 
@@ -160,7 +160,7 @@ def test_a_grid_is_its_runs(name):
     federation = made_up(LENGTHS, 5, 16)
     first = "weight" if name.startswith("dmn") else "alpha"
     base = {"k_l": 3, "k_e": 3} if name == "latte" else {"k": 2}
-    grid = run_grid(federation, name, base, [0.3, 1.0, 3.0], [2.0, 40.0], Schedule(2))
+    grid = run_grid(federation, name, base, ([0.3, 1.0, 3.0], [2.0, 40.0]), Schedule(2))
     assert grid.names == (first, "beta")
     for a, alpha in enumerate(grid.alphas):
         for b, beta in enumerate(grid.betas):

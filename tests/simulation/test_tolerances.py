@@ -9,6 +9,7 @@ from latte.core.maths import entropy_of_one
 from latte.core.validate import lengths_of, unit_rows
 from latte.core.zero_shot import ZeroShot
 from latte.simulation.engine import has_loops, plain_classify, tolerances
+from latte.simulation.engine.loop_arrays import ZeroShotResults
 from latte.simulation.engine.streams import find_near_ties
 from simulation.engine_support import made_up, unit
 
@@ -77,11 +78,11 @@ def test_logits_and_entropies(classifier, kind, seed, D, stretch):
     rows.flags.writeable = False
     text = zero_shot.scaled.view()
     text.flags.writeable = False
-    squares, logits, room, index = np.empty(12, np.float32), np.empty((12, 6)), np.empty((2, D)), np.arange(12)
+    squares, room, index = np.empty(12, np.float32), np.empty((2, D)), np.arange(12)
     classifier.squares(rows, index, squares)
-    classifier.classify(rows, index, lengths_of(squares), text, room, logits)
-    pseudo, uncertainty, close = np.empty(12, np.int64), np.empty(12), np.empty(12, np.bool_)
-    classifier.judge(logits, tolerances.NEAR_LOGIT * zero_shot.scale, pseudo, uncertainty, close)
+    logits, pseudo, uncertainty, close = results = ZeroShotResults.empty(12, 6)
+    near = tolerances.NEAR_LOGIT * zero_shot.scale
+    classifier.classify(rows, index, lengths_of(squares), text, near, room, results)
     for k in range(12):
         readable = zero_shot.logits(unit_rows("views", rows[k : k + 1])[0])
         gap = np.abs(np.subtract.outer(logits[k], logits[k]) - np.subtract.outer(readable, readable)).max()

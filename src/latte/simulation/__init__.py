@@ -2,6 +2,7 @@
 
 ``simulate`` walks streams with any method and any exchange, one sample at a time: it is the definition. ``engine``
 gives the same predictions faster, for the memory methods. ``readable`` and ``engine`` both return an ``outcome``.
+``fleet_device`` is a process of the fleet demo: clients of a benchmark that sync with a server over HTTP.
 """
 
 from __future__ import annotations

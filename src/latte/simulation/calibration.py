@@ -10,6 +10,18 @@ from ..core.validate import at_least, refuse
 BINS = 20
 
 
+def confidences_of(scores: Reals, temperature: Reals | float = 1.0) -> Reals:
+    """Return the largest probability (...) in the softmax of ``scores`` (..., C) / ``temperature``.
+
+    >>> confidences_of(np.log([[3.0, 1.0]]))
+    array([0.75])
+    """
+    exponents = scores - scores.max(axis=-1, keepdims=True)
+    exponents /= temperature
+    confidences: Reals = 1.0 / np.exp(exponents, out=exponents).sum(axis=-1)
+    return confidences
+
+
 def expected_calibration_error(confidences: Reals, correct: Integers | Mask, bins: int = BINS) -> float:
     """Return the expected calibration error of answers (n,): 0 is best, 1 worst.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -52,3 +53,52 @@ def share_inside(downloads: Integers | Reals, groups: Integers) -> float:
     total = downloads.sum()
     same = groups[:, None] == groups[None, :]
     return float(100 * downloads[same].sum() / total) if total else float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class InsideShare:
+    """How much of what clients download stays inside their domain, in per cent, and what to measure it by.
+
+    ``chance``: if every client drew evenly among all others. ``best``: if every client took all others of its own
+    domain first, which leaves room for strangers where it takes more than its domain has.
+    """
+
+    inside: float
+    chance: float
+    best: float
+
+
+def inside_share(downloads: Integers | Reals, groups: Integers, slots: int | None = None) -> InsideShare:
+    """Return what stays inside, with chance and ceiling; clients count by how much they download.
+
+    ``downloads`` (N, N): entry (i, j) is what client i has of client j, 0 for i = j. ``groups`` (N,) numbers the
+    domains. ``slots`` is how many others a client takes at once, k_e for Latte; None where it may do with fewer.
+
+    >>> counts = np.array([[0, 8, 2, 0], [7, 0, 0, 3], [0, 1, 0, 9], [5, 0, 5, 0]])
+    >>> share = inside_share(counts, np.array([0, 0, 1, 1]), slots=1)
+    >>> round(share.inside, 1), round(share.chance, 1), share.best
+    (72.5, 33.3, 100.0)
+    """
+    others = max(len(groups) - 1, 1)
+    peers = (groups[:, None] == groups[None, :]).sum(axis=1) - 1
+    weights = downloads.sum(axis=1)
+    total = float(weights.sum())
+    if not total:
+        return InsideShare(float("nan"), float("nan"), float("nan"))
+    chance = float(100 * (weights * peers).sum() / others / total)
+    best = float(100 * np.minimum(weights, peers * _most_of_one(downloads, slots)).sum() / total)
+    return InsideShare(share_inside(downloads, groups), chance, best)
+
+
+def _most_of_one(downloads: Integers | Reals, slots: int | None) -> Reals:
+    """Return how much a client (N,) can have of one other.
+
+    It takes each at most once at a time, so that is a slot's part of what it has. Where too few clients knew a class
+    to fill the slots, it is more; then what it has of one of them shows how much.
+    """
+    weights: Reals = downloads.sum(axis=1).astype(np.float64)
+    if slots is None:
+        return weights
+    room = max(min(slots, len(weights) - 1), 1)
+    most: Reals = np.maximum(weights / room, downloads.max(axis=1))
+    return most

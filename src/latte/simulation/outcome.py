@@ -10,22 +10,36 @@ import numpy as np
 from ..core.types import Integers, Reals
 from ..data.benchmark import Federation
 from .calibration import expected_calibration_error
-from .records import ClientScore, Result
+from .records import ClientScore, Result, quarter
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The predicted label of every sample, client by client in stream order, and who downloaded from whom.
+    """The predicted label of every sample, client by client in stream order, and the downloads between clients.
 
-    ``downloads`` (N, N): entry (i, j) counts the prototypes of client j that client i was given; None for a method
+    ``downloads`` (N, N): entry (i, j) counts the prototypes of client j that client i received; None for a method
     that does not collaborate. ``confidences`` are the probabilities of the predicted labels, in the same order; None
-    where nobody asked for them.
+    where they were not recorded.
     """
 
     labels: tuple[Integers, ...]
     downloads: Integers | Reals | None = None
     engine: str = "readable"
     confidences: tuple[Reals, ...] | None = None
+
+    @classmethod
+    def fast(
+        cls,
+        labels: Integers,
+        confidences: Reals | None,
+        offsets: Integers,
+        downloads: Integers | Reals | None = None,
+        engine: str = "fast",
+    ) -> Outcome:
+        """Return that of the engine: labels and confidences (n,), client after client from ``offsets`` (N + 1,)."""
+        cuts = offsets[1:-1]
+        split = None if confidences is None else tuple(np.split(confidences, cuts))
+        return cls(tuple(np.split(labels, cuts)), downloads, engine, split)
 
     def correct(self, federation: Federation) -> list[Integers]:
         """Return per client which predictions are right, as 0 and 1."""
@@ -36,7 +50,7 @@ class Outcome:
         """Return the record of this outcome."""
         domains = federation.embeddings.domains
         scores = tuple(
-            ClientScore(client.name, domains[client.domain], len(right), int(right.sum()))
+            ClientScore(client.name, domains[client.domain], len(right), int(right.sum()), *count_quarters(right))
             for client, right in zip(federation.clients, self.correct(federation), strict=True)
         )
         name, error = federation.embeddings.name, self.calibration_error(federation)
@@ -58,3 +72,9 @@ class Outcome:
             there[: len(one)] += 1
         share: Reals = 100 * right.cumsum() / there.cumsum()
         return share
+
+
+def count_quarters(right: Integers) -> tuple[int, int]:
+    """Return the right answers in the first and in the last quarter of a stream."""
+    count = quarter(len(right))
+    return int(right[:count].sum()), int(right[-count:].sum())

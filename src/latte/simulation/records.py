@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..core.validate import at_least, choice, real, refuse
@@ -16,17 +16,35 @@ SETTINGS = ("preset", "default", "tuned", "oracle", "custom")
 
 @dataclass(frozen=True, slots=True)
 class ClientScore:
-    """How one client did."""
+    """How one client did.
+
+    ``first_correct`` and ``last_correct`` count the right answers in the first and in the last quarter of its stream,
+    of :func:`quarter` samples each; None in records that are older than these numbers.
+    """
 
     name: str
     domain: str
     samples: int
     correct: int
+    first_correct: int | None = None
+    last_correct: int | None = None
 
     def __post_init__(self) -> None:
         at_least("samples", self.samples, 1)
         if at_least("correct", self.correct, 0) > self.samples:
             raise refuse("correct", self.correct, f"at most {self.samples}, the samples")
+        for name, right in (("first_correct", self.first_correct), ("last_correct", self.last_correct)):
+            if right is not None and at_least(name, right, 0) > quarter(self.samples):
+                raise refuse(name, right, f"at most {quarter(self.samples)}, a quarter of the samples")
+
+
+def quarter(samples: int) -> int:
+    """Return the samples in the first and in the last quarter of a stream: a fourth, rounded up.
+
+    >>> [quarter(samples) for samples in (1, 4, 5, 250)]
+    [1, 1, 2, 63]
+    """
+    return -(-samples // 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +93,26 @@ class Result:
         """Mean accuracy over clients in per cent: the paper's objective."""
         return sum(100 * client.correct / client.samples for client in self.clients) / len(self.clients)
 
+    @property
+    def worst_client(self) -> float:
+        """The lowest accuracy of a client in per cent."""
+        return min(100 * client.correct / client.samples for client in self.clients)
+
+    @property
+    def worst_domain(self) -> float:
+        """The lowest accuracy of a domain in per cent."""
+        return min(self.by_domain().values())
+
+    @property
+    def first_quarter(self) -> float | None:
+        """Accuracy in per cent over the first quarters of all streams together; None where it was not recorded."""
+        return _share([client.first_correct for client in self.clients], self.clients)
+
+    @property
+    def last_quarter(self) -> float | None:
+        """Accuracy in per cent over the last quarters of all streams together; None where it was not recorded."""
+        return _share([client.last_correct for client in self.clients], self.clients)
+
     def by_domain(self) -> dict[str, float]:
         """Accuracy per domain in per cent, in the order in which the domains appear."""
         totals: dict[str, list[int]] = {}
@@ -85,8 +123,9 @@ class Result:
         return {domain: 100 * correct / samples for domain, (correct, samples) in totals.items()}
 
     def to_json(self) -> str:
-        """Return one line of JSON; it says nothing of a calibration that was not measured."""
+        """Return one line of JSON; it says nothing of a calibration or of quarters that were not measured."""
         values = asdict(self)
+        values["clients"] = [_known(client) for client in values["clients"]]
         if self.calibration_error is None:
             del values["calibration_error"]
         return json.dumps(values, sort_keys=True)
@@ -95,6 +134,31 @@ class Result:
     def from_json(cls, line: str) -> Result:
         """Read what :meth:`to_json` wrote."""
         return read_result(line, "result")
+
+
+def same_scores(one: Result, other: Result) -> bool:
+    """Say whether two records are of the same run; which engine made them does not matter, nor what one lacks.
+
+    A record may be older than the quarters of streams, and without the calibration.
+    """
+    return _common(one) == _common(other)
+
+
+def _common(result: Result) -> Result:
+    clients = tuple(replace(client, first_correct=None, last_correct=None) for client in result.clients)
+    return replace(result, clients=clients, engine="", calibration_error=None)
+
+
+def _share(right: Sequence[int | None], clients: Sequence[ClientScore]) -> float | None:
+    """Return ``right`` in per cent of the clients' quarters; None where one of them is not known."""
+    known = [count for count in right if count is not None]
+    if len(known) < len(clients):
+        return None
+    return 100 * sum(known) / sum(quarter(client.samples) for client in clients)
+
+
+def _known(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def read_result(line: str | bytes, name: str, extra: bool = False) -> Result:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..core.sync import is_due
+from ..core.sync import SYNC_TIMES, is_due
 from ..core.validate import at_least, choice, real, refuse
 
 MOST_ROUNDS = 1_000_000  # before a client starts: rounds in which nobody is there are walked, too
-SYNCS = ("method", "every", "doubling", "powers")
+SYNCS = ("method", *SYNC_TIMES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ replay of what is held, window of rounds by window, and a reading of each window
 
 ``latte_engine.py`` connects the stages, ``loop_arrays.py`` defines what flows between them, ``settle.py`` chooses
 donors with the readable operation. With more clients than similarities fit into memory for, ``blocks.py`` takes the
-place of ``server.py``. Modules called ``loops_*`` and ``tiles.py`` are compiled by numba (``compiled.py``,
-``compiling.py``); without numba, Latte takes the readable simulator (``choosing.py``).
+place of ``server.py``. Modules called ``loops_*`` and ``tiles.py`` are compiled by numba (``compiled.py`` says how,
+``kernels.py`` which, ``compiling.py`` when); without numba, Latte takes the readable simulator (``choosing.py``).
 
 TDA, DMN and CLIP need numpy only: ``tda_engine.py`` and ``dmn_engine.py`` replay the queues and read blocks of samples
 (``lifetimes.py``). So does Ristretto: between two syncs its head is fixed, and a stretch of images is one product
@@ -29,16 +29,26 @@ TDA, DMN and CLIP need numpy only: ``tda_engine.py`` and ``dmn_engine.py`` repla
 
 from __future__ import annotations
 
-from .choosing import use_engine, warn_without_loops
+from .choosing import TaskSize, must_compile, size_of, use_engine, warn_of_copy_search, warn_without_loops
+from .compiling import Follow, compile_loops, log_compilation
 from .fast import READOUT_PARAMETERS, GridOutcome, has_engine, has_loops, run_fast, run_grid
+from .loop_files import are_loops_on_disk
 
 __all__ = [
     "READOUT_PARAMETERS",
+    "Follow",
     "GridOutcome",
+    "TaskSize",
+    "are_loops_on_disk",
+    "compile_loops",
     "has_engine",
     "has_loops",
+    "log_compilation",
+    "must_compile",
     "run_fast",
     "run_grid",
+    "size_of",
     "use_engine",
+    "warn_of_copy_search",
     "warn_without_loops",
 ]

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from ...core.types import Integers
-from .loop_arrays import DownloadCounts, RouteTable
+from .loop_arrays import ReceivedLists
 
 
-def accept(routes: RouteTable, counts: DownloadCounts, i: int, y: int, donors: Integers) -> bool:
-    """Give client ``i`` the prototypes of ``donors`` (E,) for class ``y``; return whether its items are others now."""
+def accept(received: ReceivedLists, current: Integers, i: int, y: int, donors: Integers) -> bool:
+    """Give client ``i`` the prototypes of ``donors`` (E,) for class ``y``; return whether its items are others now.
+
+    ``current`` (N,) are the items of the class.
+    """
     same = True
     for e in range(len(donors)):
-        item = routes.current[y, donors[e]] if donors[e] >= 0 else -1
-        same = same and item == routes.external[i, y, e]
+        item = current[donors[e]] if donors[e] >= 0 else -1
+        same = same and item == received.external[i, y, e]
     if same:
         return False
-    times = counts.pulls[i] - 1 - counts.since[i, y]
+    times = received.pulls[i] - 1 - received.since[i, y]
     for e in range(len(donors)):
-        if routes.donors[i, y, e] >= 0:
-            counts.downloads[i, routes.donors[i, y, e]] += times
-        routes.external[i, y, e] = routes.current[y, donors[e]] if donors[e] >= 0 else -1
-        routes.donors[i, y, e] = donors[e]
-    counts.since[i, y] = counts.pulls[i] - 1
+        if received.donors[i, y, e] >= 0:
+            received.downloads[i, received.donors[i, y, e]] += times
+        received.external[i, y, e] = current[donors[e]] if donors[e] >= 0 else -1
+        received.donors[i, y, e] = donors[e]
+    received.since[i, y] = received.pulls[i] - 1
     return True

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...core.near_ties import Uploaded
 from ...core.types import Integers, Mask, Reals, Vectors
 from ...methods.latte import LatteParams
 from .loop_arrays import CLIENT, NONE, ListChanges, UploadBatch
-from .loops_blocks import DonorLists, offer, offer_means
+from .loops_blocks import DonorLists, OfferedClients, offer, offer_means
 from .server import route_rules
 from .settle import choose_donors, rank_clients
 from .store import PrototypeStore
@@ -37,7 +38,8 @@ class BlockServer:
 
     def __init__(self, names: tuple[str, ...], params: LatteParams, store: PrototypeStore) -> None:
         n, classes = len(names), store.streams.zero_shot.classes
-        self.rules, self.ranking = route_rules(params, n), rank_clients(names, params.routing)
+        self.routing, self.rules = params.routing, route_rules(params, n)
+        self.ranking = rank_clients(names, params.routing)
         self.store, self.samples = store, len(store.streams)
         self.current = np.full((classes, n), -1, np.int64)
         self.external = np.full((n, classes, self.rules.slots), -1, np.int64)
@@ -51,27 +53,26 @@ class BlockServer:
         """Return (N, N): how many prototypes of client j client i received; None where that takes too much memory."""
         return self.counts
 
-    def play(self, window: Window, uploads: UploadBatch, offsets: Integers) -> Iterator[ListChanges]:
+    def play(self, window: Window, uploads: UploadBatch) -> Iterator[ListChanges]:
         """Play the syncs of a window; yield the lists that change in the pulls, class by class."""
         for sync in range(len(window.starts) - 1):
             part = slice(uploads.starts[sync], uploads.starts[sync + 1])
             items = np.where(uploads.seen[part], uploads.items[part], -1)
             self.current[uploads.label[part], uploads.client[part]] = items
             now = slice(window.starts[sync], window.starts[sync + 1])
-            members, sample = window.members[now], offsets[window.members[now]] + window.at[now]
-            for label, donors in self._choose(members):
-                yield self._deliver(members, sample, label, donors)
+            for label, donors in self._choose(window.members[now]):
+                yield self._deliver(window.members[now], window.at[now], label, donors)
 
-    def _deliver(self, members: Integers, sample: Integers, label: int, donors: Integers) -> ListChanges:
+    def _deliver(self, members: Integers, at: Integers, label: int, donors: Integers) -> ListChanges:
         items = np.where(donors >= 0, self.current[label, donors], -1)
         if self.counts is not None:
-            row, _ = at = np.nonzero(items >= 0)
-            np.add.at(self.counts, (members[row], donors[at]), 1)
+            row, _ = there = np.nonzero(items >= 0)
+            np.add.at(self.counts, (members[row], donors[there]), 1)
         changed = (items != self.external[members, label]).any(axis=1)
         clients = members[changed]
         self.external[clients, label] = items[changed]
         labels = np.full(len(clients), label)
-        return ListChanges(clients, labels, sample[changed], items[changed], np.zeros(len(clients), np.bool_))
+        return ListChanges(clients, labels, at[changed], items[changed], np.zeros(len(clients), np.bool_))
 
     def _choose(self, members: Integers) -> Iterator[tuple[int, Integers]]:
         """Yield per class the donors (M, slots) of all members, -1 for none."""
@@ -116,22 +117,21 @@ class BlockServer:
         """Take choices again with the operations of the readable simulator."""
         if not len(rows):
             return
-        seen = self.current >= 0
-        mine = self._everyone(slice(label, label + 1))
+        mine = self._uploaded(slice(label, label + 1))
+
+        def uploaded(labels: slice) -> Uploaded:
+            return mine if labels.start is not None else self._uploaded(labels)
+
         for row in rows:
             own = int(members[row])
-            if seen[label, own] or self.rules.drop_first:
-                one_class = (mine, seen[label : label + 1], self.ranking, self.rules)
-                donors[row] = choose_donors(*one_class, own, 0)
-            else:
-                donors[row] = choose_donors(self._everyone(slice(None)), seen, self.ranking, self.rules, own, label)
+            donors[row] = choose_donors(uploaded, self.routing, own, label, bool(self.current[label, own] >= 0))
 
-    def _everyone(self, labels: slice) -> Vectors:
-        """Return the prototypes of some classes (c, N, D) as the global memory stores them."""
+    def _uploaded(self, labels: slice) -> Uploaded:
+        """Return the uploads of some classes as the definition of the donors takes them."""
         items = self.current[labels]
         vectors = np.zeros((*items.shape, self.store.vectors.shape[1]), np.float32)
         vectors[items >= 0] = self.store.vectors[items[items >= 0] - self.samples]
-        return vectors
+        return Uploaded(vectors, items.T >= 0, self.ranking)
 
     # --- all clients against all, in tiles --------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class BlockServer:
             common = seen.T.astype(np.float32) @ tile.seen.T.astype(np.float32)
             score = np.empty(len(tile.clients))
             unseen = np.ascontiguousarray(~seen.T)
-            offer_means(total, common, members, unseen, tile.clients, tile.seen, score, lists)
+            offer_means(total, common, members, unseen, OfferedClients(tile.clients, tile.seen), score, lists)
 
 
 def take_first(donors: Integers, allowed: Mask, slots: int) -> Integers:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
+from ...core.extras import install_advice
 from ...data.benchmark import Federation
 from ...methods import describe
-from .fast import PIP_LINE, has_engine, has_loops
+from .compiling import COMPILE_SECONDS, LOG
+from .fast import has_engine, has_loops
+from .loop_files import are_loops_on_disk
 
-LOG = logging.getLogger("latte.engine")  # where the application sets up no logging, a warning is a line on stderr
-COMPILE_SECONDS = 40.0  # measured on an idle core
 # what the readable simulator takes per sample: fitted to the four shapes of `latte bench speed` (0.7 to 6.5 ms)
 SECONDS_PER_SAMPLE, SECONDS_PER_CLASS = 4e-4, 6e-5
+
+
+class TaskSize(NamedTuple):
+    """How much there is to do in one run: samples of all clients together, and classes."""
+
+    samples: int
+    classes: int
+
+
+def size_of(federation: Federation) -> TaskSize:
+    """Return the size of one run on a federation."""
+    return TaskSize(federation.samples, federation.embeddings.zero_shot.classes)
 
 
 def use_engine(federation: Federation, name: str, params: Any = None, runs: int = 1) -> bool:
@@ -23,20 +35,39 @@ def use_engine(federation: Federation, name: str, params: Any = None, runs: int 
     """
     if not has_engine(name, params):
         return False
-    if describe(name).family != "latte" or estimate_readable_seconds(federation) * runs > COMPILE_SECONDS:
+    if not needs_loops(name) or is_worth_compiling(size_of(federation), runs):
         return True
-    from .compiling import are_loops_ready  # imports numba
+    from .kernels import are_loops_ready  # imports numba
 
     return are_loops_ready()
 
 
-def estimate_readable_seconds(federation: Federation) -> float:
-    """Return about how long the readable simulator takes for Latte."""
-    classes = federation.embeddings.zero_shot.classes
-    return federation.samples * (SECONDS_PER_SAMPLE + SECONDS_PER_CLASS * classes)
+def must_compile(name: str, params: Any, size: TaskSize, runs: int) -> bool:
+    """Say whether so many runs of a method will begin with the compilation of the loops."""
+    wanted = needs_loops(name) and has_engine(name, params) and is_worth_compiling(size, runs)
+    return wanted and not are_loops_on_disk()
+
+
+def needs_loops(name: str) -> bool:
+    """Say whether the engine needs compiled loops for a method."""
+    return describe(name).family == "latte"
+
+
+def is_worth_compiling(size: TaskSize, runs: int) -> bool:
+    """Say whether the readable simulator would take longer than the compilation."""
+    seconds = size.samples * (SECONDS_PER_SAMPLE + SECONDS_PER_CLASS * size.classes)
+    return runs * seconds > COMPILE_SECONDS
+
+
+def warn_of_copy_search(methods: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Say on stderr which of ``methods``, names and parameters, run on the slow path because they look for copies."""
+    names = dict.fromkeys(name for name, params in methods if params.get("near_copy"))
+    if names:
+        LOG.warning("the engine looks for no near copies: %s takes the readable simulator", ", ".join(names))
 
 
 def warn_without_loops(names: Iterable[str]) -> None:
     """Say on stderr that Latte runs on the slow path, where numba is missing."""
-    if "latte" in {describe(name).family for name in names} and not has_loops():
-        LOG.warning("numba is not installed: latte takes the readable simulator, 50 times slower. %s", PIP_LINE)
+    if any(map(needs_loops, names)) and not has_loops():
+        advice = install_advice("fast")
+        LOG.warning("numba is not installed: latte takes the readable simulator, 50 times slower; %s", advice)

@@ -9,7 +9,6 @@ for a type of its own and would compile the helpers that get the count once more
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -19,15 +18,12 @@ from numba.core.caching import IndexDataCacheFile
 
 from ...core.types import Integers, Vectors
 from ...core.waiting import signals_wait
+from .loop_files import hash_sources
+from .signatures import signature_of
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 _njit: Any = numba.njit  # its stubs leave out some options
-_SOURCES = hashlib.sha256()
-for _file in sorted(Path(__file__).parent.glob("*.py")):
-    _SOURCES.update(_file.read_bytes())
-SOURCES = _SOURCES.hexdigest()[:16]  # of all loops: a kernel contains the helpers that it calls
-
 _COMMON: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
 _INSIDE: dict[str, Any] = {**_COMMON, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
@@ -38,6 +34,12 @@ def kernel(loop: Loop) -> Loop:
     _keep_apart(dispatcher._cache)
     dispatcher._compile_for_args = _undisturbed(dispatcher._compile_for_args)
     return cast("Loop", dispatcher)
+
+
+def compile_kernel(loop: Callable[..., Any]) -> None:
+    """Compile a kernel for the types in its annotations, or load its machine code from disk."""
+    dispatcher = cast("Any", loop)
+    dispatcher.compile(signature_of(dispatcher.py_func))
 
 
 def is_cached(loop: Callable[..., Any]) -> bool:
@@ -57,9 +59,9 @@ def _keep_apart(cache: Any) -> None:
 
     numba would look at the source file of the kernel only, and would load old code after a helper has changed.
     """
-    name = f"{cache._impl.filename_base}.{SOURCES}"
+    name = f"{cache._impl.filename_base}.{hash_sources()}"
     file: Any = IndexDataCacheFile
-    cache._cache_file = file(cache._cache_path, name, SOURCES)
+    cache._cache_file = file(cache._cache_path, name, hash_sources())
 
 
 def _undisturbed(prepare: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,79 +1,72 @@
-"""Compiles the loops of Latte: all of them, once per installation, in one process.
+"""Compiles the loops of Latte, once per installation, in processes of their own.
 
-Imported only where numba is installed.
+A process that needs them loads the machine code afterwards. So several cores compile at once (numba has one lock per
+process), and whoever only waits for it need not import numba.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import chain
+from typing import TextIO
 
-import numpy as np
+from .loop_files import KERNEL_GROUPS, KERNEL_NAMES
 
-from ...core.zero_shot import ZeroShot
-from ...data.benchmark import ClientStream, Embeddings, Federation
-from ...files.locks import lock
-from ...methods.latte import LatteParams
-from ..schedule import Schedule
-from .choosing import COMPILE_SECONDS, LOG
-from .compiled import SOURCES, cache_folder, is_cached
-from .latte_engine import run_latte
-from .loops_classify import classify, judge, squares
-from .loops_read import read_clients
-from .loops_route import play
-from .loops_upload import blend, fill_queues, follow_queues
+LOG = logging.getLogger("latte.engine")  # where the application sets up no logging, a warning is a line on stderr
+COMPILE_SECONDS = 20.0  # measured on two idle cores
 
-KERNELS: tuple[Callable[..., Any], ...] = (
-    squares, classify, judge, fill_queues, follow_queues, blend, play, read_clients,
-)  # fmt: skip
-LONGEST_WAIT = 120.0  # seconds for another process to compile; then this one does it, too, which is safe
-
-_ready = False
+Follow = Callable[[Iterator[tuple[int, int]]], None]
 
 
-def are_loops_ready() -> bool:
-    """Say whether the machine code of all loops is on disk, or loaded."""
-    return _ready or all(map(is_cached, KERNELS))
+def compile_loops() -> Iterator[tuple[int, int]]:
+    """Compile what is missing; yield how many kernels of how many there are, at first none.
+
+    What another process is compiling is waited for. A kernel that a process here fails to compile is compiled where it
+    is first called.
+    """
+    yield 0, len(KERNEL_NAMES)
+    with _compilers(os.cpu_count() or 1) as names:
+        for done, _ in enumerate(names, 1):
+            yield done, len(KERNEL_NAMES)
 
 
-def prepare_loops() -> None:
-    """Compile the loops if no process has done so yet; a line on stderr says so. Several processes do it once."""
-    global _ready
-    deadline = time.monotonic() + LONGEST_WAIT
-    while not are_loops_ready() and time.monotonic() < deadline:
-        try:
-            with lock(_lock_file(), "the engine's machine code"):
-                _compile()
-        except ValueError:  # another process compiles, or nothing can be locked there
-            time.sleep(0.2)
-    _ready = True
-
-
-def _lock_file() -> Path:
-    folder = cache_folder(read_clients)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"compiling.{SOURCES}.lock"
-
-
-def _compile() -> None:
-    if are_loops_ready():
-        return
+def log_compilation(steps: Iterator[tuple[int, int]]) -> None:
+    """Go through the steps of :func:`compile_loops`; log a line before and a line after."""
+    start = time.monotonic()
     LOG.warning(
-        "latte compiles the loops of its engine, once for this installation: %.0f s on an idle core ...",
+        "latte compiles the loops of its engine, once for this installation: %.0f s on two idle cores ...",
         COMPILE_SECONDS,
     )
-    start = time.monotonic()
-    grid = np.ones(1), np.ones(1)
-    run_latte(_smallest_federation(), LatteParams(k_l=1, k_e=1), grid, Schedule(), np.random.default_rng(0))
+    for _ in steps:
+        pass
     LOG.warning("latte: compiled in %.0f s", time.monotonic() - start)
 
 
-def _smallest_federation() -> Federation:
-    """Return two clients of two samples: every loop is called, and all are compiled for the same types always."""
-    zero_shot = ZeroShot(np.eye(2, dtype=np.float32), ("a", "b"))
-    rows, nothing = np.eye(2, dtype=np.float32)[[0, 1, 1, 0]], np.zeros(4, np.int64)
-    embeddings = Embeddings("smallest", zero_shot, rows[:, None], nothing, nothing, ("all",))
-    clients = (ClientStream("one", 0, np.array([0, 1])), ClientStream("two", 0, np.array([2, 3])))
-    return Federation(embeddings, clients)
+@contextmanager
+def _compilers(cores: int) -> Iterator[Iterator[str]]:
+    """Start a process per group of kernels, no more than cores; give the names of the kernels as they come."""
+    together = max(len(KERNEL_GROUPS) - cores + 1, 1)
+    groups = [tuple(chain(*KERNEL_GROUPS[:together])), *KERNEL_GROUPS[together:]]
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as names, ExitStack() as children:
+        with os.fdopen(writing, "w") as output:  # closed here, the pipe ends when the last of them has ended
+            for group in groups:
+                children.callback(_end, _start(group, output))
+        yield names
+
+
+def _start(kernels: Sequence[str], output: TextIO) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", f"{__package__}.kernels", *kernels]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, env=environment)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    child.wait()

@@ -15,18 +15,21 @@ from .queues import FIRST, QueueShape, replay_queues
 from .streams import Streams, find_near_ties, settle
 
 
-def run_dmn(streams: Streams, params: DmnParams, order: Order, grid: tuple[Reals, Reals]) -> Integers:
-    """Return labels (weights, betas, n) for every weight of the memory and every beta."""
+def run_dmn(streams: Streams, params: DmnParams, order: Order, grid: tuple[Reals, Reals]) -> tuple[Integers, Reals]:
+    """Return labels and confidences (weights, betas, n) for every weight of the memory and every beta."""
     lives = _lives(streams, params, order)
     weights, betas = grid
     labels = np.empty((len(weights), len(betas), len(streams)), np.int64)
+    confidences = np.empty(labels.shape)
     for first, last, start in blocks(order):
         places, samples = np.arange(first, last), order.sequence[first:last]
         text = softmax_rows(streams, samples)
         memory = _memory(streams, lives.during(first, last, start), (places, samples), betas)
         for w, weight in enumerate(weights):
-            labels[w, :, samples] = (text + weight * memory).argmax(axis=-1).T
-    return labels
+            scores = text + weight * memory
+            labels[w, :, samples] = scores.argmax(axis=-1).T
+            confidences[w, :, samples] = (scores.max(axis=-1) / scores.sum(axis=-1)).T
+    return labels, confidences
 
 
 def _lives(streams: Streams, params: DmnParams, order: Order) -> Lives:

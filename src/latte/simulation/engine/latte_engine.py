@@ -16,7 +16,19 @@ from ..schedule import Schedule
 from . import loops_classify
 from .blocks import BlockServer
 from .crew import Crew
-from .loop_arrays import BOTH, EXTERNAL, LOCAL, Arrivals, ItemTable, ListChanges, ReadoutGrid, UploadBatch
+from .loop_arrays import (
+    BOTH,
+    EXTERNAL,
+    LOCAL,
+    Arrivals,
+    ItemEntropies,
+    ItemTable,
+    ItemVectors,
+    ListChanges,
+    QueuePlaces,
+    ReadoutGrid,
+    UploadBatch,
+)
 from .loops_upload import QueueVersions, fill_queues, follow_queues
 from .queues import ALWAYS, LAST, QueueShape, queue_room
 from .reader import WindowReader
@@ -30,9 +42,10 @@ MEMORY_CODES = {"both": BOTH, "local": LOCAL, "external": EXTERNAL}
 
 
 class LatteLabels(NamedTuple):
-    """Labels (alphas, betas, n) of all samples, client after client, and the downloads (N, N)."""
+    """Labels and confidences (alphas, betas, n) of all samples, client after client, and the downloads (N, N)."""
 
     labels: Integers
+    confidences: Reals | None
     downloads: Integers | None
     streams: Streams
     in_blocks: bool
@@ -71,42 +84,47 @@ class LatteReplay:
     def items(self) -> ItemTable:
         """What the loops need to know of samples and prototypes."""
         s, store = self.streams, self.store
-        known = (len(s), s.entropy, self.slot, s.pseudo, s.rows, s.index, s.norms, s.logits)
         prototypes = read_only(store.vectors)  # as the rows are: the loops multiply both
-        return ItemTable(*known, store.entropy, store.exact, prototypes, store.beside, store.origin)
+        return ItemTable(
+            ItemVectors(len(s), s.rows, s.index, s.norms, prototypes),
+            ItemEntropies(len(s), s.entropy, store.entropy, store.exact),
+            QueuePlaces(s.pseudo, self.slot),
+            store.products,
+            s.logits,
+        )
 
     def run(self, window: Window) -> Arrivals:
         """Play the syncs of a window; return the lists that arrive at each client, ordered by client and time."""
         none, slots = np.zeros(0, np.int64), self.server.rules.slots
         parts = [ListChanges(none, none, none, none.reshape(0, slots), none > 0)]
         if len(window.members):
-            parts += self.server.play(window, self._uploads(window), self.streams.offsets)
-        client, label, sample, items, _ = (np.concatenate(one) for one in zip(*parts, strict=True))
+            parts += self.server.play(window, self._uploads(window))
+        client, label, at, items, _ = (np.concatenate(one) for one in zip(*parts, strict=True))
         few = client.astype(np.uint16) if self.streams.clients < 1 << 16 else client  # these are sorted much faster
         order = np.argsort(few, kind="stable")
         bounds = np.searchsorted(client[order], np.arange(self.streams.clients + 1))
-        return Arrivals(sample[order], label[order], order, items, bounds)
+        return Arrivals((self.streams.offsets[client] + at)[order], label[order], order, items, bounds)
 
     def _uploads(self, window: Window) -> UploadBatch:
         """Compute the prototypes of all syncs together: what a client holds locally depends on no other client."""
         s, items, store = self.streams, self.items, self.store
-        version = self._follow(window, items)
+        version = self._follow(window, items.places)
         # the contents of one queue at two syncs are almost the same: one after the other they come from a cache
         by_queue = np.lexsort((version.label, version.client))
         order = np.lexsort((version.client, version.label, version.sync))
         places, seen = np.empty(len(order), np.int64), np.empty(len(order), np.bool_)
-        places[by_queue], seen[by_queue] = store.add(version.contents[by_queue], items)
+        places[by_queue], seen[by_queue] = store.add(version.contents[by_queue], items.vectors)
         starts = np.searchsorted(version.sync, np.arange(len(window.starts)))
         upload = (version.client[order], version.label[order], store.vectors, len(s) + places[order], seen[order])
-        return UploadBatch(*upload, starts, len(s), store.beside, store.origin)
+        return UploadBatch(*upload, starts, len(s), store.products)
 
-    def _follow(self, window: Window, items: ItemTable) -> QueueVersions:
+    def _follow(self, window: Window, places: QueuePlaces) -> QueueVersions:
         """Return the queues that change before a sync of the window."""
         rows = int((window.handled - self.pushed).sum())
         sync, client, label = (np.empty(rows, np.int64) for _ in range(3))
         out = QueueVersions(sync, client, label, np.empty((rows, self.shape[1]), np.int64))
         touched = np.zeros(self.shape[0], np.bool_)
-        count = follow_queues(window, self.pushed, self.streams.offsets, items, self.local, touched, out)
+        count = follow_queues(window, self.pushed, self.streams.offsets, places, self.local, touched, out)
         return QueueVersions(*(array[:count] for array in out))
 
     def forget(self) -> None:
@@ -127,6 +145,7 @@ def run_latte(
     schedule: Schedule,
     rng: np.random.Generator,
     threads: int = 1,
+    calibration: bool = True,
 ) -> LatteLabels:
     """Return the predictions for every alpha and beta of ``grid``."""
     with Crew(threads) as crew:
@@ -134,11 +153,12 @@ def run_latte(
         s, (alphas, betas) = replay.streams, grid
         gamma, gate = params.readout_rate(s.zero_shot.classes), -1.0 if params.gate is None else params.gate
         numbers = (float(gamma), float(gate), float(s.zero_shot.scale))  # a whole number would be another type
-        readout = ReadoutGrid(MEMORY_CODES[params.memory], alphas, betas, *numbers)
         labels = np.full((len(alphas), len(betas), len(s)), -1, np.int64)
+        confidences = np.zeros(labels.shape if calibration else (0, 0, 0))
+        readout = ReadoutGrid(MEMORY_CODES[params.memory], alphas, betas, *numbers, confidences)
         reader = WindowReader(replay, readout, labels)
         for window in windows(s.lengths, schedule, rng, WINDOW):
             reader.submit(window.handled, replay.run(window))
             replay.forget()
         reader.wait()
-    return LatteLabels(labels, replay.server.downloads(), s, replay.in_blocks)
+    return LatteLabels(labels, confidences if calibration else None, replay.server.downloads(), s, replay.in_blocks)

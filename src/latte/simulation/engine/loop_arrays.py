@@ -8,10 +8,44 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...core.types import Integers, Mask, Reals, Vectors
+import numpy as np
+
+from .array_types import (
+    FixedVectors2,
+    Integers1,
+    Integers2,
+    Integers3,
+    Mask1,
+    Mask2,
+    Reals1,
+    Reals2,
+    Reals3,
+    Vectors1,
+    Vectors2,
+    Vectors3,
+    Vectors4,
+)
 
 CLIENT, NONE, RELEASED = 0, 1, 2  # what a client receives for a class that it has not seen (B3)
 BOTH, LOCAL, EXTERNAL = 0, 1, 2  # which memory is read
+
+
+class ZeroShotResults(NamedTuple):
+    """What the zero-shot classifier says of n rows, to write."""
+
+    logits: Reals2  # (n, C)
+    pseudo: Integers1  # (n,) their argmax
+    entropy: Reals1  # (n,) divided by ln C
+    close: Mask1  # (n,) whether rounding may have decided the argmax
+
+    @classmethod
+    def empty(cls, rows: int, classes: int) -> ZeroShotResults:
+        """Return room for so many rows."""
+        return cls(np.empty((rows, classes)), np.empty(rows, np.int64), np.empty(rows), np.empty(rows, np.bool_))
+
+    def of(self, part: slice) -> ZeroShotResults:
+        """Return those of some rows, to write."""
+        return ZeroShotResults(self.logits[part], self.pseudo[part], self.entropy[part], self.close[part])
 
 
 class RouteRules(NamedTuple):
@@ -23,107 +57,169 @@ class RouteRules(NamedTuple):
     near: float
 
 
+class LatestPrototypes(NamedTuple):
+    """The latest prototypes of all clients as the server sees them."""
+
+    vectors: Vectors3  # (C, N, D) as the global memory stores them
+    similarity: Vectors3  # (C, N, N) g_i,y · g_j,y, 0 where one of the two clients has not seen y
+    seen: Mask2  # (C, N)
+    common: Integers2  # (N, N) the number of classes that both clients have seen
+    current: Integers2  # (C, N) items
+    stamp: Integers2  # (C, N) the sync of the latest upload
+    changed: Integers1  # (C,) the last sync at which a prototype of the class changed
+    ranking: Integers1  # (N,) the clients in the order that decides between equal similarities
+
+
+class NearestLists(NamedTuple):
+    """The most similar clients of every client in every class, a few more than there are slots."""
+
+    clients: Integers3  # (N, C, M)
+    values: Reals3  # (N, C, M) their similarities, in descending order
+    length: Integers2  # (N, C) the number of clients on the list
+    bound: Reals2  # (N, C) no client that is not on the list is more similar than this
+
+
+class ReceivedLists(NamedTuple):
+    """What every client received last, and the downloads.
+
+    These are counted when a list changes: until then it was received ``pulls - since`` times.
+    """
+
+    external: Integers3  # (N, C, E) items
+    donors: Integers3  # (N, C, E) the clients that the items come from
+    pulled: Integers1  # (N,) the last sync at which a client pulled
+    pulls: Integers1  # (N,) how often it has
+    since: Integers2  # (N, C) how often it had when the list changed
+    downloads: Integers2  # (N, N) without what the current lists amount to
+
+
 class RouteTable(NamedTuple):
-    """The latest prototypes of all clients as the server sees them, and what every client received last."""
+    """Everything that the server knows."""
 
-    vectors: Vectors  # (C, N, D) as the global memory stores them
-    similarity: Vectors  # (C, N, N) g_i,y · g_j,y, 0 where one of the two clients has not seen y
-    seen: Mask  # (C, N)
-    common: Integers  # (N, N) the number of classes that both clients have seen
-    current: Integers  # (C, N) items
-    stamp: Integers  # (C, N) the sync of the latest upload
-    ranking: Integers  # (N,) the clients in the order that decides between equal similarities
-    changed: Integers  # (C,) the last sync at which a prototype of the class changed
-    pulled: Integers  # (N,) the last sync at which a client pulled
-    external: Integers  # (N, C, E) items
-    donors: Integers  # (N, C, E) the clients that the items come from
-    nearest: Integers  # (N, C, M) the most similar clients, a few more than there are slots
-    values: Reals  # (N, C, M) their similarities, in descending order
-    length: Integers  # (N, C) the number of clients on the list
-    bound: Reals  # (N, C) no client that is not on the list is more similar than this
+    latest: LatestPrototypes
+    nearest: NearestLists
+    received: ReceivedLists
 
 
-class DownloadCounts(NamedTuple):
-    """Downloads, counted when a list changes: until then it was received ``pulls - since`` times."""
+class PrototypeProducts(NamedTuple):
+    """What the server computed of a prototype when it came; (0, 0) where similarities do not stay in memory."""
 
-    downloads: Integers  # (N, N)
-    since: Integers  # (N, C)
-    pulls: Integers  # (N,)
+    beside: Vectors2  # (P, N) products with the prototypes of all clients, of its class
+    origin: Integers2  # (P, 2) the client that it comes from, and the sync at which it came
 
 
 class UploadBatch(NamedTuple):
     """The prototypes that change in the syncs of a window, ordered by sync and class."""
 
-    client: Integers  # (U,)
-    label: Integers  # (U,)
-    prototypes: Vectors  # (P, D) as the global memory stores them
-    items: Integers  # (U,)
-    seen: Mask  # (U,)
-    starts: Integers  # (syncs + 1,)
+    client: Integers1  # (U,)
+    label: Integers1  # (U,)
+    prototypes: Vectors2  # (P, D) as the global memory stores them
+    items: Integers1  # (U,)
+    seen: Mask1  # (U,)
+    starts: Integers1  # (syncs + 1,)
     samples: int  # the number of samples: the item of place p is samples + p
-    beside: Vectors  # (P, N) to write: the products of a prototype with those of all clients, of its class
-    origin: Integers  # (P, 2) to write: the client of a prototype, and the sync at which it came
+    products: PrototypeProducts  # to write
 
 
 class ListChanges(NamedTuple):
     """One row per (client, class) whose external list changes in a pull, in the order of the pulls."""
 
-    client: Integers  # (R,)
-    label: Integers  # (R,)
-    sample: Integers  # (R,) the first sample of the client after the pull
-    items: Integers  # (R, E)
-    doubtful: Mask  # (R,) whether rounding may have decided
+    client: Integers1  # (R,)
+    label: Integers1  # (R,)
+    at: Integers1  # (R,) how many samples the client has handled at the pull
+    items: Integers2  # (R, E)
+    doubtful: Mask1  # (R,) whether rounding may have decided
 
 
 def first_rows(changes: ListChanges, count: int) -> ListChanges:
     """Return the first rows of an array that had room for more."""
-    client, label, sample, items, doubtful = changes
-    return ListChanges(client[:count], label[:count], sample[:count], items[:count], doubtful[:count])
+    client, label, at, items, doubtful = changes
+    return ListChanges(client[:count], label[:count], at[:count], items[:count], doubtful[:count])
+
+
+class ItemVectors(NamedTuple):
+    """The vectors of all items: n samples, then P prototypes."""
+
+    samples: int
+    rows: FixedVectors2  # (m, D) embeddings, not quite of unit length
+    row_of: Integers1  # (n,) the row of a sample
+    norms: Vectors1  # (n,) its length
+    prototypes: FixedVectors2  # (P, D)
+
+
+class ItemEntropies(NamedTuple):
+    """The entropies of all items."""
+
+    samples: int
+    of_samples: Reals1  # (n,)
+    stored: Reals1  # (P,) of the prototypes
+    exact: Mask1  # (P,) whether the entropy is the number that the readable method computes, to the last bit
+
+
+class QueuePlaces(NamedTuple):
+    """Which queue every sample enters, and which slot it takes there."""
+
+    label: Integers1  # (n,) the pseudo-label
+    slot: Integers1  # (n,) -1 for none
 
 
 class ItemTable(NamedTuple):
-    """All items: n samples, then P prototypes."""
+    """All items, and the zero-shot logits (n, C) of the samples."""
 
-    samples: int
-    entropy: Reals  # (n,)
-    slot: Integers  # (n,) the slot that the sample takes in its queue
-    pseudo: Integers  # (n,)
-    rows: Vectors  # (m, D) embeddings, not quite of unit length
-    row_of: Integers  # (n,) the row of a sample
-    norms: Vectors  # (n,) its length
-    logits: Reals  # (n, C) of the zero-shot classifier
-    stored: Reals  # (P,) entropies of the prototypes
-    exact: Mask  # (P,) whether the entropy is the number that the readable method computes, to the last bit
-    prototypes: Vectors  # (P, D)
-    beside: Vectors  # (P, N) products with the prototypes of all clients at its upload; (P, 0) for many clients
-    origin: Integers  # (P, 2) the client of a prototype, and the sync at which it came
+    vectors: ItemVectors
+    entropies: ItemEntropies
+    places: QueuePlaces
+    products: PrototypeProducts
+    logits: Reals2
 
 
 class HeldItems(NamedTuple):
-    """The items that clients hold; for a single client without the first axis."""
+    """The items that all clients hold."""
 
-    local: Integers  # (N, C, S)
-    external: Integers  # (N, C, E)
-    merged: Integers  # (N, C, K) what is read: K = S, or E where only the external memory is read
-    gram: Vectors  # (N, C, K, K) products of the merged items
+    local: Integers3  # (N, C, S)
+    external: Integers3  # (N, C, E)
+    merged: Integers3  # (N, C, K) what is read: K = S, or E where only the external memory is read
+
+
+class ClientItems(NamedTuple):
+    """The items that one client holds."""
+
+    local: Integers2  # (C, S)
+    external: Integers2  # (C, E)
+    merged: Integers2  # (C, K)
+
+
+class Memories(NamedTuple):
+    """What all clients hold, and the products (N, C, K, K) of the merged items."""
+
+    held: HeldItems
+    gram: Vectors4
 
 
 class Arrivals(NamedTuple):
     """The external lists that arrive in a window, ordered by client and time."""
 
-    sample: Integers  # (R,) the first sample of the client after the arrival
-    label: Integers  # (R,)
-    row: Integers  # (R,) the row of ``items``
-    items: Integers  # (R, E) in the order of the pulls
-    bounds: Integers  # (N + 1,) the arrivals of client i are bounds[i] to bounds[i + 1]
+    sample: Integers1  # (R,) the first sample of the client after the arrival
+    label: Integers1  # (R,)
+    row: Integers1  # (R,) the row of ``items``
+    items: Integers2  # (R, E) in the order of the pulls
+    bounds: Integers1  # (N + 1,) the arrivals of client i are bounds[i] to bounds[i + 1]
 
 
 class WindowSpan(NamedTuple):
     """The samples ``first`` to ``last`` (N,) of every client in a window."""
 
-    first: Integers
-    last: Integers
-    finished: Mask  # (N,) the client was at its end before the window: nothing that arrives will be read
+    first: Integers1
+    last: Integers1
+    finished: Mask1  # (N,) the client was at its end before the window: nothing that arrives will be read
+
+
+class WindowTask(NamedTuple):
+    """One window to read: a snapshot of what the replay knew at its end."""
+
+    span: WindowSpan
+    items: ItemTable
+    arrivals: Arrivals
 
 
 class ClientSpan(NamedTuple):
@@ -139,8 +235,9 @@ class ReadoutGrid(NamedTuple):
     """The parameters of the readout; ``alphas`` and ``betas`` make a grid."""
 
     mode: int
-    alphas: Reals
-    betas: Reals
+    alphas: Reals1
+    betas: Reals1
     gamma: float
     gate: float  # negative: none
     scale: float
+    confidences: Reals3  # (alphas, betas, n) to write: the probabilities of the predicted classes; empty: not wanted

@@ -18,6 +18,13 @@ class DonorLists(NamedTuple):
     values: Reals
 
 
+class OfferedClients(NamedTuple):
+    """Some clients (T,), and the classes that they have seen (T, C)."""
+
+    clients: Integers
+    seen: Mask
+
+
 @kernel
 def offer(
     products: Vectors, rows: Integers, clients: Integers, places: Integers, total: Reals, lists: DonorLists
@@ -47,14 +54,13 @@ def offer_means(
     common: Vectors,
     members: Integers,
     unseen: Mask,
-    clients: Integers,
-    seen: Mask,
+    offered: OfferedClients,
     score: Reals,
     lists: DonorLists,
 ) -> None:
     """Offer clients by mean similarity to the lists of the classes that members have not seen.
 
-    ``unseen`` is (M, C), ``seen`` (T, C); ``score`` (T,) is scratch space.
+    ``unseen`` is (M, C); ``score`` (T,) is scratch space.
     """
     for m in range(len(members)):
         some = False
@@ -66,7 +72,9 @@ def offer_means(
             score[j] = total[m, j] / common[m, j] if common[m, j] > 0 else NO_COMMON_CLASS
         for y in range(unseen.shape[1]):
             if unseen[m, y]:
-                _offer_seen(score, members[m], clients, seen[:, y], lists.clients[y, m], lists.values[y, m])
+                _offer_seen(
+                    score, members[m], offered.clients, offered.seen[:, y], lists.clients[y, m], lists.values[y, m]
+                )
 
 
 @helper

@@ -6,13 +6,15 @@ import math
 
 import numpy as np
 
-from ...core.types import Integers, Mask, Reals, Vectors
+from ...core.types import Reals, Vectors
+from .array_types import FixedReals2, FixedVectors2, Integers1, Reals2, Vectors1
 from .compiled import helper, kernel, loose_helper
+from .loop_arrays import ZeroShotResults
 from .tiles import tile
 
 
 @kernel
-def squares(rows: Vectors, index: Integers, out: Vectors) -> None:
+def squares(rows: FixedVectors2, index: Integers1, out: Vectors1) -> None:
     """Write the squared lengths (n,) of the rows ``index``."""
     for k in range(len(index)):
         out[k] = _square32(rows[index[k]])
@@ -27,17 +29,27 @@ def _square32(row: Vectors) -> np.float32:
 
 
 @kernel
-def classify(rows: Vectors, index: Integers, norms: Vectors, text: Reals, room: Reals, logits: Reals) -> None:
-    """Write the products (n, C) of the rows ``index``, divided by ``norms``, with ``text``, summed in float64.
+def classify(
+    rows: FixedVectors2,
+    index: Integers1,
+    norms: Vectors1,
+    text: FixedReals2,
+    near: float,
+    room: Reals2,
+    out: ZeroShotResults,
+) -> None:
+    """Classify the rows ``index``, divided by ``norms``, with ``text``; products are summed in float64.
 
-    ``room`` (2, D) is scratch space.
+    Two logits are close if they differ by less than ``near``. ``room`` (2, D) is scratch space.
     """
     last = len(index) - 1
     for k in range(0, last + 1, 2):
         m = min(k + 1, last)
         _widen(rows[index[k]], norms[k], room[0])
         _widen(rows[index[m]], norms[m], room[1])
-        _multiply(room[0], room[1], text, logits[k], logits[m])
+        _multiply(room[0], room[1], text, out.logits[k], out.logits[m])
+    for k in range(len(index)):
+        _judge(out.logits[k], near, k, out)
 
 
 @helper
@@ -60,24 +72,22 @@ def _multiply(a: Reals, b: Reals, text: Reals, of_a: Reals, of_b: Reals) -> None
         of_b[u], of_b[v], of_b[w], of_b[x] = bp, bq, br, bz
 
 
-@kernel
-def judge(logits: Reals, near: float, pseudo: Integers, uncertainty: Reals, close: Mask) -> None:
-    """Write the argmax and the entropy of logits (n, C), and whether the two best logits are closer than ``near``."""
-    classes = logits.shape[1]
-    for k in range(len(logits)):
-        best, second = 0, -np.inf
-        for y in range(1, classes):
-            if logits[k, y] > logits[k, best]:
-                best, second = y, logits[k, best]
-            elif logits[k, y] > second:
-                second = logits[k, y]
-        largest = logits[k, best]
-        total, nats = 0.0, 0.0
-        for y in range(classes):
-            shifted = logits[k, y] - largest
-            weight = math.exp(shifted)
-            total += weight
-            nats += weight * shifted
-        pseudo[k] = best
-        uncertainty[k] = min(max(math.log(total) - nats / total, 0.0) / math.log(classes), 1.0)
-        close[k] = largest - second < near
+@helper
+def _judge(logits: Reals, near: float, k: int, out: ZeroShotResults) -> None:
+    """Write what follows from the logits (C,) of row ``k``."""
+    best, second = 0, -np.inf
+    for y in range(1, len(logits)):
+        if logits[y] > logits[best]:
+            best, second = y, logits[best]
+        elif logits[y] > second:
+            second = logits[y]
+    largest = logits[best]
+    total, nats = 0.0, 0.0
+    for y in range(len(logits)):
+        shifted = logits[y] - largest
+        weight = math.exp(shifted)
+        total += weight
+        nats += weight * shifted
+    out.pseudo[k] = best
+    out.entropy[k] = min(max(math.log(total) - nats / total, 0.0) / math.log(len(logits)), 1.0)
+    out.close[k] = largest - second < near

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers, Mask, Reals
+from ...core.types import Integers, Reals
+from .array_types import Integers1, Integers2, Mask1, Reals1
 from .compiled import copy_row, helper
-from .loop_arrays import BOTH, EXTERNAL, LOCAL, Arrivals, ClientSpan, HeldItems, ItemTable
+from .loop_arrays import BOTH, EXTERNAL, LOCAL, Arrivals, ClientItems, ClientSpan, ItemEntropies, ItemTable
 from .tolerances import ENTROPY_NOISE, NEAR_ENTROPY
 
 LANES = 16  # entropies that are compared together
@@ -18,19 +19,19 @@ IN_DOUBT = -1
 class MergeRoom(NamedTuple):
     """Scratch space of a merge; all arrays are as long as S + E, rounded up to a multiple of LANES."""
 
-    items: Integers
-    values: Reals
-    chosen: Integers
-    fresh: Integers
-    stays: Mask
+    items: Integers1
+    values: Reals1
+    chosen: Integers1
+    fresh: Integers1
+    stays: Mask1
 
 
 class Events(NamedTuple):
     """The changes of the memory that is read: before which sample (R,), of which class (R,), the new row (R, K)."""
 
-    sample: Integers
-    label: Integers
-    row: Integers
+    sample: Integers1
+    label: Integers1
+    row: Integers2
 
 
 def merge_room(slots: int, wide: int) -> MergeRoom:
@@ -42,7 +43,13 @@ def merge_room(slots: int, wide: int) -> MergeRoom:
 
 @helper
 def walk(
-    span: ClientSpan, items: ItemTable, held: HeldItems, arrivals: Arrivals, mode: int, room: MergeRoom, events: Events
+    span: ClientSpan,
+    items: ItemTable,
+    held: ClientItems,
+    arrivals: Arrivals,
+    mode: int,
+    room: MergeRoom,
+    events: Events,
 ) -> int:
     """Follow one client through its samples and arrivals; write the events.
 
@@ -50,42 +57,40 @@ def walk(
     exact yet.
     """
     local, external, merged = held.local, held.external, held.merged
-    count, at = int(np.int64(0)), span.begin
-    for k in range(span.first, span.last + 1):
-        while at < span.end and arrivals.sample[at] <= k:
+    count, at, k = int(np.int64(0)), span.begin, span.first
+    while at < span.end or k < span.last:
+        sample = k
+        if at < span.end and arrivals.sample[at] <= k:  # what arrives before a sample comes first
             y = arrivals.label[at]
             copy_row(arrivals.items[arrivals.row[at]], external[y])
             at += 1
-            if mode != LOCAL:
-                changed = _renew(local[y], external[y], merged[y], items, mode, room)
-                if changed == IN_DOUBT:
-                    return int(-1 - y)
-                count += _note(changed, k, y, merged[y], events, count)
-        if k == span.last or items.slot[k] < 0:
-            continue
-        y = items.pseudo[k]
-        local[y, items.slot[k]] = k
-        if mode != EXTERNAL:
-            changed = _renew(local[y], external[y], merged[y], items, mode, room)
-            if changed == IN_DOUBT:
-                return int(-1 - y)
-            count += _note(changed, k, y, merged[y], events, count)
+            if mode == LOCAL:
+                continue
+        else:
+            y, slot = items.places.label[k], items.places.slot[k]
+            k += 1
+            if slot < 0:
+                continue
+            local[y, slot] = sample
+            if mode == EXTERNAL:
+                continue
+        changed = _renew(local[y], external[y], merged[y], items.entropies, mode, room)
+        if changed == IN_DOUBT:
+            return int(-1 - y)
+        if changed:
+            events.sample[count], events.label[count] = sample, y
+            copy_row(merged[y], events.row[count])
+            count += 1
     return count
 
 
 @helper
-def _note(changed: int, k: int, y: int, row: Integers, events: Events, count: int) -> int:
-    if changed:
-        events.sample[count], events.label[count] = k, y
-        copy_row(row, events.row[count])
-    return changed
-
-
-@helper
-def _renew(local: Integers, external: Integers, row: Integers, items: ItemTable, mode: int, room: MergeRoom) -> int:
+def _renew(
+    local: Integers, external: Integers, row: Integers, entropies: ItemEntropies, mode: int, room: MergeRoom
+) -> int:
     """Merge one class again; return 1 if its row changed, 0 if not, IN_DOUBT if rounding may decide."""
     if mode == BOTH:
-        return _merge(local, external, row, items, room)
+        return _merge(local, external, row, entropies, room)
     source = external if mode == EXTERNAL else local
     changed = 0
     for s in range(len(row)):
@@ -95,19 +100,19 @@ def _renew(local: Integers, external: Integers, row: Integers, items: ItemTable,
 
 
 @helper
-def _merge(local: Integers, external: Integers, row: Integers, items: ItemTable, room: MergeRoom) -> int:
+def _merge(local: Integers, external: Integers, row: Integers, entropies: ItemEntropies, room: MergeRoom) -> int:
     """Select the most certain items of a class (eq. 3); an item that stays does not change its place in ``row``."""
     count = int(np.int64(0))
     for s in range(len(local)):
         item = local[s]
         if item < 0:
             break  # slots fill in order
-        room.items[count], room.values[count] = item, items.entropy[item]
+        room.items[count], room.values[count] = item, entropies.of_samples[item]
         count += 1
     for e in range(len(external)):
         item = external[e]
         if item >= 0:
-            room.items[count], room.values[count] = item, items.stored[item - items.samples]
+            room.items[count], room.values[count] = item, entropies.stored[item - entropies.samples]
             count += 1
     if count <= len(row):
         return _arrange(row, room.items, count, room)
@@ -116,7 +121,7 @@ def _merge(local: Integers, external: Integers, row: Integers, items: ItemTable,
     if out - last <= margin:
         for i in range(count):
             item = room.items[i]
-            inexact = item >= items.samples and not items.exact[item - items.samples]
+            inexact = item >= entropies.samples and not entropies.exact[item - entropies.samples]
             if inexact and abs(room.values[i] - out) <= margin:
                 return IN_DOUBT
     return _arrange(row, room.chosen, len(row), room)

@@ -6,73 +6,60 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers, Vectors
+from ...core.types import Integers
+from .array_types import Integers1, Integers2, Reals1, Vectors1
 from .compiled import helper
-from .loop_arrays import ClientSpan, ItemTable
+from .loop_arrays import ClientSpan, ItemEntropies
 from .loops_merge import Events
-from .tiles import Columns, compare_pairs
 
 ROUGHLY = 4  # samples
 
 
 class ColumnRoom(NamedTuple):
-    """Room for the columns of a window: U of them, and R events."""
+    """The items that are read in a window, one column each; there is room for U columns."""
 
-    item: Integers  # (U,)
-    born: Integers  # (U,) the first sample that reads the item
-    dead: Integers  # (U,) the first sample that does not read it any more
-    order: Integers  # (U,)
-    scale: Vectors  # (U,)
-    fresh: Integers  # (U,) the class of an item that comes during the window
-    now: Integers  # (C, K) the items of every class
-    columns: Integers  # (C, K) their columns
-    start: Integers  # (C, K) their columns before the window
-    later: Integers  # (R, K) the columns of an event's row
-    ends: Integers  # (B / ROUGHLY + 3,)
-
-
-class OlderRoom(NamedTuple):
-    """Products of the samples that a class starts with, and the items that come to the class in the window."""
-
-    place: Integers  # (U,) the column of an item in ``products``, -1 for none
-    width: Integers  # (C,) the number of new items of a class
-    members: Integers  # (U,) the new items, class by class
-    begin: Integers  # (C + 1,) where the classes start in ``members``
-    rows: Integers  # (K,)
-    samples: Integers  # (K,)
-    block: Vectors  # (K, W) products of one class
-    products: Vectors  # (C * K * W,) row y * K + s has ``wide`` products
+    item: Integers1  # (U,)
+    born: Integers1  # (U,) the first sample that reads the item
+    dead: Integers1  # (U,) the first sample that does not read it any more
+    order: Integers1  # (U,) in which order to take the columns
+    scale: Vectors1  # (U,) one over the length of the item
+    entropy: Reals1  # (U,)
+    client: Integers1  # (U,) that a prototype comes from
+    sync: Integers1  # (U,) at which it came
+    start: Integers2  # (C, K) the columns of every class before the window
+    now: Integers2  # (C, K) and at the event that is being numbered
+    ends: Integers1  # (B / ROUGHLY + 3,)
 
 
 @helper
-def number_columns(span: ClientSpan, start: Integers, events: Events, count: int, room: ColumnRoom) -> Columns:
-    """Give every item that is read a column, from the memory before the window ``start`` (C, K) and the events."""
-    first, last = span.first, span.last
+def number_columns(span: ClientSpan, start: Integers, events: Events, count: int, room: ColumnRoom) -> int:
+    """Give every item that is read a column, from the memory before the window ``start`` (C, K) and the events.
+
+    Returns the number of columns. The rows of the events hold columns afterwards, -1 for none.
+    """
     classes, slots = start.shape
     size = int(np.int64(0))
     for y in range(classes):
         for s in range(slots):
-            item, column = start[y, s], -1
-            if item >= 0:
-                column, room.item[size], room.born[size], room.dead[size] = size, item, first, last
-                room.fresh[size] = -1
+            column = -1
+            if start[y, s] >= 0:
+                column, room.item[size], room.born[size], room.dead[size] = size, start[y, s], span.first, span.last
                 size += 1
-            room.now[y, s], room.columns[y, s], room.start[y, s] = item, column, column
+            room.start[y, s] = room.now[y, s] = column
     for e in range(count):
-        k, y = events.sample[e], events.label[e]
+        row, now = events.row[e], room.now[events.label[e]]
         for s in range(slots):
-            item = events.row[e, s]
-            if item != room.now[y, s]:
-                if room.columns[y, s] >= 0:
-                    room.dead[room.columns[y, s]] = k
-                room.now[y, s], room.columns[y, s] = item, -1
+            item, column = row[s], now[s]
+            if item != (room.item[column] if column >= 0 else -1):
+                if column >= 0:
+                    room.dead[column] = events.sample[e]
+                column = -1
                 if item >= 0:
-                    room.columns[y, s], room.item[size], room.born[size], room.dead[size] = size, item, k, last
-                    room.fresh[size] = y
+                    column, room.item[size], room.born[size], room.dead[size] = size, item, events.sample[e], span.last
                     size += 1
-            room.later[e, s] = room.columns[y, s]
+            row[s] = now[s] = column
     _sort_by_end(span, size, room)
-    return Columns(size, room.item, room.born, room.dead, room.order, room.scale)
+    return size
 
 
 @helper
@@ -95,40 +82,13 @@ def _sort_by_end(span: ClientSpan, size: int, room: ColumnRoom) -> None:
 
 
 @helper
-def count_new_items(columns: Columns, fresh: Integers, room: OlderRoom) -> int:
-    """Number the new items of every class; return the largest number of any class, at least 1."""
-    classes = len(room.width)
-    for y in range(classes):
-        room.width[y] = 0
-    for u in range(columns.number):
-        room.place[u] = -1
-        if fresh[u] >= 0:
-            room.place[u] = room.width[fresh[u]]
-            room.width[fresh[u]] += 1
-    wide = 1
-    room.begin[0] = 0
-    for y in range(classes):
-        wide = max(wide, room.width[y])
-        room.begin[y + 1] = room.begin[y] + room.width[y]
-    for u in range(columns.number):
-        if fresh[u] >= 0:
-            room.members[room.begin[fresh[u]] + room.place[u]] = columns.item[u]
-    return wide
-
-
-@helper
-def compare_older(items: ItemTable, start: Integers, wide: int, room: OlderRoom) -> None:
-    """Write the products of the samples that every class starts with (C, K) and of the new items of the class."""
-    classes, slots = start.shape
-    for y in range(classes):
-        count, width = 0, room.width[y]
-        for s in range(slots):
-            if 0 <= start[y, s] < items.samples and width:
-                room.rows[count], room.samples[count] = s, start[y, s]
-                count += 1
-        if count:
-            compare_pairs(items, room.samples[:count], room.members[room.begin[y] : room.begin[y + 1]], room.block)
-            for c in range(count):
-                at = (y * slots + room.rows[c]) * wide
-                for u in range(width):
-                    room.products[at + u] = room.block[c, u]
+def describe_columns(entropies: ItemEntropies, origin: Integers, columns: int, room: ColumnRoom) -> None:
+    """Write the entropy of every column, and where a prototype comes from."""
+    for u in range(columns):
+        item = room.item[u]
+        if item < entropies.samples:
+            room.entropy[u] = entropies.of_samples[item]
+        else:
+            place = item - entropies.samples
+            room.entropy[u] = entropies.stored[place]
+            room.client[u], room.sync[u] = origin[place, 0], origin[place, 1]

@@ -7,40 +7,40 @@ from __future__ import annotations
 
 from ...core.types import Integers
 from .compiled import copy_row, helper
-from .loop_arrays import RouteTable, UploadBatch
+from .loop_arrays import LatestPrototypes, UploadBatch
 from .tiles import compare_with_all
 
 
 @helper
-def push(routes: RouteTable, uploads: UploadBatch, first: int, last: int, now: int) -> None:
+def push(latest: LatestPrototypes, uploads: UploadBatch, first: int, last: int, now: int) -> None:
     """Store the uploads ``first`` to ``last`` of one sync and compare them with the prototypes of all clients."""
     for u in range(first, last):
         i, y = uploads.client[u], uploads.label[u]
-        copy_row(uploads.prototypes[uploads.items[u] - uploads.samples], routes.vectors[y, i])
-        routes.current[y, i] = uploads.items[u] if uploads.seen[u] else -1
-        routes.changed[y] = routes.stamp[y, i] = now
-        if routes.seen[y, i] != uploads.seen[u]:
-            _note_seen(routes, i, y, 1 if uploads.seen[u] else -1)
+        copy_row(uploads.prototypes[uploads.items[u] - uploads.samples], latest.vectors[y, i])
+        latest.current[y, i] = uploads.items[u] if uploads.seen[u] else -1
+        latest.changed[y] = latest.stamp[y, i] = now
+        if latest.seen[y, i] != uploads.seen[u]:
+            _note_seen(latest, i, y, 1 if uploads.seen[u] else -1)
     start = first
     for u in range(first + 1, last + 1):
         if u == last or uploads.label[u] != uploads.label[start]:
             y = uploads.label[start]
-            compare_with_all(routes.vectors[y], uploads.client[start:u], routes.similarity[y])
+            compare_with_all(latest.vectors[y], uploads.client[start:u], latest.similarity[y])
             start = u
     for u in range(first, last):
         place, i = uploads.items[u] - uploads.samples, uploads.client[u]
-        copy_row(routes.similarity[uploads.label[u], i], uploads.beside[place])
-        uploads.origin[place, 0], uploads.origin[place, 1] = i, now
+        copy_row(latest.similarity[uploads.label[u], i], uploads.products.beside[place])
+        uploads.products.origin[place, 0], uploads.products.origin[place, 1] = i, now
 
 
 @helper
-def _note_seen(routes: RouteTable, i: int, y: int, change: int) -> None:
-    for j in range(routes.seen.shape[1]):
-        if j != i and routes.seen[y, j]:
-            routes.common[i, j] += change
-            routes.common[j, i] += change
-    routes.common[i, i] += change
-    routes.seen[y, i] = change > 0
+def _note_seen(latest: LatestPrototypes, i: int, y: int, change: int) -> None:
+    for j in range(latest.seen.shape[1]):
+        if j != i and latest.seen[y, j]:
+            latest.common[i, j] += change
+            latest.common[j, i] += change
+    latest.common[i, i] += change
+    latest.seen[y, i] = change > 0
 
 
 @helper

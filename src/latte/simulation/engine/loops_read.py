@@ -6,65 +6,56 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers, Reals, Vectors
+from ...core.types import Integers, Vectors
+from .array_types import Integers1, Integers3, Vectors1
 from .compiled import copy_row, helper, kernel
-from .loop_arrays import Arrivals, ClientSpan, HeldItems, ItemTable, ReadoutGrid, WindowSpan
+from .loop_arrays import ClientItems, ClientSpan, ItemTable, ItemVectors, Memories, ReadoutGrid, WindowTask
 from .loops_merge import Events, MergeRoom, walk
-from .loops_number import ColumnRoom, OlderRoom, compare_older, count_new_items, number_columns
-from .loops_readout import ReadoutRoom, compute_cosines, predict_label
-from .tiles import Columns, compare_items, compare_samples
+from .loops_number import ColumnRoom, describe_columns, number_columns
+from .loops_readout import ReadoutRoom, compute_confidence, compute_cosines, predict_label
+from .tiles import compare_samples, compare_with_four
 
 DONE = -1
-NEEDS_ROOM = -1  # instead of a class
 
 
 class ReadRoom(NamedTuple):
     """Scratch space of :func:`read_clients`, for the largest client of a window."""
 
-    before: HeldItems  # of one client, as it was before the window
+    before: ClientItems  # of one client, as it was before the window
     merge: MergeRoom
     events: Events
     columns: ColumnRoom
-    older: OlderRoom
     readout: ReadoutRoom
-    near: Vectors  # (B * U,) the products of samples and columns
-    uncertainty: Reals  # (U,)
+    missing: Integers1  # (K,) the slots whose product with another one is not known
+    near: Vectors1  # (B * U,) the products of samples and columns
 
 
 @kernel
 def read_clients(
-    at: int,
-    end: int,
-    span: WindowSpan,
-    items: ItemTable,
-    memory: HeldItems,
-    arrivals: Arrivals,
-    readout: ReadoutGrid,
-    room: ReadRoom,
-    labels: Integers,
+    at: int, end: int, task: WindowTask, memory: Memories, readout: ReadoutGrid, room: ReadRoom, labels: Integers3
 ) -> tuple[int, int]:
     """Follow the clients ``at`` to ``end`` through a window and write their ``labels`` (alphas, betas, n).
 
-    Returns (client, class) where a merge depends on prototypes whose entropies are not exact yet, and (client,
-    NEEDS_ROOM) where ``room.older`` is too small, with the memories of that client as they were: the caller helps and
-    continues with this client. (DONE, 0) at the end.
+    Returns (client, class) where a merge depends on prototypes whose entropies are not exact yet, with the memories of
+    that client as they were: the caller makes them exact and continues with this client. (DONE, 0) at the end.
     """
+    span, arrivals, held = task.span, task.arrivals, memory.held
     for i in range(at, end):
         if span.finished[i]:
             continue
-        mine = HeldItems(memory.local[i], memory.external[i], memory.merged[i], memory.gram[i])
+        mine = ClientItems(held.local[i], held.external[i], held.merged[i])
         _copy_held(mine, room.before)
         own = ClientSpan(span.first[i], span.last[i], arrivals.bounds[i], arrivals.bounds[i + 1])
-        count = walk(own, items, mine, arrivals, readout.mode, room.merge, room.events)
-        if count >= 0 and _read(own, items, mine.gram, readout, room, count, labels):
-            continue
-        _copy_held(room.before, mine)
-        return i, -1 - count if count < 0 else NEEDS_ROOM
+        count = walk(own, task.items, mine, arrivals, readout.mode, room.merge, room.events)
+        if count < 0:
+            _copy_held(room.before, mine)
+            return i, -1 - count
+        _read(own, task.items, memory.gram[i], readout, room, count, labels)
     return DONE, 0
 
 
 @helper
-def _copy_held(source: HeldItems, out: HeldItems) -> None:
+def _copy_held(source: ClientItems, out: ClientItems) -> None:
     for y in range(len(source.local)):
         copy_row(source.local[y], out.local[y])
         copy_row(source.external[y], out.external[y])
@@ -73,91 +64,116 @@ def _copy_held(source: HeldItems, out: HeldItems) -> None:
 
 @helper
 def _read(
-    span: ClientSpan, items: ItemTable, gram: Vectors, readout: ReadoutGrid, room: ReadRoom, count: int, out: Integers
-) -> bool:
-    """Predict the samples of one client, from its memory before them and ``count`` events; False for lack of room."""
-    start = room.before.merged
-    columns = number_columns(span, start, room.events, count, room.columns)
-    wide = count_new_items(columns, room.columns.fresh, room.older)
-    if start.size * wide > len(room.older.products) or wide > room.older.block.shape[1]:
-        return False
-    compare_samples(items, span, columns, room.near)
-    _look_up_entropies(items, columns, room.uncertainty)
-    compare_older(items, start, wide, room.older)
-    for y in range(len(start)):
-        copy_row(start[y], room.columns.now[y])
-    _follow(span, items, columns, gram, wide, readout, room, count, out)
-    return True
-
-
-@helper
-def _look_up_entropies(items: ItemTable, columns: Columns, values: Reals) -> None:
-    for u in range(columns.number):
-        item = columns.item[u]
-        values[u] = items.entropy[item] if item < items.samples else items.stored[item - items.samples]
-
-
-@helper
-def _follow(
     span: ClientSpan,
     items: ItemTable,
-    columns: Columns,
     gram: Vectors,
-    wide: int,
     readout: ReadoutGrid,
     room: ReadRoom,
     count: int,
     labels: Integers,
 ) -> None:
-    """Predict sample by sample, with the memory as it is at that sample."""
-    first, last = span.first, span.last
-    events, now, e = room.events, room.columns.start, int(np.int64(0))
-    for k in range(first, last + 1):
+    """Predict the samples of one client, from its memory before them and ``count`` events."""
+    events, columns, first = room.events, room.columns, span.first
+    width = number_columns(span, room.before.merged, events, count, columns)
+    compare_samples(items.vectors, span, columns, width, room.near)
+    describe_columns(items.entropies, items.products.origin, width, columns)
+    now, e = columns.start, int(np.int64(0))
+    for k in range(first, span.last + 1):
         while e < count and events.sample[e] <= k:
             y = events.label[e]
-            copy_row(room.columns.later[e], now[y])
-            _replace(span, items, columns, gram[y], wide, room, e)
+            _replace(span, items, room, width, events.row[e], now[y], gram[y])
             e += 1
-        if k == last:
+        if k == span.last:
             break
-        near = room.near[(k - first) * columns.number : (k - first + 1) * columns.number]
+        near = room.near[(k - first) * width : (k - first + 1) * width]
         for b in range(len(readout.betas)):
-            compute_cosines(near, room.uncertainty, now, gram, readout.betas[b], readout, room.readout)
+            compute_cosines(near, columns.entropy, now, gram, readout.betas[b], readout, room.readout)
             for a in range(len(readout.alphas)):
                 cosines = room.readout.cosines
                 labels[a, b, k] = predict_label(items.logits[k], cosines, readout.alphas[a], readout.scale)
+                if readout.confidences.shape[0]:
+                    readout.confidences[a, b, k] = compute_confidence(
+                        items.logits[k], items.entropies.of_samples[k], readout.alphas[a], readout.scale, room.readout
+                    )
 
 
 @helper
 def _replace(
-    span: ClientSpan, items: ItemTable, columns: Columns, gram: Vectors, wide: int, room: ReadRoom, e: int
+    span: ClientSpan, items: ItemTable, room: ReadRoom, width: int, row: Integers, now: Integers, gram: Vectors
 ) -> None:
-    """Apply an event to its class and to its Gram matrix; almost all products are known already."""
-    first, last = span.first, span.last
-    y, row, own = room.events.label[e], room.events.row[e], room.columns.later[e]
-    now, start, place = room.columns.now[y], room.before.merged[y], room.older.place
-    samples, beside, origin = items.samples, items.beside, items.origin
+    """Let a class have the columns ``row`` (K,) instead of ``now``, and so its Gram matrix; most products are known."""
+    item_of = room.columns.item
     for s in range(len(row)):
-        item = row[s]
-        if item == now[s]:
+        if row[s] == now[s]:
             continue
-        now[s] = item
-        if item < 0:
+        now[s] = row[s]
+        if row[s] < 0:
             continue
-        for t in range(len(row)):
-            other = row[t]
-            if other < 0:
-                continue
-            if item >= samples and other >= samples and beside.shape[1]:
-                a, b = item - samples, other - samples
-                # the later of the two was compared with the earlier when it came
-                value = beside[a, origin[b, 0]] if origin[a, 1] >= origin[b, 1] else beside[b, origin[a, 0]]
-            elif columns.born[own[s]] <= other < last:
-                value = room.near[(other - first) * columns.number + own[s]]
-            elif columns.born[own[t]] <= item < last:
-                value = room.near[(item - first) * columns.number + own[t]]
-            elif other < samples and start[t] == other and place[own[s]] >= 0:
-                value = room.older.products[(y * len(row) + t) * wide + place[own[s]]]
-            else:
-                value = compare_items(items, item, other)
-            gram[s, t] = gram[t, s] = value
+        if item_of[row[s]] >= items.vectors.samples and items.products.beside.shape[1]:
+            missing = _look_up_prototype(span, items, room, width, row, s, gram)
+        else:
+            missing = _look_up_item(span, room, width, row, s, gram)
+        if missing:
+            _multiply(items.vectors, item_of, row, s, room.missing, missing, gram)
+
+
+@helper
+def _look_up_prototype(
+    span: ClientSpan, items: ItemTable, room: ReadRoom, width: int, row: Integers, s: int, gram: Vectors
+) -> int:
+    """Write the known products of the prototype in slot ``s``; return for how many slots they are missing."""
+    columns, samples, beside = room.columns, items.vectors.samples, items.products.beside
+    c, missing = row[s], int(np.int64(0))
+    item, born, sync, client = columns.item[c], columns.born[c], columns.sync[c], columns.client[c]
+    for t in range(len(row)):
+        o = row[t]
+        if o < 0:
+            continue
+        other = columns.item[o]
+        if other >= samples:  # the later of the two was compared with the earlier when it came
+            later = sync >= columns.sync[o]
+            value = beside[(item if later else other) - samples, columns.client[o] if later else client]
+        elif other >= born:
+            value = room.near[(other - span.first) * width + c]
+        else:
+            room.missing[missing] = t
+            missing += 1
+            continue
+        gram[s, t] = gram[t, s] = value
+    return missing
+
+
+@helper
+def _look_up_item(span: ClientSpan, room: ReadRoom, width: int, row: Integers, s: int, gram: Vectors) -> int:
+    """Do the same for a sample, or for any item where the products of prototypes are not kept."""
+    columns, near, first, last = room.columns, room.near, span.first, span.last
+    c, missing = row[s], int(np.int64(0))
+    item, born = columns.item[c], columns.born[c]
+    for t in range(len(row)):
+        o = row[t]
+        if o < 0:
+            continue
+        other = columns.item[o]
+        if born <= other < last:
+            value = near[(other - first) * width + c]
+        elif columns.born[o] <= item < last:
+            value = near[(item - first) * width + o]
+        else:
+            room.missing[missing] = t
+            missing += 1
+            continue
+        gram[s, t] = gram[t, s] = value
+    return missing
+
+
+@helper
+def _multiply(
+    items: ItemVectors, item_of: Integers, row: Integers, s: int, missing: Integers, count: int, gram: Vectors
+) -> None:
+    """Write the products of slot ``s`` of a class with ``count`` others."""
+    end, item = count - 1, item_of[row[s]]
+    for g in range(0, count, 4):
+        t, u, v, w = missing[g], missing[min(g + 1, end)], missing[min(g + 2, end)], missing[min(g + 3, end)]
+        values = compare_with_four(items, item, item_of[row[t]], item_of[row[u]], item_of[row[v]], item_of[row[w]])
+        gram[s, t], gram[s, u], gram[s, v], gram[s, w] = values
+        gram[t, s], gram[u, s], gram[v, s], gram[w, s] = values

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...core.maths import MATCH_STEPS, MATCH_TOLERANCE
 from ...core.readout import CANCELLED
 from ...core.types import Integers, Reals, Vectors
+from .array_types import Integers1, Reals1, Reals2
 from .compiled import helper, loose_helper
 from .loop_arrays import ReadoutGrid
 
@@ -26,22 +28,25 @@ class ReadoutRoom(NamedTuple):
     ``bits`` and ``scale`` are the same memory as ``rounded`` and ``power``, as another type.
     """
 
-    weights: Reals  # (C, K)
-    near: Reals  # (C, K)
-    flat: Reals  # (C * K,) the weights
-    rounded: Reals  # (C * K,)
-    bits: Integers
-    power: Integers  # (C * K,)
-    scale: Reals
-    cosines: Reals  # (C,)
+    weights: Reals2  # (C, K)
+    near: Reals2  # (C, K)
+    flat: Reals1  # (C * K,) the weights
+    rounded: Reals1  # (C * max(K, 1),)
+    bits: Integers1
+    power: Integers1  # (C * max(K, 1),)
+    scale: Reals1
+    cosines: Reals1  # (C,)
+    exponents: Reals1  # (C,)
+    shifted: Reals1  # (C,)
 
 
 def readout_room(classes: int, slots: int) -> ReadoutRoom:
     """Return scratch space for a memory (C, K)."""
-    rounded, power = np.empty(classes * slots), np.empty(classes * slots, np.int64)
+    longest = classes * max(slots, 1)  # that many weights, or the scores of all classes where no slots are read
+    rounded, power = np.empty(longest), np.empty(longest, np.int64)
     weights, near = np.empty((classes, slots)), np.empty((classes, slots))
     flat, bits, scale = weights.reshape(-1), rounded.view(np.int64), power.view(np.float64)
-    return ReadoutRoom(weights, near, flat, rounded, bits, power, scale, np.empty(classes))
+    return ReadoutRoom(weights, near, flat, rounded, bits, power, scale, *np.empty((3, classes)))
 
 
 @helper
@@ -70,18 +75,18 @@ def compute_cosines(
         shift = beta if readout.gate >= 0 else max(largest, LOWEST_FLOAT)
         for k in range(len(row)):
             w[k] = max(w[k] - shift, LOWEST_EXPONENT)
-    _exponentiate(room)
+    _exponentiate(room.flat, room)
     for y in range(len(columns)):
         room.cosines[y] = _cosine(room.weights[y], room.near[y], gram[y], readout.gate)
 
 
 @helper
-def _exponentiate(room: ReadoutRoom) -> None:
-    """Replace the weights by their exponentials, several at a time: x = k ln 2 + r, e^x = 2^k e^r.
+def _exponentiate(values: Reals, room: ReadoutRoom) -> None:
+    """Replace values, C * max(K, 1) at most, by their exponentials, several at a time: x = k ln 2 + r, e^x = 2^k e^r.
 
     A float64 that was rounded by adding a large number has k in its last bits; moved up, they are the exponent of 2^k.
     """
-    values, rounded, bits, power, scale = room.flat, room.rounded, room.bits, room.power, room.scale
+    rounded, bits, power, scale = room.rounded, room.bits, room.power, room.scale
     for j in range(len(values)):
         rounded[j] = values[j] * LOG2_E + ROUND
     for j in range(len(values)):
@@ -119,3 +124,58 @@ def predict_label(logits: Reals, cosines: Reals, alpha: float, scale: float) -> 
         if value > top:
             best, top = y, value
     return best
+
+
+@helper
+def compute_confidence(logits: Reals, uncertainty: float, alpha: float, scale: float, room: ReadoutRoom) -> float:
+    """Return the probability of that class: at the temperature of ``match_entropy`` in :mod:`latte.core.maths`.
+
+    ``uncertainty`` is the entropy of the zero-shot prediction. The steps are those of the function.
+    """
+    shifted, weights, classes = room.shifted, room.exponents, len(room.shifted)
+    top = -np.inf
+    for y in range(classes):
+        shifted[y] = logits[y] + (alpha * scale) * room.cosines[y]
+        top = max(top, shifted[y])
+    for y in range(classes):
+        shifted[y] -= top
+    mean, square = _moments(shifted, shifted, classes)
+    spread = math.sqrt(max(square - mean * mean, 0.0))
+    if spread == 0:
+        return 1.0 / classes
+    nats, total = uncertainty * math.log(classes), 1.0
+    rate, low, high = 1.0 / spread, 0.0, np.inf
+    for _ in range(MATCH_STEPS):
+        for y in range(classes):
+            weights[y] = max(rate * shifted[y], LOWEST_EXPONENT)
+        _exponentiate(weights, room)
+        total = _total(weights)
+        mean, square = _moments(weights, shifted, 0)
+        mean, square = mean / total, square / total
+        gap = math.log(total) - rate * mean - nats
+        if abs(gap) < MATCH_TOLERANCE:
+            break
+        low, high = (rate, high) if gap > 0 else (low, rate)
+        slope = rate * (square - mean * mean)
+        step = rate + gap / slope if slope > 0 else low
+        rate = step if low < step < high else min((low + high) / 2, 2 * low + rate)
+    return 1.0 / total
+
+
+@loose_helper
+def _moments(weights: Reals, values: Reals, count: int) -> tuple[float, float]:
+    """Return the sums of w v and of w v^2; with a ``count``, the means of v and of v^2 instead."""
+    first, second = 0.0, 0.0
+    for y in range(len(values)):
+        weight = 1.0 / count if count else weights[y]
+        first += weight * values[y]
+        second += weight * values[y] * values[y]
+    return first, second
+
+
+@loose_helper
+def _total(values: Reals) -> float:
+    total = 0.0
+    for y in range(len(values)):
+        total += values[y]
+    return total

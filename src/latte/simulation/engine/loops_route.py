@@ -9,10 +9,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers, Reals, Vectors
+from ...core.types import Integers, Mask, Reals, Vectors
 from .accept import accept
+from .array_types import Integers1, Reals1
 from .compiled import copy_row, helper, kernel, loose_helper
-from .loop_arrays import CLIENT, NONE, DownloadCounts, ListChanges, RouteRules, RouteTable, UploadBatch
+from .loop_arrays import (
+    CLIENT,
+    NONE,
+    LatestPrototypes,
+    ListChanges,
+    NearestLists,
+    RouteRules,
+    RouteTable,
+    UploadBatch,
+)
 from .loops_lists import GLANCE, any_above, insert
 from .loops_push import find_starts, push
 from .timeline import Window
@@ -23,11 +33,11 @@ UNTOUCHED, CHANGED, SHORT = 0, 1, 2  # what new prototypes of others do to a lis
 class RouteRoom(NamedTuple):
     """Scratch space: the chosen donors (E,), a list (E + 1,), mean similarities (N,), where classes start (C + 1,)."""
 
-    chosen: Integers
-    rows: Integers
-    values: Reals
-    mean: Reals
-    starts: Integers
+    chosen: Integers1
+    rows: Integers1
+    values: Reals1
+    mean: Reals1
+    starts: Integers1
 
 
 class Pull(NamedTuple):
@@ -52,40 +62,36 @@ _accept = helper(accept)
 def play(
     routes: RouteTable,
     rules: RouteRules,
-    counts: DownloadCounts,
     window: Window,
     uploads: UploadBatch,
-    offsets: Integers,
-    at: int,
     before: int,
     room: RouteRoom,
     out: ListChanges,
 ) -> tuple[int, int]:
-    """Play the syncs of a window from sync ``at`` on: all members push, then all pull.
+    """Play the syncs of a window: all members push, then all pull. ``before`` counts the syncs before this window.
 
-    ``before`` counts the syncs before this window, ``offsets`` (N + 1,) says where the samples of each client start.
-    Stops after a sync with a choice in doubt, or when ``out`` is full. Returns the next sync to play and the number of
-    rows in ``out``.
+    Stops after a sync with a choice in doubt, or when ``out`` is full. Returns how many syncs were played and the
+    number of rows in ``out``.
     """
-    classes = len(routes.seen)
-    count, doubt = int(np.int64(0)), False
+    latest, classes = routes.latest, len(routes.latest.seen)
+    count, at, doubt = int(np.int64(0)), int(np.int64(0)), False
     while at < len(window.starts) - 1 and not doubt:
         first, last = window.starts[at], window.starts[at + 1]
         if count + (last - first) * classes > len(out.client):
             break
         now = before + at
         begin, end = uploads.starts[at], uploads.starts[at + 1]
-        push(routes, uploads, begin, end, now)
+        push(latest, uploads, begin, end, now)
         find_starts(uploads.label[begin:end], room.starts)
         fresh = NewUploads(uploads.client[begin:end], room.starts)
-        newest = routes.changed[0]
+        newest = latest.changed[0]
         for y in range(1, classes):
-            newest = max(newest, routes.changed[y])
+            newest = max(newest, latest.changed[y])
         for m in range(first, last):
-            i, old = window.members[m], count
-            count = _pull(routes, rules, counts, Pull(i, now, newest), fresh, room, out, count)
+            old = count
+            count = _pull(routes, rules, Pull(window.members[m], now, newest), fresh, room, out, count)
             for r in range(old, count):
-                out.sample[r] = offsets[i] + window.at[m]
+                out.at[r] = window.at[m]
                 doubt = doubt or out.doubtful[r]
         at += 1
     return at, count
@@ -95,7 +101,6 @@ def play(
 def _pull(
     routes: RouteTable,
     rules: RouteRules,
-    counts: DownloadCounts,
     pull: Pull,
     fresh: NewUploads,
     room: RouteRoom,
@@ -103,48 +108,52 @@ def _pull(
     count: int,
 ) -> int:
     """Choose the donors of a client again where they may have changed; write new lists, return the new count."""
-    i, before = pull.client, routes.pulled[pull.client]
-    counts.pulls[i] += 1
-    routes.pulled[i] = pull.now
+    latest, nearest, received = routes
+    i, before = pull.client, received.pulled[pull.client]
+    received.pulls[i] += 1
+    received.pulled[i] = pull.now
     if rules.empty == CLIENT and pull.newest > before:
-        _average(routes, i, room.mean)
-    for y in range(len(routes.seen)):
-        known = routes.seen[y, i]
-        if (routes.changed[y] if known or rules.empty != CLIENT else pull.newest) <= before:
+        _average(latest, i, room.mean)
+    for y in range(len(latest.seen)):
+        known = latest.seen[y, i]
+        if (latest.changed[y] if known or rules.empty != CLIENT else pull.newest) <= before:
             continue
         if known:
             state = SHORT
-            if before == pull.now - 1 and routes.length[i, y] > 0 and routes.stamp[y, i] != pull.now:
-                state = _update(routes, rules, i, y, pull.now, fresh.uploaders[fresh.starts[y] : fresh.starts[y + 1]])
+            if before == pull.now - 1 and nearest.length[i, y] > 0 and latest.stamp[y, i] != pull.now:
+                uploaders = fresh.uploaders[fresh.starts[y] : fresh.starts[y + 1]]
+                state = _update(latest, nearest, rules, i, y, pull.now, uploaders)
             if state == UNTOUCHED:
                 continue
             if state == SHORT:
-                _scan(routes, rules, i, y)
-            doubtful = _choose_seen(routes, rules, i, y, room.chosen)
+                _scan(latest, nearest, rules, i, y)
+            doubtful = _choose_seen(latest.seen[y], nearest, rules, i, y, room.chosen)
         else:
-            routes.length[i, y] = 0
-            doubtful = _choose_unseen(routes, rules, i, y, room)
-        if _accept(routes, counts, i, y, room.chosen) or doubtful:
+            nearest.length[i, y] = 0
+            doubtful = _choose_unseen(latest.seen[y], latest.ranking, received.donors[i, y], rules, i, room)
+        if _accept(received, latest.current[y], i, y, room.chosen) or doubtful:
             out.client[count], out.label[count], out.doubtful[count] = i, y, doubtful
-            copy_row(routes.external[i, y], out.items[count])
+            copy_row(received.external[i, y], out.items[count])
             count += 1
     return count
 
 
 @helper
-def _update(routes: RouteTable, rules: RouteRules, i: int, y: int, now: int, uploaders: Integers) -> int:
+def _update(
+    latest: LatestPrototypes, nearest: NearestLists, rules: RouteRules, i: int, y: int, now: int, uploaders: Integers
+) -> int:
     """Bring a client's list of the most similar of a class up to date with the new prototypes of others.
 
     UNTOUCHED: no uploader is or gets on the list. CHANGED: the list is right again. SHORT: too few are left on it.
     """
-    rows, values = routes.nearest[i, y], routes.values[i, y]
-    similarity, stamp, seen = routes.similarity[y, i], routes.stamp[y], routes.seen[y]
-    count, bound = int(np.int64(0)), routes.bound[i, y]
-    for e in range(routes.length[i, y]):
+    rows, values = nearest.clients[i, y], nearest.values[i, y]
+    similarity, stamp, seen = latest.similarity[y, i], latest.stamp[y], latest.seen[y]
+    count, bound = int(np.int64(0)), nearest.bound[i, y]
+    for e in range(nearest.length[i, y]):
         if stamp[rows[e]] != now:
             rows[count], values[count] = rows[e], values[e]
             count += 1
-    touched = count < routes.length[i, y]
+    touched = count < nearest.length[i, y]
     for u in range(len(uploaders)):
         j = uploaders[u]
         value = np.float64(similarity[j])
@@ -154,45 +163,45 @@ def _update(routes: RouteTable, rules: RouteRules, i: int, y: int, now: int, upl
             if count < len(rows) or value > values[count - 1]:
                 touched = True
                 count = insert(rows, values, count, j, value)
-    routes.length[i, y], routes.bound[i, y] = count, bound
+    nearest.length[i, y], nearest.bound[i, y] = count, bound
     if count < rules.slots + 2 and bound > -np.inf:
         return SHORT
     return CHANGED if touched else UNTOUCHED
 
 
 @loose_helper
-def _average(routes: RouteTable, i: int, mean: Reals) -> None:
+def _average(latest: LatestPrototypes, i: int, mean: Reals) -> None:
     """Write the mean similarity over the classes both have seen (N,), -2 where there is none (B3)."""
     for j in range(len(mean)):
         mean[j] = 0.0
-    for y in range(len(routes.seen)):
-        if routes.seen[y, i]:
-            row = routes.similarity[y, i]
+    for y in range(len(latest.seen)):
+        if latest.seen[y, i]:
+            row = latest.similarity[y, i]
             for j in range(len(mean)):
                 mean[j] += row[j]
     for j in range(len(mean)):
-        mean[j] = mean[j] / routes.common[i, j] if routes.common[i, j] else -2.0
+        mean[j] = mean[j] / latest.common[i, j] if latest.common[i, j] else -2.0
 
 
 @helper
-def _scan(routes: RouteTable, rules: RouteRules, i: int, y: int) -> None:
+def _scan(latest: LatestPrototypes, nearest: NearestLists, rules: RouteRules, i: int, y: int) -> None:
     """Make a client's list of the most similar of a class: of all clients (B4), or of the others that have seen it."""
-    rows, values, seen = routes.nearest[i, y], routes.values[i, y], routes.seen[y]
+    rows, values, seen = nearest.clients[i, y], nearest.values[i, y], latest.seen[y]
     own = -1 if rules.drop_first else i
-    count = _find_largest(routes.similarity[y, i], seen, own, routes.length[i, y], rows, values)
-    routes.length[i, y] = count
-    routes.bound[i, y] = values[count - 1] if count == len(rows) < len(seen) else -np.inf
+    count = _find_largest(latest.similarity[y, i], seen, own, nearest.length[i, y], rows, values)
+    nearest.length[i, y] = count
+    nearest.bound[i, y] = values[count - 1] if count == len(rows) < len(seen) else -np.inf
 
 
 @helper
-def _choose_seen(routes: RouteTable, rules: RouteRules, i: int, y: int, chosen: Integers) -> bool:
+def _choose_seen(seen: Mask, nearest: NearestLists, rules: RouteRules, i: int, y: int, chosen: Integers) -> bool:
     """Write the first donors of a list (slots,), -1 for none; return whether the choice is in doubt.
 
     The released code leaves out the best match, whichever client that is, and counts a client that has not seen the
     class as 0 (B4).
     """
-    rows, values, seen = routes.nearest[i, y], routes.values[i, y], routes.seen[y]
-    count, skip = routes.length[i, y], 1 if rules.drop_first else 0
+    rows, values = nearest.clients[i, y], nearest.values[i, y]
+    count, skip = nearest.length[i, y], 1 if rules.drop_first else 0
     for e in range(rules.slots):
         chosen[e] = rows[e + skip] if e + skip < count and seen[rows[e + skip]] else -1
     doubtful = False
@@ -203,18 +212,17 @@ def _choose_seen(routes: RouteTable, rules: RouteRules, i: int, y: int, chosen: 
 
 
 @helper
-def _choose_unseen(routes: RouteTable, rules: RouteRules, i: int, y: int, room: RouteRoom) -> bool:
-    """Do the same for a class that the client has not seen (B3)."""
-    seen = routes.seen[y]
+def _choose_unseen(seen: Mask, ranking: Integers, donors: Integers, rules: RouteRules, i: int, room: RouteRoom) -> bool:
+    """Do the same for a class that the client has not seen (B3); ``donors`` (slots,) are those that it has now."""
     if rules.empty != CLIENT:  # joining order, without the first, or nothing
         for e in range(rules.slots):
-            j = routes.ranking[e + 1]
+            j = ranking[e + 1]
             room.chosen[e] = j if rules.empty != NONE and seen[j] else -1
         return False
     seeds = int(np.int64(0))
     for e in range(rules.slots):
-        if routes.donors[i, y, e] >= 0:
-            room.rows[seeds] = routes.donors[i, y, e]
+        if donors[e] >= 0:
+            room.rows[seeds] = donors[e]
             seeds += 1
     count = _find_largest(room.mean, seen, i, seeds, room.rows, room.values)
     for e in range(rules.slots):
@@ -223,7 +231,7 @@ def _choose_unseen(routes: RouteTable, rules: RouteRules, i: int, y: int, room: 
 
 
 @helper
-def _find_largest(source: Vectors | Reals, seen: Integers, own: int, seeds: int, rows: Integers, values: Reals) -> int:
+def _find_largest(source: Vectors | Reals, seen: Mask, own: int, seeds: int, rows: Integers, values: Reals) -> int:
     """Find the largest values, in descending order; return how many there are.
 
     ``own`` is the client itself, which is left out, as are those that have not seen the class; with -1 none is. The

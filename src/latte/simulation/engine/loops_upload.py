@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers, Mask, Reals, Vectors
+from ...core.types import Integers, Reals
 from . import queues
+from .array_types import Integers1, Integers2, Integers3, Mask1, Reals1, Reals2, Vectors2
 from .compiled import helper, kernel, loose_helper
-from .loop_arrays import ItemTable
+from .loop_arrays import ItemVectors, QueuePlaces
 from .timeline import Window
 
 fill_queues = kernel(queues.fill_queues)
@@ -22,28 +23,28 @@ fill_queues = kernel(queues.fill_queues)
 class QueueVersions(NamedTuple):
     """The queues that changed before a sync: which sync, client and class (U,), and the samples in it (U, S)."""
 
-    sync: Integers
-    client: Integers
-    label: Integers
-    contents: Integers
+    sync: Integers1
+    client: Integers1
+    label: Integers1
+    contents: Integers2
 
 
 class PrototypeRows(NamedTuple):
     """Where prototypes go: ``vectors[places]`` (n, D), and which of them there are (n,)."""
 
-    places: Integers
-    vectors: Vectors
-    seen: Mask
+    places: Integers1
+    vectors: Vectors2
+    seen: Mask1
 
 
 @kernel
 def follow_queues(
     window: Window,
-    pushed: Integers,
-    offsets: Integers,
-    items: ItemTable,
-    local: Integers,
-    touched: Mask,
+    pushed: Integers1,
+    offsets: Integers1,
+    places: QueuePlaces,
+    local: Integers3,
+    touched: Mask1,
     out: QueueVersions,
 ) -> int:
     """Follow the local memories (N, C, S) through the pushes of a window; write what changed, return how many rows.
@@ -58,7 +59,7 @@ def follow_queues(
         i = window.members[m]
         begin = count
         for k in range(offsets[i] + pushed[i], offsets[i] + window.at[m]):
-            y, s = items.pseudo[k], items.slot[k]
+            y, s = places.label[k], places.slot[k]
             if s < 0:
                 continue
             local[i, y, s] = k
@@ -76,15 +77,13 @@ def follow_queues(
 
 
 @kernel
-def blend(items: ItemTable, contents: Integers, weights: Reals, total: Reals, out: PrototypeRows) -> None:
+def blend(items: ItemVectors, contents: Integers2, weights: Reals2, total: Reals1, out: PrototypeRows) -> None:
     """Write eq. 1 of the samples in queues (n, S), -1 for none, as LocalMemory.prototypes computes it.
 
     ``total`` (D,) is scratch space.
     """
     for r in range(len(contents)):
         if r == 0 or not _amend(items, contents, weights, r, total):
-            for d in range(len(total)):
-                total[d] = 0.0
             _add_all(items, contents[r], weights[r], total)
         square = _square(total)
         out.seen[r] = square > 0
@@ -95,7 +94,7 @@ def blend(items: ItemTable, contents: Integers, weights: Reals, total: Reals, ou
 
 
 @helper
-def _amend(items: ItemTable, contents: Integers, weights: Reals, r: int, total: Reals) -> bool:
+def _amend(items: ItemVectors, contents: Integers, weights: Reals, r: int, total: Reals) -> bool:
     """Turn the sum of queue ``r - 1`` into that of ``r``, where that is the same queue a little later.
 
     Returns whether it is. The sample that leaves a queue weighs least: to subtract it costs no accuracy.
@@ -107,51 +106,46 @@ def _amend(items: ItemTable, contents: Integers, weights: Reals, r: int, total: 
             changed += 1 if after[s] >= 0 else len(after)
         elif before[s] >= 0 and weights_before[s] > heaviest:  # the ratio of two that nearly vanish has few digits
             heaviest, factor = weights_before[s], weights_after[s] / weights_before[s]
-    if factor <= 0 or 4 * changed > len(after):
+    if factor <= 0 or changed == 0 or 4 * changed > len(after):
         return False
-    if factor != 1:
-        for d in range(len(total)):
-            total[d] *= factor
+    scale = factor
     for s in range(len(after)):
-        old, new = before[s], after[s]
-        if old != new:
-            if old >= 0:
-                _add(items.rows[items.row_of[old]], items.norms[old], -factor * weights_before[s], total)
-            _add(items.rows[items.row_of[new]], items.norms[new], weights_after[s], total)
+        if before[s] != after[s]:
+            _exchange(items, before[s], after[s], factor * weights_before[s], weights_after[s], scale, total)
+            scale = 1.0
     return True
 
 
 @helper
-def _add_all(items: ItemTable, queue: Integers, weights: Reals, total: Reals) -> None:
-    """Add the weighted samples of a queue, four at a time where none has to be divided by its length."""
-    rows, row_of, norms = items.rows, items.row_of, items.norms
-    count, unit = 0, True
-    while count < len(queue) and queue[count] >= 0:  # slots fill in order
-        unit = unit and norms[queue[count]] == 1
-        count += 1
-    if not unit:
-        for s in range(count):
-            _add(rows[row_of[queue[s]]], norms[queue[s]], weights[s], total)
-        return
-    last = count - 1
-    for s in range(0, count, 4):
-        t, u, v = min(s + 1, last), min(s + 2, last), min(s + 3, last)
-        p, q = weights[s], weights[t] if s + 1 <= last else 0.0
-        r, z = weights[u] if s + 2 <= last else 0.0, weights[v] if s + 3 <= last else 0.0
-        a, b, c, d = rows[row_of[queue[s]]], rows[row_of[queue[t]]], rows[row_of[queue[u]]], rows[row_of[queue[v]]]
-        _add_four(a, b, c, d, p, q, r, z, total)
-
-
-@loose_helper
-def _add_four(
-    a: Vectors, b: Vectors, c: Vectors, d: Vectors, p: float, q: float, r: float, z: float, total: Reals
+def _exchange(
+    items: ItemVectors, old: int, new: int, old_weight: float, new_weight: float, scale: float, total: Reals
 ) -> None:
-    for k in range(len(total)):
-        total[k] += p * a[k] + q * b[k] + r * c[k] + z * d[k]
+    """Multiply a sum by ``scale``, then subtract the sample ``old`` (-1 for none) and add the sample ``new``."""
+    if old >= 0 and items.norms[old] == 1 and items.norms[new] == 1:  # in one pass
+        old_row, new_row = items.rows[items.row_of[old]], items.rows[items.row_of[new]]
+        for d in range(len(total)):
+            total[d] = scale * total[d] - old_weight * old_row[d] + new_weight * new_row[d]
+        return
+    for d in range(len(total)):
+        total[d] *= scale
+    if old >= 0:
+        _add(items, old, -old_weight, total)
+    _add(items, new, new_weight, total)
 
 
 @helper
-def _add(row: Vectors, norm: np.float32, weight: float, total: Reals) -> None:
+def _add_all(items: ItemVectors, queue: Integers, weights: Reals, total: Reals) -> None:
+    for d in range(len(total)):
+        total[d] = 0.0
+    for s in range(len(queue)):
+        if queue[s] < 0:
+            break  # slots fill in order
+        _add(items, queue[s], weights[s], total)
+
+
+@helper
+def _add(items: ItemVectors, sample: int, weight: float, total: Reals) -> None:
+    row, norm = items.rows[items.row_of[sample]], items.norms[sample]
     if norm == 1:
         for d in range(len(row)):
             total[d] += weight * row[d]

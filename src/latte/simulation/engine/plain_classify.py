@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...core.maths import entropy
-from ...core.types import Integers, Mask, Reals, Vectors
+from ...core.types import Integers, Reals, Vectors
+from .loop_arrays import ZeroShotResults
 
 
 def squares(rows: Vectors, index: Integers, out: Vectors) -> None:
@@ -14,14 +15,12 @@ def squares(rows: Vectors, index: Integers, out: Vectors) -> None:
     out[:] = np.einsum("nd,nd->n", chosen, chosen)
 
 
-def classify(rows: Vectors, index: Integers, norms: Vectors, text: Reals, room: Reals, logits: Reals) -> None:
-    """Write the products (n, C) of the rows ``index``, divided by ``norms``, with ``text``, summed in float64."""
+def classify(
+    rows: Vectors, index: Integers, norms: Vectors, text: Reals, near: float, room: Reals, out: ZeroShotResults
+) -> None:
+    """Classify the rows ``index``, divided by ``norms``, with ``text``; products are summed in float64."""
     del room  # numpy allocates what it needs
-    np.matmul((rows[index] / norms[:, None]).astype(np.float64), text.T, out=logits)
-
-
-def judge(logits: Reals, near: float, pseudo: Integers, uncertainty: Reals, close: Mask) -> None:
-    """Write the argmax and the entropy of logits (n, C), and whether the two best logits are closer than ``near``."""
-    pseudo[:], uncertainty[:] = logits.argmax(axis=1), entropy(logits)
-    two = np.partition(logits, logits.shape[1] - 2, axis=1)[:, -2:]
-    close[:] = two[:, 1] - two[:, 0] < near
+    np.matmul((rows[index] / norms[:, None]).astype(np.float64), text.T, out=out.logits)
+    out.pseudo[:], out.entropy[:] = out.logits.argmax(axis=1), entropy(out.logits)
+    two = np.partition(out.logits, out.logits.shape[1] - 2, axis=1)[:, -2:]
+    out.close[:] = two[:, 1] - two[:, 0] < near

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.types import Integers, Reals
+from .array_types import Integers1, Integers2, Reals1, Reals2
 
 # which of several equal entropies leaves a full queue: the last or the first slot, or the latest sample. ALWAYS is
 # LAST, and a new sample is inserted even if its entropy is not lower (B7)
@@ -24,9 +25,9 @@ class QueueShape(NamedTuple):
 class QueueRoom(NamedTuple):
     """The entropies in all queues, since when they are there (C, S), and how many there are (C,)."""
 
-    entropy: Reals
-    since: Integers
-    filled: Integers
+    entropy: Reals2
+    since: Integers2
+    filled: Integers1
 
 
 def queue_room(shape: QueueShape) -> QueueRoom:
@@ -36,13 +37,13 @@ def queue_room(shape: QueueShape) -> QueueRoom:
 
 
 def fill_queues(
-    sequence: Integers,
-    starts: Integers,
-    pseudo: Integers,
-    entropy: Reals,
+    sequence: Integers1,
+    starts: Integers1,
+    pseudo: Integers1,
+    entropy: Reals1,
     shape: QueueShape,
     room: QueueRoom,
-    slot: Integers,
+    slot: Integers1,
 ) -> None:
     """Write the ``slot`` (n,) of each sample that enters a queue; the others stay as they are.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...core.types import Integers
 from .crew import SharedJob
-from .loop_arrays import EXTERNAL, Arrivals, HeldItems, ItemTable, ReadoutGrid, WindowSpan
-from .loops_read import DONE, NEEDS_ROOM, read_clients
+from .loop_arrays import EXTERNAL, Arrivals, HeldItems, Memories, ReadoutGrid, WindowSpan, WindowTask
+from .loops_read import DONE, read_clients
 from .read_room import ReadRooms
 from .store import make_exact
 from .streams import find_near_ties
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from .latte_engine import LatteReplay
 
 PARTS = 16  # of a window, which threads share out
-NEW_ITEMS = 32  # of a class in a window, at first: more room is made where it is needed
-
-
-class WindowTask(NamedTuple):
-    """One window to read: a snapshot of what the replay knew at its end."""
-
-    span: WindowSpan
-    items: ItemTable
-    arrivals: Arrivals
 
 
 class WindowReader:
@@ -40,9 +31,9 @@ class WindowReader:
         width = wide if readout.mode == EXTERNAL else slots
         local, external, merged = (np.full((n, classes, k), -1, np.int64) for k in (slots, wide, width))
         gram = np.zeros((n, classes, width, width), np.float32)
-        self.memory = HeldItems(local, external, merged, gram)
+        self.memory = Memories(HeldItems(local, external, merged), gram)
         self.handled = np.zeros(n, np.int64)
-        self.rooms = ReadRooms(self.memory, NEW_ITEMS)
+        self.rooms = ReadRooms(self.memory.held)
         self._job: SharedJob[tuple[int, int]] | None = None
 
     def submit(self, handled: Integers, arrivals: Arrivals) -> None:
@@ -65,15 +56,11 @@ class WindowReader:
         self._job = None
 
     def _read(self, task: WindowTask, at: int, end: int) -> None:
-        """Read some clients; where a loop stops, provide what it lacks and let it go on."""
+        """Read some clients; where the loop stops, make exact what it needs and let it go on."""
         size, room = self.rooms.take(at, end, task.span, task.arrivals)
         while at != DONE:
-            at, label = read_clients(
-                at, end, task.span, task.items, self.memory, task.arrivals, self.readout, room, self.labels
-            )
-            if at != DONE and label == NEEDS_ROOM:
-                size, room = self.rooms.widen(size)
-            elif at != DONE:
+            at, label = read_clients(at, end, task, self.memory, self.readout, room, self.labels)
+            if at != DONE:
                 self._make_exact(task, at, label)
         self.rooms.put_back(size, room)
 
@@ -85,10 +72,10 @@ class WindowReader:
         arrivals, items, streams = task.arrivals, task.items, self.replay.streams
         part = slice(arrivals.bounds[client], arrivals.bounds[client + 1])
         received = arrivals.items[arrivals.row[part][arrivals.label[part] == label]]
-        held = np.unique(np.concatenate([self.memory.external[client, label], received.ravel()]))
-        places = held[held >= 0] - items.samples
+        held = np.unique(np.concatenate([self.memory.held.external[client, label], received.ravel()]))
+        places = held[held >= 0] - items.vectors.samples
         mine = slice(streams.offsets[client], streams.offsets[client + 1])
         own = streams.entropy[mine][streams.pseudo[mine] == label]
-        values = np.concatenate([items.stored[places], own])
+        values = np.concatenate([items.entropies.stored[places], own])
         close = find_near_ties(np.zeros(len(values), np.int64), values, 2.0)[: len(places)]
         make_exact(streams.zero_shot, items, places[close], label)

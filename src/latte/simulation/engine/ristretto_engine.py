@@ -10,29 +10,31 @@ import numpy as np
 from ...core.class_sums import ClassSums, Head
 from ...core.maths import softmax
 from ...core.ristretto_exchange import RistrettoExchange
-from ...core.types import Integers, Reals
+from ...core.types import Integers
 from ...core.validate import unit_rows
 from ...data.benchmark import Federation
 from ...methods.ristretto import Ristretto, RistrettoParams, RunningSums
+from ..calibration import confidences_of
 from ..outcome import Outcome
 from ..schedule import Schedule
 from ..wrapped_exchange import TracedExchange
 from .timeline import Sync, windows
 
 WINDOW = 256  # rounds whose syncs are planned at a time
-ROOM = 2**22  # numbers in the images that are handled at a time
+ROOM = 2**16  # numbers in the images that are handled at a time: they stay in the cache
 
 
 class Walkers:
     """All clients with all their images: what :class:`Ristretto` does, with stretches of one length together."""
 
-    def __init__(self, federation: Federation) -> None:
+    def __init__(self, federation: Federation, eta: float) -> None:
+        self.eta = eta
         zero_shot, n = federation.embeddings.zero_shot, len(federation)
         self.classes, self.dim = zero_shot.text.shape
-        self.images = np.concatenate([_images(federation, i) for i in range(n)])
-        self.zero_shot = self.images @ (zero_shot.scale * zero_shot.precise_text).T
+        self.views, self.text = federation.embeddings.views, zero_shot.precise_scaled.T
+        self.samples = np.concatenate([client.samples for client in federation.clients])
         self.offsets = np.cumsum([0, *map(len, federation.clients)])
-        self.labels = np.empty(len(self.images), np.int64)
+        self.labels, self.confidences = np.empty(len(self.samples), np.int64), np.empty(len(self.samples))
         self.handled = np.zeros(n, np.int64)
         self.counts, self.totals = np.zeros((n, self.classes)), np.zeros((n, self.classes, self.dim))
         self.weights, self.bias, self.trust = np.zeros_like(self.totals), np.zeros_like(self.counts), np.zeros(n)
@@ -56,9 +58,12 @@ class Walkers:
 
     def _stretch(self, group: Integers, length: int) -> None:
         samples = (self.offsets[group] + self.handled[group])[:, None] + np.arange(length)  # (g, k)
-        vectors, zero_shot = self.images[samples], self.zero_shot[samples]
+        plain = unit_rows("views", self.views[self.samples[samples.ravel()], 0]).astype(np.float64)
+        zero_shot, vectors = (rows.reshape(*samples.shape, -1) for rows in (plain @ self.text, plain))
         learnt = np.matmul(vectors, self.weights[group].transpose(0, 2, 1)) + self.bias[group, None]
-        self.labels[samples] = (zero_shot + learnt).argmax(axis=2)
+        answers = zero_shot + learnt
+        self.labels[samples] = answers.argmax(axis=2)
+        self.confidences[samples] = confidences_of(answers, 1 + self.eta * self.trust[group, None, None])
         soft = softmax(zero_shot + self.trust[group, None, None] * learnt)  # (g, k, C)
         self.counts[group] += soft.sum(axis=1)
         self.totals[group] += np.matmul(soft.transpose(0, 2, 1), vectors)
@@ -78,7 +83,7 @@ def run_ristretto(
     syncs = (sync for window in plan for sync in _syncs(window.members, window.at, window.starts))
     if exchange is None:
         exchange = RistrettoExchange(federation.embeddings.zero_shot, params)
-    return walk(federation, exchange, syncs)
+    return walk(federation, exchange, syncs, params.eta)
 
 
 def _syncs(members: Integers, at: Integers, starts: Integers) -> Iterator[Sync]:
@@ -86,9 +91,12 @@ def _syncs(members: Integers, at: Integers, starts: Integers) -> Iterator[Sync]:
         yield members[first:last], at[first:last]
 
 
-def walk(federation: Federation, exchange: TracedExchange, syncs: Iterable[Sync]) -> Outcome:
-    """Walk a federation with these ``syncs``: who takes part, and how many images each of them has handled by then."""
-    walkers, n = Walkers(federation), len(federation)
+def walk(federation: Federation, exchange: TracedExchange, syncs: Iterable[Sync], eta: float) -> Outcome:
+    """Walk a federation with these ``syncs``: who takes part, and how many images each of them has handled by then.
+
+    The temperature of the probabilities depends on ``eta``.
+    """
+    walkers, n = Walkers(federation, eta), len(federation)
     downloads = np.zeros((n, n))
     names = [client.name for client in federation.clients]
     position = {name: i for i, name in enumerate(names)}
@@ -103,10 +111,4 @@ def walk(federation: Federation, exchange: TracedExchange, syncs: Iterable[Sync]
         for i, head in zip(ready, heads, strict=True):
             walkers.receive(i, head)
     walkers.handle(np.arange(n), np.diff(walkers.offsets))
-    return Outcome(tuple(np.split(walkers.labels, walkers.offsets[1:-1])), downloads, "fast")
-
-
-def _images(federation: Federation, client: int) -> Reals:
-    """Return the plain views of a client's images (n, D) as unit rows."""
-    rows = federation.stream(federation.clients[client])[:, 0]
-    return unit_rows("views", rows).astype(np.float64) if len(rows) else rows.astype(np.float64)
+    return Outcome.fast(walkers.labels, walkers.confidences, walkers.offsets, downloads)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...core.donors import donors_of_unseen
+from ...core.near_ties import Uploaded
 from ...core.types import Integers
 from ...methods.latte import LatteParams
 from .accept import accept
@@ -11,15 +13,17 @@ from .loop_arrays import (
     CLIENT,
     NONE,
     RELEASED,
-    DownloadCounts,
+    LatestPrototypes,
     ListChanges,
+    NearestLists,
+    ReceivedLists,
     RouteRules,
     RouteTable,
     UploadBatch,
     first_rows,
 )
 from .loops_route import RouteRoom, play
-from .settle import choose_donors, rank_clients
+from .settle import choose_among_nearest, choose_donors, rank_clients
 from .timeline import Window
 from .tolerances import NEAR_SIMILARITY
 
@@ -40,39 +44,46 @@ class RouteServer:
 
     def __init__(self, names: tuple[str, ...], classes: int, dim: int, params: LatteParams) -> None:
         n = len(names)
-        self.now, self.rules = 0, route_rules(params, n)
+        self.now, self.routing, self.rules = 0, params.routing, route_rules(params, n)
         slots = self.rules.slots
         length = min(n, slots + 2 + SPARE)
-        self.routes = RouteTable(
+        latest = LatestPrototypes(
             vectors=np.zeros((classes, n, dim), np.float32),
             similarity=np.zeros((classes, n, n), np.float32),
             seen=np.zeros((classes, n), np.bool_),
             common=np.zeros((n, n), np.int64),
             current=np.full((classes, n), -1, np.int64),
             stamp=np.full((classes, n), -1, np.int64),
-            ranking=rank_clients(names, params.routing),
             changed=np.full(classes, -1, np.int64),
-            pulled=np.full(n, -1, np.int64),
-            external=np.full((n, classes, slots), -1, np.int64),
-            donors=np.full((n, classes, slots), -1, np.int64),
-            nearest=np.zeros((n, classes, length), np.int64),
+            ranking=rank_clients(names, params.routing),
+        )
+        nearest = NearestLists(
+            clients=np.zeros((n, classes, length), np.int64),
             values=np.zeros((n, classes, length)),
             length=np.zeros((n, classes), np.int64),
             bound=np.full((n, classes), -np.inf),
         )
-        self.counts = DownloadCounts(*(np.zeros(shape, np.int64) for shape in ((n, n), (n, classes), (n,))))
+        received = ReceivedLists(
+            external=np.full((n, classes, slots), -1, np.int64),
+            donors=np.full((n, classes, slots), -1, np.int64),
+            pulled=np.full(n, -1, np.int64),
+            pulls=np.zeros(n, np.int64),
+            since=np.zeros((n, classes), np.int64),
+            downloads=np.zeros((n, n), np.int64),
+        )
+        self.routes = RouteTable(latest, nearest, received)
         lists = np.empty(slots, np.int64), np.empty(slots + 1, np.int64), np.empty(slots + 1)
         self.room = RouteRoom(*lists, np.empty(n), np.empty(classes + 1, np.int64))
 
-    def play(self, window: Window, uploads: UploadBatch, offsets: Integers) -> list[ListChanges]:
+    def play(self, window: Window, uploads: UploadBatch) -> list[ListChanges]:
         """Play the syncs of a window; return the lists that change in the pulls, in order."""
         parts: list[ListChanges] = []
-        at, syncs = 0, len(window.starts) - 1
+        at, syncs, members = 0, len(window.starts) - 1, int(np.diff(window.starts).max())
         while at < syncs:
-            out = self._changes(int(np.diff(window.starts[at:]).max()))
-            at, count = play(
-                self.routes, self.rules, self.counts, window, uploads, offsets, at, self.now, self.room, out
-            )
+            out = self._changes(members)
+            rest = window._replace(starts=window.starts[at:]), uploads._replace(starts=uploads.starts[at:])
+            played, count = play(self.routes, self.rules, *rest, self.now + at, self.room, out)
+            at += played
             changes = first_rows(out, count)
             for row in np.flatnonzero(changes.doubtful):
                 self._settle(changes, int(row))
@@ -82,27 +93,40 @@ class RouteServer:
 
     def _changes(self, members: int) -> ListChanges:
         """Return room for what may change in two syncs of so many members."""
-        rows = max(2 * members * len(self.routes.seen), FEWEST_ROWS)
-        client, label, sample = (np.empty(rows, np.int64) for _ in range(3))
+        rows = max(2 * members * len(self.routes.latest.seen), FEWEST_ROWS)
+        client, label, at = (np.empty(rows, np.int64) for _ in range(3))
         items = np.empty((rows, self.rules.slots), np.int64)
-        return ListChanges(client, label, sample, items, np.zeros(rows, np.bool_))
+        return ListChanges(client, label, at, items, np.zeros(rows, np.bool_))
 
     def _settle(self, changes: ListChanges, row: int) -> None:
         """Take a choice again with the operations of the readable simulator."""
-        routes, client, label = self.routes, int(changes.client[row]), int(changes.label[row])
-        donors = choose_donors(routes.vectors, routes.seen, routes.ranking, self.rules, client, label)
-        accept(routes, self.counts, client, label, donors)
-        changes.items[row] = routes.external[client, label]
+        (latest, _, received), client, label = self.routes, int(changes.client[row]), int(changes.label[row])
+        if latest.seen[label, client]:
+            uploaded = self._uploaded(slice(label, label + 1))
+            donors = choose_among_nearest(uploaded, self.routing, client, latest.similarity[label, client])
+        elif self.routing.drop_first_rank:
+            donors = choose_donors(self._uploaded, self.routing, client, label, seen=False)
+        else:
+            donors = donors_of_unseen(
+                self._uploaded(slice(None)), self.routing, client, label, latest.similarity[:, client]
+            )
+        accept(received, latest.current[label], client, label, donors)
+        changes.items[row] = received.external[client, label]
+
+    def _uploaded(self, labels: slice) -> Uploaded:
+        """Return the uploads of some classes as the definition of the donors takes them."""
+        latest = self.routes.latest
+        return Uploaded(latest.vectors[labels], latest.seen[labels].T, latest.ranking)
 
     def referenced(self) -> Integers:
         """Return every item that a client may still read."""
-        return np.concatenate([self.routes.current.ravel(), self.routes.external.ravel()])
+        return np.concatenate([self.routes.latest.current.ravel(), self.routes.received.external.ravel()])
 
     def downloads(self) -> Integers:
         """Return (N, N): how many prototypes of client j client i received."""
-        routes, counts = self.routes, self.counts
-        total = counts.downloads.copy()
-        times = np.broadcast_to((counts.pulls[:, None] - counts.since)[:, :, None], routes.donors.shape)
-        client, _, _ = at = np.nonzero(routes.donors >= 0)
-        np.add.at(total, (client, routes.donors[at]), times[at])
+        received = self.routes.received
+        total = received.downloads.copy()
+        times = np.broadcast_to((received.pulls[:, None] - received.since)[:, :, None], received.donors.shape)
+        client, _, _ = at = np.nonzero(received.donors >= 0)
+        np.add.at(total, (client, received.donors[at]), times[at])
         return total

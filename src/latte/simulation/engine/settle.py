@@ -1,54 +1,49 @@
-"""The choice of donors with the operations of the global memory itself, for choices that rounding may decide."""
+"""The choice of donors by its definition, for choices that rounding may decide."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from ...core.donors import donors_among, donors_of, donors_of_unseen
 from ...core.global_memory import GlobalMemory
+from ...core.near_ties import Uploaded
 from ...core.routing import Routing
-from ...core.types import Integers, Mask, Reals, Vectors
+from ...core.types import Integers, Vectors
 from ...core.zero_shot import ZeroShot
-from .loop_arrays import RouteRules
+from .tolerances import NEAR_SIMILARITY
 
 
-def choose_donors(vectors: Vectors, seen: Mask, ranking: Integers, rules: RouteRules, own: int, label: int) -> Integers:
-    """Return the donors (slots,), -1 for none, with the very operations of GlobalMemory.neighbours.
+def choose_donors(
+    uploaded: Callable[[slice], Uploaded], routing: Routing, own: int, label: int, seen: bool
+) -> Integers:
+    """Return the donors (slots,) of a class, -1 for none.
 
-    ``vectors`` (C, N, D) and ``seen`` (C, N) are what all clients have uploaded.
+    ``uploaded`` returns the uploads of some classes; ``seen`` says whether the client has seen this one. All classes
+    matter only where it has not: then donors are ranked by the mean similarity.
     """
-    there = seen[label, ranking]
-    if rules.drop_first:
-        rows = _best(_similarities(vectors[label : label + 1], own)[0][ranking], rules.slots + 1)[1:]
-        return np.where(there[rows], ranking[rows], -1)
-    if seen[label, own]:
-        scores = _similarities(vectors[label : label + 1], own)[0]
-    else:
-        scores = _mean_similarities(vectors, seen, own)
-    scores = np.where(there & (ranking != own), scores[ranking], -np.inf)
-    rows = _best(scores, rules.slots)
-    return np.where(np.isfinite(scores[rows]), ranking[rows], -1)
+    if not seen and not routing.drop_first_rank:
+        return donors_of_unseen(uploaded(slice(None)), routing, own, label)
+    donors = donors_of(uploaded(slice(label, label + 1)), routing, own)
+    return np.where(donors.valid[0], donors.rows[0], -1)
+
+
+def choose_among_nearest(uploaded: Uploaded, routing: Routing, own: int, similarity: Vectors) -> Integers:
+    """Return the donors (slots,) for the one class of ``uploaded``, which the client has seen; -1 for none.
+
+    ``similarity`` (N,) are its products with all clients, up to rounding: only those near enough are computed again.
+    """
+    allowed = similarity
+    if not routing.drop_first_rank:
+        allowed = np.where(uploaded.seen[:, 0], similarity, -np.inf)
+        allowed[own] = -np.inf
+    least = len(allowed) - min(routing.external_slots + routing.drop_first_rank, len(allowed))
+    limit = np.partition(allowed, least)[least] - NEAR_SIMILARITY
+    return donors_among(uploaded, routing, own, np.flatnonzero(allowed >= limit))
 
 
 def rank_clients(names: tuple[str, ...], routing: Routing) -> Integers:
     """Return the clients in the order that decides between equal similarities, as the global memory has it."""
     memory = GlobalMemory(ZeroShot([[1.0], [-1.0]], ("a", "b")), routing, names)
     return np.argsort(memory.state()["order"], kind="stable")
-
-
-def _similarities(vectors: Vectors, own: int) -> Reals:
-    """Return the products (C, N) of a client's prototypes with those of all."""
-    similarity: Reals = np.matmul(vectors, vectors[:, own, :, None])[:, :, 0].astype(np.float64)
-    return similarity
-
-
-def _mean_similarities(vectors: Vectors, seen: Mask, own: int) -> Reals:
-    similarity, common = _similarities(vectors, own).T, (seen & seen[:, own, None]).T
-    count = common.sum(axis=1)
-    total = np.where(common, similarity, 0.0).sum(axis=1)
-    means: Reals = np.where(count > 0, total / np.maximum(count, 1), -2.0)
-    return means
-
-
-def _best(scores: Reals, k: int) -> Integers:
-    """Return what core.maths.top_k returns, for one short row."""
-    return np.argsort(-scores, kind="stable")[:k]

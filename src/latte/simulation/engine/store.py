@@ -12,8 +12,8 @@ from ...core.types import Integers, Mask, Reals, Vectors
 from ...core.zero_shot import ZeroShot
 from ...methods.latte import LatteParams
 from .crew import Crew
-from .loop_arrays import ItemTable
-from .loops_classify import classify, judge
+from .loop_arrays import ItemTable, ItemVectors, PrototypeProducts, ZeroShotResults
+from .loops_classify import classify
 from .loops_upload import PrototypeRows, blend
 from .streams import Streams, read_only
 
@@ -37,7 +37,12 @@ class PrototypeStore:
         self._free: Integers = np.zeros(0, np.int64)
         self._soon: Integers = np.zeros(0, np.int64)
 
-    def add(self, contents: Integers, items: ItemTable) -> tuple[Integers, Mask]:
+    @property
+    def products(self) -> PrototypeProducts:
+        """What the server notes of the prototypes."""
+        return PrototypeProducts(self.beside, self.origin)
+
+    def add(self, contents: Integers, items: ItemVectors) -> tuple[Integers, Mask]:
         """Store the prototypes of queues (n, S) of samples; return their places (n,) and which of them there are."""
         places, seen = self._take(len(contents)), np.zeros(len(contents), np.bool_)
 
@@ -48,17 +53,16 @@ class PrototypeStore:
         self.exact[places] = ~seen
         return places, seen
 
-    def _store(self, contents: Integers, items: ItemTable, places: Integers, seen: Mask) -> None:
+    def _store(self, contents: Integers, items: ItemVectors, places: Integers, seen: Mask) -> None:
         """Write some prototypes and their entropies."""
         zero_shot, valid, n = self.streams.zero_shot, contents >= 0, len(places)
         weights = self._weights(np.where(valid, self.streams.entropy[contents], np.inf), valid)
-        room, logits, uncertainty = np.empty((2, zero_shot.dim)), np.empty((n, zero_shot.classes)), np.empty(n)
+        room, results = np.empty((2, zero_shot.dim)), ZeroShotResults.empty(n, zero_shot.classes)
         blend(items, contents, weights, room[0], PrototypeRows(places, self.vectors, seen))
         # One row's entropy from a product of another shape may differ in the last bits: see make_exact.
         text = read_only(zero_shot.scaled)
-        classify(read_only(self.vectors), places, np.ones(n, np.float32), text, room, logits)
-        judge(logits, 0.0, np.empty(n, np.int64), uncertainty, np.empty(n, np.bool_))
-        self.entropy[places] = np.where(seen, uncertainty, 1.0)
+        classify(read_only(self.vectors), places, np.ones(n, np.float32), text, 0.0, room, results)
+        self.entropy[places] = np.where(seen, results.entropy, 1.0)
 
     def _weights(self, certain: Reals, valid: Mask) -> Reals:
         if self.params.prototype == "min_entropy":
@@ -104,7 +108,7 @@ def _lengthen(array: NDArray[Scalar], size: int) -> NDArray[Scalar]:
 def make_exact(zero_shot: ZeroShot, items: ItemTable, places: Integers, label: int) -> None:
     """Compute the entropies of prototypes of a class again, with the product that the readable method forms."""
     upload = np.zeros((zero_shot.classes, zero_shot.dim), np.float32)
-    for place in places[~items.exact[places]]:
-        upload[label] = items.prototypes[place]
-        items.stored[place] = entropy(zero_shot.logits(upload))[label]
-        items.exact[place] = True
+    for place in places[~items.entropies.exact[places]]:
+        upload[label] = items.vectors.prototypes[place]
+        items.entropies.stored[place] = entropy(zero_shot.logits(upload))[label]
+        items.entropies.exact[place] = True

@@ -23,6 +23,7 @@ from ...core.validate import NORM_TOLERANCE, lengths_of, unit_rows
 from ...core.zero_shot import ZeroShot
 from ...data.benchmark import Federation
 from .crew import Crew
+from .loop_arrays import ZeroShotResults
 from .tolerances import ENTROPY_NOISE, NEAR_ENTROPY, NEAR_LOGIT
 
 SAMPLES_AT_ONCE = 1024  # that are classified together
@@ -35,11 +36,17 @@ class BatchClassifier(Protocol):
     def squares(self, rows: Vectors, index: Integers, out: Vectors) -> None:
         """Write the squared lengths (n,) of the rows ``index``."""
 
-    def classify(self, rows: Vectors, index: Integers, norms: Vectors, text: Reals, room: Reals, logits: Reals) -> None:
-        """Write the products (n, C) of the rows ``index``, divided by ``norms``, with ``text``."""
-
-    def judge(self, logits: Reals, near: float, pseudo: Integers, uncertainty: Reals, close: Mask) -> None:
-        """Write the argmax and the entropy of logits (n, C), and whether the two best are closer than ``near``."""
+    def classify(
+        self,
+        rows: Vectors,
+        index: Integers,
+        norms: Vectors,
+        text: Reals,
+        near: float,
+        room: Reals,
+        out: ZeroShotResults,
+    ) -> None:
+        """Classify the rows ``index``, divided by ``norms``, with ``text``; logits closer than ``near`` are close."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,20 +88,18 @@ def lay_out(federation: Federation, classifier: BatchClassifier, crew: Crew | No
     zero_shot = federation.embeddings.zero_shot
     plain, index = _plain_rows(federation)
     offsets = np.cumsum([0, *map(len, federation.clients)])
-    n, text = len(index), read_only(zero_shot.scaled)
-    norms, logits = np.empty(n, np.float32), np.empty((n, zero_shot.classes))
-    pseudo, uncertainty, doubtful = np.empty(n, np.int64), np.empty(n), np.empty(n, np.bool_)
+    n, text, near = len(index), read_only(zero_shot.scaled), NEAR_LOGIT * zero_shot.scale
+    norms, results = np.empty(n, np.float32), ZeroShotResults.empty(n, zero_shot.classes)
 
     def classify(part: slice) -> None:
         norms[part] = _lengths(plain, index[part], classifier)
         room = np.empty((2, zero_shot.dim))
-        classifier.classify(plain, index[part], norms[part], text, room, logits[part])
-        classifier.judge(logits[part], NEAR_LOGIT * zero_shot.scale, pseudo[part], uncertainty[part], doubtful[part])
+        classifier.classify(plain, index[part], norms[part], text, near, room, results.of(part))
 
     parts = (slice(start, start + SAMPLES_AT_ONCE) for start in range(0, n, SAMPLES_AT_ONCE))
     (crew or Crew()).share(classify, parts)
-    streams = Streams(zero_shot, plain, index, offsets, norms, logits, pseudo, uncertainty)
-    settle(streams, doubtful)
+    streams = Streams(zero_shot, plain, index, offsets, norms, results.logits, results.pseudo, results.entropy)
+    settle(streams, results.close)
     return streams
 
 

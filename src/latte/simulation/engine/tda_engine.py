@@ -8,14 +8,15 @@ import numpy as np
 
 from ...core.types import Integers, Mask, Reals, Vectors
 from ...methods.tda import TdaParams
+from ..calibration import confidences_of
 from .lifetimes import Lives, Order, blocks, lives_of, softmax_rows
 from .queues import LATEST, QueueShape, replay_queues
 from .streams import Streams, find_near_ties, settle
 from .tolerances import NEAR_LIMIT
 
 
-def run_tda(streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals, Reals]) -> Integers:
-    """Return labels (alphas, betas, n) for every alpha and beta of the positive cache."""
+def run_tda(streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals, Reals]) -> tuple[Integers, Reals]:
+    """Return labels and confidences (alphas, betas, n) for every alpha and beta of the positive cache."""
     classes = streams.zero_shot.classes
     settle(
         streams, find_near_ties(order.parts * classes + streams.pseudo, streams.entropy) | _near_limits(streams, params)
@@ -26,6 +27,7 @@ def run_tda(streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals
     negative = _lives(streams, order, (classes, params.k_negative), halfway)
     alphas, betas = grid
     labels = np.empty((len(alphas), len(betas), len(streams)), np.int64)
+    confidences = np.empty(labels.shape)
     for first, last, start in blocks(order):
         places, samples = np.arange(first, last, dtype=np.int64), order.sequence[first:last]
         own = streams.vectors(samples)
@@ -33,8 +35,9 @@ def run_tda(streams: Streams, params: TdaParams, order: Order, grid: tuple[Reals
         logits -= _repulsion(streams, params, negative.during(first, last, start), (places, own))
         attracted = _attraction(streams, positive.during(first, last, start), (places, own), betas)
         for a, alpha in enumerate(alphas):
-            labels[a, :, samples] = (logits + alpha * attracted).argmax(axis=-1).T
-    return labels
+            scores = logits + alpha * attracted
+            labels[a, :, samples], confidences[a, :, samples] = scores.argmax(axis=-1).T, confidences_of(scores).T
+    return labels, confidences
 
 
 def _lives(streams: Streams, order: Order, shape: tuple[int, int], eligible: Mask) -> Lives:

@@ -6,29 +6,16 @@ that hangs over the edge computes its last row again. Imported only where numba 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...core.types import Integers, Vectors
 from .compiled import helper, inlined, loose_helper
-from .loop_arrays import ClientSpan, ItemTable
+from .loop_arrays import ClientSpan, ItemVectors
+from .loops_number import ColumnRoom
 
 Eight = tuple[Any, Any, Any, Any, Any, Any, Any, Any]  # numbers of the type that is summed in
-
-
-class Columns(NamedTuple):
-    """The items that are read in a window, one column each: from which sample until which, in which order to take them.
-
-    ``number`` says how many columns there are: the arrays have room for more.
-    """
-
-    number: int
-    item: Integers  # (U,)
-    born: Integers  # (U,)
-    dead: Integers  # (U,)
-    order: Integers  # (U,)
-    scale: Vectors  # (U,) one over the length of the item
 
 
 @loose_helper
@@ -67,27 +54,26 @@ def compare_with_all(vectors: Vectors, rows: Integers, similarity: Vectors) -> N
 
 
 @inlined
-def vector_of(items: ItemTable, item: int) -> Any:
+def vector_of(items: ItemVectors, item: int) -> Any:
     """Return the vector of an item as it is stored."""
     return items.rows[items.row_of[item]] if item < items.samples else items.prototypes[item - items.samples]
 
 
 @helper
-def norm_of(items: ItemTable, item: int) -> np.float32:
+def norm_of(items: ItemVectors, item: int) -> np.float32:
     """Return by what its vector is to be divided."""
     return items.norms[item] if item < items.samples else np.float32(1.0)
 
 
 @helper
-def compare_samples(items: ItemTable, span: ClientSpan, columns: Columns, near: Vectors) -> None:
-    """Write the products of the samples of a client with the columns into ``near`` (B * U,).
+def compare_samples(items: ItemVectors, span: ClientSpan, columns: ColumnRoom, width: int, near: Vectors) -> None:
+    """Write the products of the samples of a client with ``width`` columns into ``near`` (B * U,).
 
     A product is missing where the sample does not read the item.
     """
     first, last = span.first, span.last
     born, dead, order, used = columns.born, columns.dead, columns.order, columns.item
-    rows, index, width = items.rows, items.row_of, columns.number
-    end, zero = width - 1, np.float32(0.0)
+    rows, index, end, zero = items.rows, items.row_of, width - 1, np.float32(0.0)
     for g in range(0, width, 4):
         u, v, w, x = order[g], order[min(g + 1, end)], order[min(g + 2, end)], order[min(g + 3, end)]
         p, q = vector_of(items, used[u]), vector_of(items, used[v])
@@ -100,13 +86,13 @@ def compare_samples(items: ItemTable, span: ClientSpan, columns: Columns, near: 
             a, b = (k - first) * width, (m - first) * width
             near[a + u], near[a + v], near[a + w], near[a + x] = ap, aq, ar, az
             near[b + u], near[b + v], near[b + w], near[b + x] = bp, bq, br, bz
-    _divide(items, span, columns, near)
+    _divide(items, span, columns, width, near)
 
 
 @loose_helper
-def _divide(items: ItemTable, span: ClientSpan, columns: Columns, near: Vectors) -> None:
+def _divide(items: ItemVectors, span: ClientSpan, columns: ColumnRoom, width: int, near: Vectors) -> None:
     """Divide the products by the lengths of what was multiplied."""
-    width, scale = columns.number, columns.scale
+    scale = columns.scale
     for u in range(width):
         scale[u] = np.float32(1.0) / norm_of(items, columns.item[u])
     for k in range(span.first, span.last):
@@ -117,34 +103,15 @@ def _divide(items: ItemTable, span: ClientSpan, columns: Columns, near: Vectors)
 
 
 @helper
-def compare_pairs(items: ItemTable, some: Integers, others: Integers, out: Vectors) -> None:
-    """Write the products of items ``some`` (A,) with items ``others`` (B,) into ``out`` (A, >= B)."""
-    end, last, zero = len(others) - 1, len(some) - 1, np.float32(0.0)
-    for t in range(0, last + 1, 2):
-        m = min(t + 1, last)
-        a, b = vector_of(items, some[t]), vector_of(items, some[m])
-        for u in range(0, end + 1, 4):
-            v, w, x = min(u + 1, end), min(u + 2, end), min(u + 3, end)
-            p, q = vector_of(items, others[u]), vector_of(items, others[v])
-            r, s = vector_of(items, others[w]), vector_of(items, others[x])
-            ap, aq, ar, az, bp, bq, br, bz = tile(a, b, p, q, r, s, zero)
-            out[t, u], out[t, v], out[t, w], out[t, x] = ap, aq, ar, az
-            out[m, u], out[m, v], out[m, w], out[m, x] = bp, bq, br, bz
-    for t in range(last + 1):
-        own = np.float32(1.0) / norm_of(items, some[t])
-        for u in range(end + 1):
-            out[t, u] *= own / norm_of(items, others[u])
-
-
-@loose_helper
-def _dot(a: Vectors, b: Vectors) -> np.float32:
-    total = np.float32(0.0)
-    for d in range(len(a)):
-        total += a[d] * b[d]
-    return total
-
-
-@helper
-def compare_items(items: ItemTable, item: int, other: int) -> np.float32:
-    """Return the product of two items."""
-    return _dot(vector_of(items, item), vector_of(items, other)) / (norm_of(items, item) * norm_of(items, other))
+def compare_with_four(items: ItemVectors, item: int, p: int, q: int, r: int, s: int) -> tuple[Any, Any, Any, Any]:
+    """Return the products of an item with four others."""
+    zero, a, own = np.float32(0.0), vector_of(items, item), norm_of(items, item)
+    ap, aq, ar, az, _, _, _, _ = tile(
+        a, a, vector_of(items, p), vector_of(items, q), vector_of(items, r), vector_of(items, s), zero
+    )
+    return (
+        ap / (own * norm_of(items, p)),
+        aq / (own * norm_of(items, q)),
+        ar / (own * norm_of(items, r)),
+        az / (own * norm_of(items, s)),
+    )

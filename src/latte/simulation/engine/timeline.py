@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.types import Integers
 from ..schedule import Round, Schedule, rounds
+from .array_types import Integers1
 
 # Rounds that are replayed before they are read. The samples of a client in a window are compared with everything that
 # it holds meanwhile: what stays is loaded once per window. Anything from 16 to 64 is as good.
@@ -21,10 +22,10 @@ class Window(NamedTuple):
     In sync s, the members from ``starts[s]`` to ``starts[s + 1]`` push, then pull; each has handled ``at`` samples.
     """
 
-    handled: Integers  # (N,)
-    members: Integers  # (M,)
-    at: Integers  # (M,)
-    starts: Integers  # (syncs + 1,)
+    handled: Integers1  # (N,)
+    members: Integers1  # (M,)
+    at: Integers1  # (M,)
+    starts: Integers1  # (syncs + 1,)
 
 
 Sync = tuple[Integers, Integers]  # members, and what each has handled

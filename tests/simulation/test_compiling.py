@@ -1,0 +1,110 @@
+"""The compilation of the engine's loops: once, by several processes, and not for a small run."""
+
+import logging
+import sys
+
+import numpy as np
+import pytest
+
+from latte.data.bundled import bundled
+from latte.simulation.engine import choosing, has_loops, run_fast, use_engine
+from latte.simulation.schedule import Schedule
+from simulation.engine_support import made_up
+from waiting import running
+
+if not has_loops():
+    pytest.skip("Latte's loops need numba", allow_module_level=True)
+
+from latte.simulation.engine import compiling, kernels
+from latte.simulation.engine.signatures import signature_of
+
+
+def test_every_kernel_is_compiled_for_the_types_in_its_annotations():
+    """Whatever the federation: several processes may then write the same file, and nothing is compiled twice."""
+    federation = made_up((30, 25, 0, 30, 12), 5, 16)
+    federation.embeddings.views.flags.writeable = False
+    for schedule in (Schedule(), Schedule(5), Schedule(2, participation=0.4), Schedule(3, barrier=False)):
+        run_fast(federation, "latte", {"gamma": 2, "beta": 5}, schedule, np.random.default_rng(0))
+    run_fast(bundled(), "latte")
+    for kernel in kernels.KERNELS.values():
+        assert kernel.signatures == [signature_of(kernel.py_func)]
+
+
+TWO_SMALL_KERNELS = """
+import sys
+from latte.simulation.engine import compiling, loop_files
+compiling.KERNEL_GROUPS, compiling.KERNEL_NAMES = (("squares",), ("fill_queues",)), ("squares", "fill_queues")
+print(list(compiling.compile_loops()), "numba" in sys.modules)
+from latte.simulation.engine import kernels
+print([kernels.is_cached(kernels.KERNELS[name]) for name in ("squares", "fill_queues", "play")])
+print([bool(loop_files._files(name)) for name in ("squares", "fill_queues", "play")])
+"""
+
+
+def test_two_processes_that_start_together_compile_everything_once(tmp_path):
+    command = sys.executable, "-c", TWO_SMALL_KERNELS
+    with (
+        running(*command, NUMBA_CACHE_DIR=str(tmp_path)) as one,
+        running(*command, NUMBA_CACHE_DIR=str(tmp_path)) as two,
+    ):
+        for process in (one, two):
+            done = process.finish()
+            assert not done.stderr
+            assert done.stdout.splitlines() == ["[(0, 2), (1, 2), (2, 2)] False", *["[True, True, False]"] * 2]
+    assert len(list(tmp_path.rglob("*.nbc"))) == 2
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_a_compilation_that_is_stopped_leaves_no_process_behind(monkeypatch):
+    started = []
+    start = compiling._start
+    monkeypatch.setattr(compiling, "_start", lambda *arguments: started.append(start(*arguments)) or started[-1])
+    steps = compiling.compile_loops()
+    assert next(steps) == (0, 7)
+    steps.close()
+    assert not started, "none has started before somebody waits for it"
+    with compiling._compilers(2):
+        assert len(started) == 2
+    assert all(process.returncode is not None for process in started)
+
+
+def test_the_lists_of_kernels_agree():
+    assert tuple(kernels.KERNELS) == compiling.KERNEL_NAMES
+
+
+def test_what_is_missing_is_compiled_once_and_two_lines_say_so(monkeypatch, caplog):
+    compiled = []
+    monkeypatch.setattr(kernels, "_ready", False)
+    monkeypatch.setattr(kernels, "is_cached", lambda kernel: bool(compiled))
+    monkeypatch.setattr(kernels, "compile_loops", lambda: compiled.append(1) or iter([(0, 1), (1, 1)]))
+    with caplog.at_level(logging.WARNING, "latte.engine"):
+        kernels.prepare_loops()
+        kernels.prepare_loops()
+    assert len(compiled) == 1
+    assert ["compiles" in caplog.messages[0], "compiled in" in caplog.messages[1]] == [True, True]
+
+
+def test_a_small_run_does_not_wait_for_the_loops(monkeypatch):
+    federation = made_up((20, 20), 3, 8)
+    size = choosing.size_of(federation)
+    for cached in (True, False):
+        monkeypatch.setattr(kernels, "_ready", False)
+        monkeypatch.setattr(kernels, "is_cached", lambda kernel, cached=cached: cached)
+        monkeypatch.setattr(choosing, "are_loops_on_disk", lambda cached=cached: cached)
+        assert use_engine(federation, "latte") is cached
+        assert use_engine(federation, "latte", runs=10_000), "ten thousand of them are worth it"
+        assert use_engine(federation, "tda"), "which needs no compiled loops"
+        assert not choosing.must_compile("latte", {}, size, 1)
+        assert choosing.must_compile("latte", {}, size, 10_000) is not cached
+        assert not choosing.must_compile("tda", {}, size, 10_000)
+        assert not choosing.must_compile("latte", {"near_copy": 0.99}, size, 10_000), "the readable simulator runs it"
+    assert not use_engine(federation, "zero")
+
+
+def test_without_numba_a_line_says_which_path_is_taken(monkeypatch, caplog):
+    monkeypatch.setattr(choosing, "has_loops", lambda: False)
+    with caplog.at_level(logging.WARNING, "latte.engine"):
+        choosing.warn_without_loops(["tda", "clip"])
+        assert not caplog.messages
+        choosing.warn_without_loops(["clip", "latte"])
+    assert "readable" in caplog.text and 'pip install "numba>=' in caplog.text
