@@ -384,7 +384,7 @@ def test_without_torch_the_pip_line_is_given():
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:
-        with pytest.raises(ModuleNotFoundError, match=r"latte-tta\[torch\]"):
+        with pytest.raises(ModuleNotFoundError, match=r"the extra torch"):
             counted_macs(lambda: None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 
 import pytest
@@ -15,6 +16,7 @@ from latte.experiment.config import (
     parse_method,
     parse_seeds,
     read_config,
+    recorded_parameters,
     setting_of,
 )
 from latte.experiment.structure import configure, structured, unstructured
@@ -225,3 +227,29 @@ def test_a_range_of_seeds_goes_up():
     for text in ("5-2", "0,5-2"):
         with pytest.raises(ValueError, match="seeds: got '5-2', want a range that goes up, such as 2-5"):
             parse_seeds(text)
+
+
+def test_a_method_in_a_file_may_be_a_text():
+    config = configure({"benchmark": "x", "methods": ["clip", "mine=latte:vlcs+alpha=0.5"]})
+    assert [method.label for method in config.methods] == ["clip", "mine"]
+    assert parameters(config.methods[1])["alpha"] == 0.5 and config.methods[1].preset == "vlcs"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: configure({"benchmark": "x", "methods": [{"name": "latte", "params": "vlcs"}]}), 'preset = "vlcs"'),
+        (lambda: RunConfig("x", ("latte:vlcs",)), "MethodConfig('latte', preset='vlcs')"),
+        (lambda: MethodConfig("latte", params="vlcs"), "preset='vlcs'"),
+    ],
+)
+def test_a_preset_as_a_text_in_the_wrong_place_says_where_it_belongs(make, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        make()
+
+
+def test_a_parameter_that_came_later_names_no_other_run_unless_it_is_used():
+    plain, used = MethodConfig("latte"), MethodConfig("latte", params={"near_copy": 0.99})
+    assert "near_copy" in parameters(plain) and "near_copy" not in recorded_parameters(plain)
+    assert recorded_parameters(used)["near_copy"] == 0.99 and setting_of(used) == "custom"
+    assert recorded_parameters(MethodConfig("clip")) == {}

@@ -22,8 +22,9 @@ from latte.experiment.item import run_item, work
 from latte.experiment.plan import make_plan, open_benchmark
 from latte.experiment.predictions import SAMPLE_COLUMNS, PredictionFiles, pack, predictions_of, read_predictions, unpack
 from latte.experiment.runner import Done, IncompleteError, Options, execute, run
+from latte.experiment.runs import read_run
 from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
-from latte.files.checksums import checksum
+from latte.files.checksums import checksum, sha256_of
 from latte.simulation.records import Result
 from small_benchmark import small_file
 
@@ -111,7 +112,7 @@ def test_a_finished_run_gets_its_predictions_later(plan, made, tmp_path):
     assert content(folder) == content(made) and (folder / "results.jsonl").read_bytes() == results
     assert len((folder / "items.jsonl").read_text().splitlines()) == 6, "a result is listed once"
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    assert kinds(plan, tmp_path) == kinds(plan, tmp_path, WITHOUT) == ["kept"] * 6
+    assert kinds(plan, tmp_path) == kinds(plan, tmp_path, WITHOUT) == ["existing"] * 6
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before, "a finished run is only read"
 
 
@@ -275,7 +276,7 @@ def test_packing_loses_nothing(plan):
 def test_a_sweep_keeps_them_too(plan, tmp_path):
     config = RunConfig(str(plan.entry.path), METHODS[1:2], clients_per_domain=2)
     sweep = make_sweep(config, [parse_axis("alpha=0.5,5")], open_benchmark(str(plan.entry.path)))
-    for options, kind in ((WITHOUT, "done"), (WITH, "done"), (WITH, "kept")):
+    for options, kind in ((WITHOUT, "done"), (WITH, "done"), (WITH, "existing")):
         events = list(execute_sweep(sweep, tmp_path, options))
         assert [event.kind for _, event in events] == [kind] * 2
     for point, event in events:
@@ -299,3 +300,44 @@ def test_the_command(plan, tmp_path, monkeypatch, capsys):
     assert command("--predictions") == rows
     assert command("--dry-run", "--predictions")[0]["there already"] == 2
     assert read_predictions(folder, "x", 0).accuracy == rows[1]["accuracy"]
+
+
+def test_quarters_of_an_older_record_come_from_its_predictions(made, tmp_path):
+    folder = tmp_path / "old"
+    shutil.copytree(made, folder)
+    today = read_run(folder).results
+    older = [replace(one, clients=tuple(map(_without_quarters, one.clients))) for one in today]
+    lines = [one.to_json() for one in older]
+    assert '"first_correct"' not in lines[0]
+    RunFolder(folder).finish(lines)
+    assert read_run(folder).results == tuple(older), "the predictions belong to other lines"
+    index = json.loads((folder / "predictions" / "index.json").read_text())
+    sums = {(one.method, one.seed): sha256_of(line.encode()) for one, line in zip(older, lines, strict=True)}
+    for entry in index["files"]:
+        entry["result"] = sums[entry["method"], entry["seed"]]
+    (folder / "predictions" / "index.json").write_text(json.dumps(index))
+    assert read_run(folder).results == today
+    path = PredictionFiles(folder).path(today[0].method, today[0].seed)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert read_run(folder).results == (older[0], *today[1:]), "damaged ones are left out"
+
+
+def _without_quarters(client):
+    return replace(client, first_correct=None, last_correct=None)
+
+
+def test_predictions_are_added_to_an_older_record(plan, made, tmp_path):
+    """It keeps its lines; the report counts the quarters in the predictions."""
+    folder = tmp_path / plan.name
+    shutil.copytree(made, folder)
+    shutil.rmtree(folder / "predictions")
+    today = read_run(folder).results
+    lines = [replace(one, clients=tuple(map(_without_quarters, one.clients))).to_json() for one in today]
+    for path in (folder / "results.jsonl", folder / "items.jsonl"):
+        path.unlink()
+    for line in lines:
+        RunFolder(folder).append(line, 0.1)
+    RunFolder(folder).finish(lines)
+    run(plan, tmp_path, WITH)
+    assert (folder / "results.jsonl").read_text().splitlines() == lines
+    assert read_run(folder).results == today

@@ -83,7 +83,7 @@ def test_two_runs_give_the_same_bytes_whatever_the_number_of_processes(made, tmp
 def test_a_finished_run_is_only_read(made):
     plan, folder = made
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert kinds(plan, folder.parent) == ["kept"] * 6
+    assert kinds(plan, folder.parent) == ["existing"] * 6
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
@@ -153,7 +153,7 @@ def test_a_stopped_run_keeps_what_is_done(made, tmp_path):
     assert len(RunFolder(tmp_path / plan.name).trusted(plan)) == 2
     with pytest.raises(ValueError, match="not done"):
         results(plan, tmp_path)
-    assert sorted(kinds(plan, tmp_path)) == ["done"] * 4 + ["kept"] * 2
+    assert sorted(kinds(plan, tmp_path)) == ["done"] * 4 + ["existing"] * 2
     assert (tmp_path / plan.name / "results.jsonl").read_bytes() == (folder / "results.jsonl").read_bytes()
     assert len(json.loads((tmp_path / plan.name / "manifest.json").read_text())["sessions"]) == 2
 

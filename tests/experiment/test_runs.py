@@ -63,14 +63,21 @@ def test_points_of_a_sweep_are_reported_on_their_own_only(tmp_path):
 
 
 def test_every_format_of_a_real_run(real_run, tmp_path):
-    starts = {"a.md": "###", "a.tex": "%", "a.json": "[", "a.html": "<!doctype", "a.txt": "cifar10c-mini"}
+    starts = {
+        "a.md": "###",
+        "a.tex": "%",
+        "a.json": "[",
+        "a.csv": "kind,",
+        "a.html": "<!doctype",
+        "a.txt": "cifar10c-mini",
+    }
     for name, start in starts.items():
         shown = invoke(real_run, "--out", tmp_path / "deep" / name)
         assert shown.exit_code == 0
         assert shown.stdout == ""
         assert (tmp_path / "deep" / name).read_text(encoding="utf-8").startswith(start)
     page = (tmp_path / "deep" / "a.html").read_text(encoding="utf-8")
-    assert f"Where the numbers come from: {real_run.name}" in page
+    assert f"<summary>{real_run.name}</summary>" in page
     assert "sessions" in page
 
 

@@ -48,7 +48,7 @@ def test_every_point_is_the_run_it_says(benchmark, config, tmp_path):
         clip, dmn = results(point.plan, tmp_path / sweep.name)
         assert dmn.params["weight"] == point.values["method.weight"] and entry["run"] == point.plan.name
         assert clip.setting == "default" and dmn.setting == "custom"
-    assert [event.kind for _, event in execute_sweep(sweep, tmp_path, ONE)] == ["kept"] * 4
+    assert [event.kind for _, event in execute_sweep(sweep, tmp_path, ONE)] == ["existing"] * 4
 
 
 def test_every_kind_of_axis(benchmark, config):

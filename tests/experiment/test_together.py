@@ -87,5 +87,5 @@ def test_a_sweep_that_was_stopped_goes_on(benchmark, tmp_path):
     next(events)
     events.close()
     kinds = [event.kind for _, event in execute_sweep(sweep, tmp_path, TWO)]
-    assert kinds.count("kept") >= 1 and len(kinds) == 6
-    assert [event.kind for _, event in execute_sweep(sweep, tmp_path, TWO)] == ["kept"] * 6
+    assert kinds.count("existing") >= 1 and len(kinds) == 6
+    assert [event.kind for _, event in execute_sweep(sweep, tmp_path, TWO)] == ["existing"] * 6

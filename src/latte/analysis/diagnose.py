@@ -7,26 +7,23 @@ the class although something is stored (B1), and how certain the stored items ar
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..core.types import Mask, Reals
 from ..core.validate import refuse
 from ..data.benchmark import Federation
-from ..files.documents import parse_json
-from ..files.schema import structure
 from ..methods import resolve
 from ..methods.latte import Latte, LatteParams
 from ..simulation.readable import set_up
 from ..simulation.schedule import Schedule
 from ..simulation.simulator import simulate
+from .diagnosis_file import DiagnosisFile
 from .watch import Watch, WatchedExchange, latte_of
 
-DIAGNOSIS_FORMAT = "latte-diagnosis/1"
 QUANTILES = (0.1, 0.5, 0.9)
 LEVELS = tuple(round(0.05 * i, 2) for i in range(21))
 
@@ -62,12 +59,14 @@ class ClassReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(DiagnosisFile):
     """The diagnosis of one method on one seed.
 
     ``below`` gives, for images, local items and external items, the share in per cent with an entropy up to each of
     :data:`LEVELS`. ``accuracy`` is that of the replay.
     """
+
+    FORMAT: ClassVar = "latte-diagnosis/1"
 
     benchmark: str
     method: str
@@ -87,28 +86,11 @@ class Diagnosis:
             if len(shares) != len(LEVELS):
                 raise refuse("below", f"{len(shares)} shares", f"{len(LEVELS)}, one per level")
 
-    def to_json(self) -> str:
-        """Return everything as JSON."""
-        return json.dumps({"format": DIAGNOSIS_FORMAT, **asdict(self)}, indent=1) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Diagnosis:
-        """Read what :meth:`to_json` wrote."""
-        return read_diagnosis(text, "diagnosis")
-
 
 def _check_shares(name: str, shares: Sequence[float]) -> None:
     for share in shares:
         if not -1e-6 <= share <= 100 + 1e-6:  # room for rounding
             raise refuse(name, share, "a share from 0 to 100 %")
-
-
-def read_diagnosis(text: str | bytes, name: str) -> Diagnosis:
-    """Read a diagnosis; ``name`` is its origin, for refusals."""
-    raw = parse_json(text, name)
-    if not isinstance(raw, dict) or raw.pop("format", None) != DIAGNOSIS_FORMAT:
-        raise refuse(name, "another kind of file", f"{DIAGNOSIS_FORMAT}: what latte diagnose wrote")
-    return structure(raw, Diagnosis, name)
 
 
 def diagnose(
@@ -157,13 +139,13 @@ def _diagnosis(
         len(methods),
         federation.samples,
         100 * right / federation.samples,
-        _summed("all", every, methods, watch),
-        tuple(_summed(name, np.arange(len(names)) == y, methods, watch) for y, name in enumerate(names)),
+        _count("all", every, methods, watch),
+        tuple(_count(name, np.arange(len(names)) == y, methods, watch) for y, name in enumerate(names)),
         {"images": _below(np.array(watch.entropies)), "local items": _below(local), "external items": _below(others)},
     )
 
 
-def _summed(name: str, chosen: Mask, methods: Sequence[Latte], watch: Watch) -> ClassReport:
+def _count(name: str, chosen: Mask, methods: Sequence[Latte], watch: Watch) -> ClassReport:
     filled = np.array([m.local.valid[chosen].mean() for m in methods])
     held = np.array([m.local.valid[chosen].any(axis=1).mean() for m in methods])
     predictions, readable = len(watch.entropies) * chosen.sum(), watch.readable[chosen].sum()

@@ -6,20 +6,16 @@ directions images spread around their classes (the spectrum of the covariance).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core.linear_heads import RistrettoParams, Solution, Task, solve
-from ..core.neighbourhoods import Evidence
+from ..core.linear_heads import HeadTask, RistrettoParams, Solution, solve
+from ..core.neighbourhoods import Evidence, factors_within
 from ..core.types import Integers, Reals
-from ..core.validate import refuse
 from ..data.benchmark import Federation
-from ..files.documents import parse_json
-from ..files.schema import structure
 from ..methods import resolve
 from ..methods.ristretto import Ristretto
 from ..simulation.collaboration import share_inside
@@ -27,8 +23,8 @@ from ..simulation.readable import set_up
 from ..simulation.schedule import Schedule
 from ..simulation.simulator import Client, simulate
 from .collapse import ZeroShotAnswers, zero_shot_answers
+from .diagnosis_file import DiagnosisFile
 
-HEADS_FORMAT = "latte-heads/1"
 SHOWN = 10  # eigenvalues
 
 
@@ -52,13 +48,15 @@ class DomainReport:
 
 
 @dataclass(frozen=True, slots=True)
-class HeadDiagnosis:
+class HeadDiagnosis(DiagnosisFile):
     """The diagnosis of Ristretto on one seed.
 
     ``trust_after``: the mean trust of the heads in use when a client has seen 1, 2, 4, ... images. ``chance``: what
     ``inside`` would be if everyone's evidence counted alike. ``spectrum``: the largest eigenvalues of the covariance,
     in per cent of all; ``directions``: how many equal ones would spread as much.
     """
+
+    FORMAT: ClassVar = "latte-heads/1"
 
     benchmark: str
     method: str
@@ -75,22 +73,10 @@ class HeadDiagnosis:
     spectrum: tuple[float, ...]
     directions: float
 
-    def to_json(self) -> str:
-        """Return everything as JSON."""
-        return json.dumps({"format": HEADS_FORMAT, **asdict(self)}, indent=1) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> HeadDiagnosis:
-        """Read what :meth:`to_json` wrote."""
-        return read_heads(text, "diagnosis")
-
-
-def read_heads(text: str | bytes, name: str) -> HeadDiagnosis:
-    """Read a diagnosis; ``name`` is its origin, for refusals."""
-    raw = parse_json(text, name)
-    if not isinstance(raw, dict) or raw.pop("format", None) != HEADS_FORMAT:
-        raise refuse(name, "another kind of file", f"{HEADS_FORMAT}: what latte diagnose wrote")
-    return structure(raw, HeadDiagnosis, name)
+    def best(self) -> str:
+        """Return what ``inside`` is at best, in words: nothing stops a head from using its own domain only."""
+        alone = any(domain.clients == 1 for domain in self.domains)
+        return "100 %" + (" (0 % for a client that is alone in its domain)" if alone else "")
 
 
 def diagnose_heads(
@@ -163,8 +149,8 @@ def _solved(federation: Federation, params: RistrettoParams, methods: Sequence[R
     """Return the counts of everyone (n, C), and what a server makes of everyone's sums at the end."""
     sums = [method.summary() for method in methods]
     counts, means = np.stack([one.counts for one in sums]), np.stack([one.means for one in sums])
-    evidence = Evidence(counts, means, np.einsum("ncd,ncd->nc", means, means))
-    return counts, solve(evidence, Task.of(federation.embeddings.zero_shot, params))
+    evidence = Evidence.of(counts, means).times(factors_within(counts, params.count_cap))
+    return evidence.counts, solve(evidence, HeadTask.of(federation.embeddings.zero_shot, params))
 
 
 @dataclass(frozen=True, eq=False)

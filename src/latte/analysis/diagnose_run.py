@@ -20,8 +20,8 @@ from ..files.reading import read_bytes
 from ..methods import describe
 from ..methods.latte import Latte
 from ..methods.ristretto import Ristretto
-from .diagnose import Diagnosis, diagnose, read_diagnosis
-from .diagnose_heads import HeadDiagnosis, diagnose_heads, read_heads
+from .diagnose import Diagnosis, diagnose
+from .diagnose_heads import HeadDiagnosis, diagnose_heads
 
 DIAGNOSIS_FILE, HEADS_FILE = "diagnosis.json", "heads.json"
 
@@ -76,13 +76,13 @@ def save_diagnosis(diagnosis: Diagnosis | HeadDiagnosis, path: Path) -> Path:
 def load_diagnosis(path: Path) -> Diagnosis | None:
     """Return the diagnosis in a run folder; None where there is none."""
     file = path / DIAGNOSIS_FILE
-    return read_diagnosis(read_bytes(file), str(file)) if file.exists() else None
+    return Diagnosis.from_json(read_bytes(file), str(file)) if file.exists() else None
 
 
 def load_heads(path: Path) -> HeadDiagnosis | None:
     """Return the diagnosis of Ristretto in a run folder; None where there is none."""
     file = path / HEADS_FILE
-    return read_heads(read_bytes(file), str(file)) if file.exists() else None
+    return HeadDiagnosis.from_json(read_bytes(file), str(file)) if file.exists() else None
 
 
 def _finished_run(path: Path) -> Run:

@@ -14,7 +14,7 @@ from ..data.benchmark import Federation
 from ..data.partition import federate
 from ..experiment.item import run_item
 from ..methods.latte import Latte
-from ..simulation.collaboration import share_inside
+from ..simulation.collaboration import InsideShare, inside_share
 from ..simulation.readable import set_up
 from ..simulation.simulator import Client
 from .studies import Setup, base_plan
@@ -25,17 +25,14 @@ from .watch import latte_of
 class Collaboration:
     """The downloads between clients, sorted by domain.
 
-    ``downloads`` (N, N): entry (i, j) counts the prototypes of client j that client i downloaded. ``inside`` is the
-    share in per cent that stays inside a domain, ``chance`` what it would be if donors were drawn evenly among the
-    other clients, ``most`` what it would be if all clients of the own domain came first: k_e may be more than those.
+    ``downloads`` (N, N): entry (i, j) counts the prototypes of client j that client i downloaded. ``share`` is how much
+    stays inside a domain, with chance and ceiling.
     """
 
     clients: tuple[str, ...]
     domains: tuple[str, ...]
     downloads: Integers | Reals
-    inside: float
-    chance: float
-    most: float
+    share: InsideShare
     engine: str
 
 
@@ -62,23 +59,19 @@ def routing(setup: Setup, engine: str = "auto") -> Collaboration:
     assert outcome.downloads is not None, "Ristretto's exchange is traced"
     shares = outcome.downloads / np.maximum(outcome.downloads.diagonal(), 1)[:, None]  # a sync is 1 on the diagonal
     np.fill_diagonal(shares, 0.0)
-    return _sorted(federation, shares, len(federation), outcome.engine)
+    return _sorted(federation, shares, None, outcome.engine)
 
 
-def _sorted(federation: Federation, downloads: Integers | Reals, k_e: int, engine: str) -> Collaboration:
+def _sorted(federation: Federation, downloads: Integers | Reals, slots: int | None, engine: str) -> Collaboration:
     domain = np.array([client.domain for client in federation.clients])
     order = np.argsort(domain, kind="stable")
     groups, counts = domain[order], downloads[np.ix_(order, order)]
-    same = groups[:, None] == groups[None, :]
-    slots, peers = max(min(k_e, len(order) - 1), 1), same.sum(axis=1) - 1
     names = federation.embeddings.domains
     return Collaboration(
         tuple(federation.clients[i].name for i in order),
         tuple(names[d] for d in groups),
         counts,
-        share_inside(counts, groups),
-        float(100 * peers.mean() / max(len(order) - 1, 1)),
-        float(100 * np.minimum(peers, slots).mean() / slots),
+        inside_share(counts, groups, slots),
         engine,
     )
 

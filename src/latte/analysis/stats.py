@@ -28,7 +28,8 @@ class Estimate:
 class Paired:
     """The mean of ``first - second`` over the seeds that both have, with its confidence interval.
 
-    ``low`` and ``high`` are None with one seed in common: one pair says nothing about its own noise.
+    ``low`` and ``high`` are None with one seed in common: one pair says nothing about its own noise. ``metric`` is the
+    key of what was compared: by default the accuracy over samples.
     """
 
     first: str
@@ -37,6 +38,7 @@ class Paired:
     low: float | None
     high: float | None
     seeds: int
+    metric: str = "micro"
 
     @property
     def constant(self) -> bool:
@@ -79,8 +81,8 @@ def paired(
 ) -> Paired | None:
     """Return how ``first`` (seed -> value) differs from ``second``; None where they have no seed in common.
 
-    >>> found = paired(("a", "b"), {0: 2.0, 1: 4.0}, {0: 1.0, 1: 1.0, 2: 9.0})
-    >>> found.mean, found.seeds, round(found.high, 3)
+    >>> difference = paired(("a", "b"), {0: 2.0, 1: 4.0}, {0: 1.0, 1: 1.0, 2: 9.0})
+    >>> difference.mean, difference.seeds, round(difference.high, 3)
     (2.0, 2, 14.706)
     """
     seeds = shared_seeds(first, second)

@@ -253,21 +253,21 @@ def _execute(plans: Sequence[Plan], out: Path, options: Options, progress: StepP
     problems: list[str] = []
     try:
         with RunFolder(out).lock():
-            for event in _followed([(plan, out) for plan in plans], options, progress, total):
+            for event in _follow([(plan, out) for plan in plans], options, progress, total):
                 if event.kind == "failed":
                     problems.append(f"{event.item.method.label}, seed {event.item.seed}: {event.problem}")
     except IncompleteError as error:
         raise IncompleteError(f"{problems[0]}; {error}") from None
 
 
-def _followed(
+def _follow(
     plans: Sequence[tuple[Plan, Path]], options: Options, progress: StepProgress, total: int
 ) -> Iterator[Event]:
     """Execute plans and report their progress: first what is there already, then every run."""
     progress("runs", 0, total)
     existing = done = 0
     for _, event in execute_all(plans, options):
-        if event.kind == "kept":
+        if event.kind == "existing":
             existing += 1
         else:
             if existing and not done:

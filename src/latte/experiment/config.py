@@ -11,7 +11,8 @@
     preset = "cifar10c"
     params = { alpha = 0.5 }
 
-A key that does not exist is refused with its path and the near ones; so is a value of the wrong type.
+A method may also be a text, as on the command line: ``methods = ["clip", "latte:cifar10c+alpha=0.5"]``. A key that
+does not exist is refused with its path and the near ones; so is a value of the wrong type.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from ..core.near_copies import NEUTRAL
 from ..core.validate import at_least, choice, first_twice, near, refuse, whole
 from ..data.partition import ORDERS
 from ..files.documents import parse_toml, read_toml
@@ -52,6 +54,10 @@ class MethodConfig:
     setting: str = ""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.params, Mapping):
+            raise refuse(
+                "params", repr(self.params), f"a mapping; a preset is its own argument: preset={self.params!r}"
+            )
         resolve(self.name, dict(self.params), self.preset)  # refuses unknown names and values
         if self.setting:
             choice("setting", self.setting, SETTINGS)
@@ -65,8 +71,7 @@ class RunConfig:
     """Everything that decides what a run computes.
 
     ``clients_per_domain`` None means the benchmark's own: the clients that its file fixes, or the paper's number.
-    ``engine`` is "auto" (a fast engine where there is one for the method) or "readable", which also measures the
-    calibration. ``text_encoder`` names the
+    ``engine`` is "auto" (a fast engine where there is one for the method) or "readable". ``text_encoder`` names the
     encoder whose prompts are tuned, "onnx:DIR", "hf:ID" or "openclip:MODEL/WEIGHTS": only the methods that tune a
     prompt need it.
     """
@@ -88,6 +93,9 @@ class RunConfig:
             at_least("clients_per_domain", self.clients_per_domain, 1)
         for seed in self.seeds:
             at_least("seeds", seed, 0)
+        for method in self.methods:
+            if not isinstance(method, MethodConfig):
+                raise refuse("methods", repr(method), "a MethodConfig, such as MethodConfig('latte', preset='vlcs')")
         _each_once("methods", tuple(method.label for method in self.methods))
         _each_once("seeds", self.seeds)
         check_items("methods and seeds", len(self.methods) * len(self.seeds))
@@ -230,6 +238,13 @@ def parameters(method: MethodConfig) -> dict[str, Any]:
     base = resolve(method.name, {}, method.preset)
     full = resolve(method.name, dict(method.params), method.preset)
     return {f.name: _like(getattr(base, f.name), getattr(full, f.name)) for f in fields(full)}
+
+
+def recorded_parameters(method: MethodConfig) -> dict[str, Any]:
+    """Return the parameters that name a run: all but those that came later and are at a value that changes nothing."""
+    full = parameters(method)
+    neutral = {f.name: f.default for f in fields(resolve(method.name)) if f.metadata.get(NEUTRAL)}
+    return {name: value for name, value in full.items() if name not in neutral or value != neutral[name]}
 
 
 def _like(example: Any, value: Any) -> Any:

@@ -22,6 +22,7 @@ from ..simulation.outcome import Outcome
 from ..simulation.readable import run_readable
 from ..simulation.records import Result
 from .config import RunConfig
+from .failures import describe_failure
 from .predictions import pack, predictions_of
 from .sent import sent_per_client
 from .structure import structured
@@ -51,7 +52,7 @@ def run_item(federation: Federation, config: RunConfig, seed: int, share: Share 
         config.schedule,
         generators(seed).cohort,
         text_encoder=tuner,
-        calibration=config.engine == "readable",  # a choice: whether loops are compiled changes no record
+        calibration=True,
     )
 
 
@@ -78,7 +79,8 @@ def run_together(
     return federation, run_readouts(federation, configs, generators(seed).cohort, share.threads)
 
 
-def _result(federation: Federation, config: RunConfig, outcome: Outcome) -> Result:
+def make_result(federation: Federation, config: RunConfig, outcome: Outcome) -> Result:
+    """Return the record of the only method and the only seed of ``config``, with the bytes that a client sent."""
     (method,), (seed,) = config.methods, config.seeds
     result = outcome.result(federation, method.label, dict(method.params), method.setting, seed)
     sent = sent_per_client(federation, method.name, method.params, config.schedule, generators(seed).cohort)
@@ -96,7 +98,7 @@ def work(message: str) -> str:
     started = time.perf_counter()
     configs = [structured(config) for config in task["configs"]]
     federation, outcomes = run_together(configs, Path(task["path"]), Share(task["runs"], task["threads"]))
-    lines = [_result(federation, *pair).to_json() for pair in zip(configs, outcomes, strict=True)]
+    lines = [make_result(federation, *pair).to_json() for pair in zip(configs, outcomes, strict=True)]
     seconds = (time.perf_counter() - started) / len(lines)
     packed = [pack(predictions_of(federation, outcome)) if task["predictions"] else None for outcome in outcomes]
     return json.dumps({"lines": lines, "seconds": seconds, "predictions": packed})
@@ -117,5 +119,5 @@ def load_plugin(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise ValueError(f"plugin {path}: {type(error).__name__}: {error}") from error
+        raise ValueError(f"plugin {path}: {describe_failure(error)}") from error
     return module

@@ -17,7 +17,9 @@ from ..encoders import split_spec as split_encoder
 from ..encoders.prompt_tuner import TUNABLE
 from ..files.checksums import checksum, sha256_of
 from ..methods import METHODS, create, describe
-from .config import MethodConfig, RunConfig, parameters, setting_of
+from ..simulation.engine import TaskSize, size_of
+from .config import MethodConfig, RunConfig, recorded_parameters, setting_of
+from .failures import describe_failure
 from .structure import unstructured
 
 RUN_FORMAT = "latte-run/1"
@@ -55,12 +57,16 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run that can start. ``sources`` are the checksums of the methods that are not ours, by name."""
+    """A run that can start. ``sources`` are the checksums of the methods that are not ours, by name.
+
+    ``size`` is that of one item.
+    """
 
     config: RunConfig
     entry: BenchmarkFile
     data: DataInfo
     sources: Mapping[str, str]
+    size: TaskSize
 
     def canonical(self) -> str:
         """Return the resolved configuration as JSON, the same text for the same run on any machine."""
@@ -115,7 +121,8 @@ def plan_on(config: RunConfig, benchmark: OpenBenchmark) -> Plan:
     federation = federate(benchmark.embeddings, clients, config.seeds[0], config.order)
     config.schedule.check(len(federation))
     own = [method.name for method in methods if not describe(method.name).built_in]
-    return Plan(full, benchmark.entry, benchmark.info, {name: _source(name) for name in own})
+    sources = {name: _source(name) for name in own}
+    return Plan(full, benchmark.entry, benchmark.info, sources, size_of(federation))
 
 
 def _sound(entry: BenchmarkFile, embeddings: Embeddings) -> None:
@@ -126,19 +133,29 @@ def _sound(entry: BenchmarkFile, embeddings: Embeddings) -> None:
 
 
 def _filled(method: MethodConfig, embeddings: Embeddings, text_encoder: str | None) -> MethodConfig:
-    full = parameters(method)
+    full = recorded_parameters(method)
     try:
         json.dumps(full, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise refuse(f"{method.name} parameters", str(error), "numbers, words, true or false, None") from None
     if not describe(method.name).tunes_prompt:
-        create(method.name, embeddings.zero_shot, full)  # refuses what it cannot do without
+        _try_to_create(method.name, embeddings, full)
     elif text_encoder is None:
         want = f"{TUNABLE}, because {method.name} tunes a prompt (--set text_encoder=...)"
         raise refuse("text_encoder", "none", want)
     else:
         split_encoder(text_encoder)  # refuses a name that no encoder can have before anything runs
     return replace(method, params=full, setting=setting_of(method))
+
+
+def _try_to_create(name: str, embeddings: Embeddings, params: Mapping[str, Any]) -> None:
+    """Make a method once, which refuses what it cannot do without; one of the user's own may fail in any way."""
+    try:
+        create(name, embeddings.zero_shot, params)
+    except (ValueError, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        raise ValueError(f"method {name}: {describe_failure(error)}") from error
 
 
 def _source(name: str) -> str:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ from ..files.checksums import checksum, sha256_of
 from ..files.documents import parse_json, read_json
 from ..files.schema import structure
 from ..files.tensors import Tensors, read_safetensors, write_safetensors
-from ..simulation.outcome import Outcome
+from ..simulation.outcome import Outcome, count_quarters
+from ..simulation.records import Result
 from .folder import RunFolder, whole_lines
 from .plan import Item, Plan
 
@@ -113,6 +114,30 @@ def read_predictions(run: Path, method: str, seed: int) -> Predictions:
     if entry.result not in results or not _matches(path, entry):
         raise refuse(str(path), "a damaged file, or one of other results", "latte run --predictions to redo it")
     return _read(path)
+
+
+def with_quarters(run: Path, results: Sequence[Result]) -> tuple[Result, ...]:
+    """Return results with the first and the last quarters of streams where older ones lack them and can have them.
+
+    They are counted in the stored predictions; without sound ones a result stays as it is.
+    """
+    lacking = [result.first_quarter is None for result in results]
+    stored = PredictionFiles(run).entries() if any(lacking) else {}
+    return tuple(
+        _counted(run, result) if lacks and (result.method, result.seed) in stored else result
+        for result, lacks in zip(results, lacking, strict=True)
+    )
+
+
+def _counted(run: Path, result: Result) -> Result:
+    try:
+        predictions = read_predictions(run, result.method, result.seed)
+    except ValueError:
+        return result
+    right = [predictions.correct[predictions.client == i].astype(np.int64) for i in range(len(result.clients))]
+    counts = zip(result.clients, map(count_quarters, right), strict=True)
+    scores = tuple(replace(client, first_correct=first, last_correct=last) for client, (first, last) in counts)
+    return replace(result, clients=scores)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,21 +5,29 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.validate import at_least, refuse
-from ..simulation.engine import warn_without_loops
-from ..simulation.records import Result
+from ..simulation.engine import (
+    Follow,
+    compile_loops,
+    log_compilation,
+    must_compile,
+    warn_of_copy_search,
+    warn_without_loops,
+)
+from ..simulation.records import Result, same_scores
 from ..version import __version__
+from .failures import describe_failure
 from .folder import RunFolder
 from .item import load_plugin, work
 from .manifest import describe_session, manifest, now
 from .plan import Item, Plan, as_message
 from .predictions import ItemKey, PredictionFiles, unpack
 from .together import batches
-from .workers import unordered
+from .workers import WorkError, unordered
 
 MOST_JOBS = 1024  # processes at once
 
@@ -37,7 +45,7 @@ Answer = Done | BaseException
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened to one item: ``kind`` is "kept" (its result was there already), "done" or "failed"."""
+    """What happened to one item: ``kind`` is "existing" (its result was there already), "done" or "failed"."""
 
     kind: str
     item: Item
@@ -51,7 +59,8 @@ class Options:
     """How to run, none of which changes the numbers. ``jobs`` 0 means one per core.
 
     ``executor`` is where: empty for this machine, "dask:ADDRESS" for a cluster. With ``predictions`` the prediction of
-    every sample is stored, too (:func:`latte.experiment.predictions.read_predictions`).
+    every sample is stored, too (:func:`latte.experiment.predictions.read_predictions`). ``follow_compilation``
+    goes through the steps of :func:`latte.simulation.engine.compile_loops`, where these are necessary.
     """
 
     jobs: int = 0
@@ -59,6 +68,7 @@ class Options:
     command: tuple[str, ...] = ()
     executor: str = ""
     predictions: bool = False
+    follow_compilation: Follow = field(default=log_compilation, compare=False)
 
     @property
     def processes(self) -> int:
@@ -132,7 +142,12 @@ def results(plan: Plan, out: Path) -> list[Result]:
     folder = RunFolder(Path(out) / plan.name)
     if not folder.complete():
         raise refuse("run folder", f"{folder.path}, which is not done", "one that is (run it again)")
-    return [Result.from_json(line) for line in _in_order(plan, folder.trusted(plan))]
+    return present_results(plan, out)
+
+
+def present_results(plan: Plan, out: Path) -> list[Result]:
+    """Return the results that there are of a plan, done or not."""
+    return [Result.from_json(line) for line in _in_order(plan, RunFolder(Path(out) / plan.name).trusted(plan))]
 
 
 def _trusted(folder: RunFolder, plan: Plan) -> dict[ItemKey, str]:
@@ -173,7 +188,7 @@ class Session:
         """Write the answer for an item."""
         key = item.method.label, item.seed
         if isinstance(answer, BaseException):
-            return self._fail(item, f"{type(answer).__name__}: {answer}")
+            return self._fail(item, str(answer) if isinstance(answer, WorkError) else describe_failure(answer))
         line = self.lines.get(key, answer.line)
         if not _agree(line, answer.line):  # it was done again for its predictions
             return self._fail(item, f"other results than before; to start anew, delete {self.folder.path}")
@@ -216,7 +231,7 @@ def answers(jobs: Sequence[tuple[Plan, Item]], options: Options) -> Iterator[tup
     if not jobs:
         return
     groups = batches(jobs)
-    warn_without_loops(item.method.name for plan, item in jobs if plan.config.engine == "auto")
+    _prepare_engine(jobs, options)
     threads = 1 if options.executor else max(1, options.processes // len(groups))  # cores that would be idle
     messages = [
         as_message([jobs[i] for i in group], options.plugins, options.predictions, len(jobs), threads)
@@ -231,22 +246,32 @@ def answers(jobs: Sequence[tuple[Plan, Item]], options: Options) -> Iterator[tup
             yield position, Done(line, message["seconds"], packed)
 
 
+def _prepare_engine(jobs: Sequence[tuple[Plan, Item]], options: Options) -> None:
+    """Compile the engine's loops before the workers start, if they will need them; those of a cluster do it there."""
+    automatic = [(plan.size, item.method) for plan, item in jobs if plan.config.engine == "auto"]
+    warn_without_loops(method.name for _, method in automatic)
+    warn_of_copy_search((method.name, method.params) for _, method in automatic)
+    if options.executor:
+        return
+    if any(must_compile(method.name, method.params, size, len(jobs)) for size, method in automatic):
+        options.follow_compilation(compile_loops())
+
+
 def _agree(line: str, again: str) -> bool:
     """Say whether two lines have the same results; which path computed them does not matter."""
     if line == again:
         return True
     try:
-        one, other = Result.from_json(line), Result.from_json(again)
+        return same_scores(Result.from_json(line), Result.from_json(again))
     except ValueError:  # a line that was edited
         return False
-    return replace(one, engine="") == replace(other, engine="")
 
 
 def _events(plan: Plan, lines: Mapping[ItemKey, str]) -> Iterator[Event]:
     for item in plan.items():
         line = lines.get((item.method.label, item.seed))
         if line is not None:
-            yield Event("kept", item, Result.from_json(line))
+            yield Event("existing", item, Result.from_json(line))
 
 
 def _in_order(plan: Plan, lines: Mapping[ItemKey, str]) -> list[str]:

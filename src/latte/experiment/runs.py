@@ -13,8 +13,10 @@ from ..files.schema import structure
 from ..simulation.records import Result
 from .folder import RunFolder, read_results
 from .plan import UNKNOWN, Plan, RunFile
+from .predictions import with_quarters
+from .sweep import SWEEP_FILE
 
-RESULTS, CONFIG, MANIFEST, SWEEP = "results.jsonl", "config.json", "manifest.json", "sweep.json"
+RESULTS, CONFIG, MANIFEST = "results.jsonl", "config.json", "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +70,19 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
 def _below(path: Path) -> list[Path]:
     """Return the run folders below ``path``; points of a sweep only where nothing else is, or ``path`` is the sweep."""
     every = sorted(file.parent for file in path.glob(f"**/{RESULTS}"))
-    return [folder for folder in every if folder.parent == path or not (folder.parent / SWEEP).is_file()] or every
+    return [folder for folder in every if folder.parent == path or not (folder.parent / SWEEP_FILE).is_file()] or every
 
 
-def read_run(folder: Path) -> Run:
-    """Read a run folder; one without a trusted result is refused."""
+def read_run(folder: Path, empty: bool = False) -> Run:
+    """Read a run folder; one without a trusted result is refused, unless it may be ``empty``."""
     if not (folder / RESULTS).is_file():
         raise refuse("run", f"{folder}, which has no {RESULTS}", "a folder that `latte run` wrote")
     read = read_results(RunFolder(folder))
-    if not read.results:
+    if not read.results and not empty:
         got = f"{folder}, whose {RESULTS} is empty" + (f" but for {_ignored(read.ignored)}" if read.ignored else "")
         raise refuse("run", got, "a run with at least one finished (method, seed)")
-    return Run(folder, read.results, _object(folder / CONFIG), _object(folder / MANIFEST), read.done, read.ignored)
+    results = with_quarters(folder, read.results)
+    return Run(folder, results, _object(folder / CONFIG), _object(folder / MANIFEST), read.done, read.ignored)
 
 
 def _ignored(lines: int) -> str:

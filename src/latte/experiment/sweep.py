@@ -9,17 +9,22 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
-from ..core.validate import refuse
+from ..core.validate import choice, refuse
 from ..files.atomic import write_text
 from ..files.checksums import sha256_of
+from ..files.documents import read_json
+from ..files.schema import shorten
 from ..simulation.schedule import Schedule
 from .config import RunConfig, changed, check_items, parse_value
 from .folder import RunFolder
 from .plan import OpenBenchmark, Plan, plan_on
 from .runner import Event, Options, execute_all
 
+SWEEP_FILE, SWEEP_FORMAT = "sweep.json", "latte-sweep/1"
+PURPOSES = ("sweep", "tuning")  # a curve that is reported; a search whose points are not
 _TOP = ("clients_per_domain", "order")
 
 
@@ -56,7 +61,7 @@ class Sweep:
         """Return which values are in which run folder, as JSON."""
         points = [{"values": dict(point.values), "run": point.plan.name} for point in self.points]
         axes = [{"key": axis.key, "values": list(axis.values)} for axis in self.axes]
-        return json.dumps({"format": "latte-sweep/1", "axes": axes, "points": points}, sort_keys=True, indent=1) + "\n"
+        return json.dumps({"format": SWEEP_FORMAT, "axes": axes, "points": points}, sort_keys=True, indent=1) + "\n"
 
 
 def parse_axis(text: str) -> SweepAxis:
@@ -97,26 +102,72 @@ def make_sweep(config: RunConfig, axes: Sequence[SweepAxis], benchmark: OpenBenc
     return Sweep(tuple(axes), tuple(points))
 
 
+@dataclass(frozen=True, slots=True)
+class PointEntry:
+    """A point in sweep.json: its values, and the name of its run folder."""
+
+    values: dict[str, Any]
+    run: str
+
+    def __post_init__(self) -> None:
+        for key, value in self.values.items():
+            if not isinstance(value, (int, float, str, NoneType)):
+                raise refuse(shorten(key), shorten(repr(value)), "a number, a word, true, false or null")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepFile:
+    """The content of sweep.json; ``purposes``, some of :data:`PURPOSES`, are what the points were run for."""
+
+    format: str
+    axes: tuple[SweepAxis, ...]
+    points: tuple[PointEntry, ...]
+    purposes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        choice("format", self.format, (SWEEP_FORMAT,))
+        keys = [axis.key for axis in self.axes]
+        if not keys or any(sorted(point.values) != sorted(keys) for point in self.points):
+            raise refuse("points", "other keys than those of the axes", "a value for each axis")
+
+
+def read_sweep_file(folder: Path) -> SweepFile:
+    """Read the sweep.json of a folder; a damaged one is refused."""
+    return read_json(folder / SWEEP_FILE, SweepFile, "list of a sweep's points", extra=True)
+
+
 def execute_sweep(sweep: Sweep, out: Path, options: Options | None = None) -> Iterator[tuple[Point, Event]]:
     """Run what is missing; points that differ in how a memory is read only are done together."""
     yield from execute_sweeps([sweep], out, options)
 
 
-def execute_sweeps(sweeps: Sequence[Sweep], out: Path, options: Options | None = None) -> Iterator[tuple[Point, Event]]:
-    """Run what is missing of several sweeps, with the same processes."""
+def execute_sweeps(
+    sweeps: Sequence[Sweep], out: Path, options: Options | None = None, purpose: str = "sweep"
+) -> Iterator[tuple[Point, Event]]:
+    """Run what is missing of several sweeps, with the same processes; a report shows them by their ``purpose``."""
+    choice("purpose", purpose, PURPOSES)
     with contextlib.ExitStack() as locks:  # of the sweeps: no other process works in these folders
-        points = _start(sweeps, Path(out), locks)
+        points = _start(sweeps, Path(out), purpose, locks)
         for position, event in execute_all([(point.plan, folder) for point, folder in points], options or Options()):
             yield points[position][0], event
 
 
-def _start(sweeps: Sequence[Sweep], out: Path, locks: contextlib.ExitStack) -> list[tuple[Point, Path]]:
+def _start(sweeps: Sequence[Sweep], out: Path, purpose: str, locks: contextlib.ExitStack) -> list[tuple[Point, Path]]:
     """Make and lock the folders, and return every point with the folder of its sweep."""
     points = []
     for sweep in sweeps:
         folder = out / sweep.name
         folder.mkdir(parents=True, exist_ok=True)
         locks.enter_context(RunFolder(folder).lock())
-        write_text(folder / "sweep.json", sweep.canonical())
+        content = {**json.loads(sweep.canonical()), "purposes": sorted({*_purposes(folder), purpose})}
+        write_text(folder / SWEEP_FILE, json.dumps(content, sort_keys=True, indent=1) + "\n")
         points += [(point, folder) for point in sweep.points]
     return points
+
+
+def _purposes(folder: Path) -> tuple[str, ...]:
+    """Return what the points of a folder were run for before; nothing where that is not recorded."""
+    try:
+        return read_sweep_file(folder).purposes
+    except ValueError:
+        return ()

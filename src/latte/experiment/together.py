@@ -49,5 +49,5 @@ def run_readouts(
     pairs = [tuple(float(method.params[name]) for name in names) for method in methods]
     alphas, betas = (sorted({pair[axis] for pair in pairs}) for axis in (0, 1))
     params = resolve(methods[0].name, dict(methods[0].params))
-    grid = run_grid(federation, methods[0].name, params, alphas, betas, configs[0].schedule, rng, threads)
+    grid = run_grid(federation, methods[0].name, params, (alphas, betas), configs[0].schedule, rng, threads)
     return [grid.outcome(alphas.index(alpha), betas.index(beta)) for alpha, beta in pairs]

@@ -96,7 +96,7 @@ def execute_tunings(
     tunings: Sequence[Tuning], out: Path, options: Options | None = None
 ) -> Iterator[tuple[Point, Event]]:
     """Run what is missing of every search."""
-    yield from execute_sweeps([tuning.sweep for tuning in tunings], out, options)
+    yield from execute_sweeps([tuning.sweep for tuning in tunings], out, options, "tuning")
 
 
 def select(tunings: Sequence[Tuning], out: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from ..core.extras import need
 from ..core.validate import refuse
 from ..data.processes import processes, signals_held
+from .failures import describe_failure
 
 WORKER_TRIES = 3
 _THREADS = (
@@ -25,6 +26,10 @@ _THREADS = (
     "NUMEXPR_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
+
+
+class WorkError(RuntimeError):
+    """An exception of the work. It crosses processes as text: its own class may not exist on the other side."""
 
 
 class LostWorkerError(RuntimeError):
@@ -62,15 +67,20 @@ def executor_for(name: str, jobs: int) -> Iterator[Executor]:
 
     The workers of a cluster need the package, the extras of the methods, and the embedding files under the same paths.
     """
-    kind, _, address = name.partition(":")
     if not name:
         with _one_thread_each(), processes(jobs) as pool:
             yield pool
-    elif kind == "dask" and address:
-        with _cluster(address) as executor:
-            yield executor
     else:
+        with _cluster(check_executor(name)) as executor:
+            yield executor
+
+
+def check_executor(name: str) -> str:
+    """Return the address of the cluster that ``name``, "dask:ADDRESS", names."""
+    kind, _, address = name.partition(":")
+    if kind != "dask" or not address:
         raise refuse("executor", repr(name), "dask:ADDRESS, such as dask:tcp://10.0.0.1:8786")
+    return address
 
 
 @contextmanager
@@ -115,7 +125,7 @@ def _attempt(call: Callable[[str], str], message: str) -> str | BaseException:
     try:
         return call(message)
     except BaseException as error:
-        return error
+        return WorkError(describe_failure(error))
 
 
 def _answer(future: Future[str | BaseException]) -> str | BaseException:
