@@ -1,11 +1,11 @@
-"""The bundled benchmark is what its metadata says."""
+"""The bundled benchmarks are what their metadata says."""
 
 import json
 
 import numpy as np
 import pytest
 
-from latte.data.bundled import BUNDLED_FILE, bundled
+from latte.data.bundled import BUNDLED_FILE, DEMO_FILE, bundled, demo_embeddings
 from latte.data.embeddings import load_federation
 
 
@@ -34,6 +34,24 @@ def test_it_is_the_cut_that_the_script_makes(shared):
     source = np.load(shared / "data" / "embeddings" / "cifar10c.npz", allow_pickle=False)
     recorded = {row.tobytes() for row in source["emb"]}
     assert all(row.tobytes() in recorded for row in bundled().embeddings.views[:, 0])
+
+
+def test_the_demo_has_all_of_pacs():
+    embeddings = demo_embeddings()
+    assert DEMO_FILE.stat().st_size <= 6_000_000
+    assert embeddings.views.shape == (9991, 1, 256) and embeddings.client is None
+    sizes = dict(zip(embeddings.domains, np.bincount(embeddings.domain).tolist(), strict=True))
+    assert sizes == {"photo": 1670, "art_painting": 2048, "cartoon": 2344, "sketch": 3929}  # as published
+    for words in ("it is not CLIP", "for research use", "Nothing was selected", "never saw PACS"):
+        assert words in embeddings.metadata["made"]
+
+
+def test_the_demo_is_what_was_embedded(shared):
+    source = np.load(shared / "data" / "embeddings" / "pacs.npz", allow_pickle=False)
+    embeddings = demo_embeddings()
+    assert (embeddings.views[:, 0] == source["emb"]).all() and (embeddings.labels == source["label"]).all()
+    assert (embeddings.domain == source["domain"]).all()
+    assert np.abs(embeddings.zero_shot.text - source["text"]).max() < 1e-3  # rows of unit length, to the last bit
 
 
 def test_a_damaged_file_is_refused(tmp_path):

@@ -162,7 +162,7 @@ def test_what_does_not_fit_is_refused_with_the_file(tmp_path, changes, message):
 def test_the_catalogue(tmp_path, monkeypatch):
     npz(tmp_path / "mine.npz")
     save_embeddings(tmp_path / "yours.safetensors", small())
-    assert list(catalogue.list_benchmarks(tmp_path)) == ["cifar10c-mini", "mine", "yours"]
+    assert list(catalogue.list_benchmarks(tmp_path)) == ["cifar10c-mini", "pacs-demo", "mine", "yours"]
     monkeypatch.setenv("LATTE_DATA", str(tmp_path))
     assert catalogue.find_benchmark("mine").path == tmp_path / "mine.npz"
     save_embeddings(tmp_path / "mine.safetensors", small())

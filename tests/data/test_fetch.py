@@ -8,6 +8,7 @@ import tarfile
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -263,11 +264,12 @@ def plant_vlcs(root):
 
 
 def test_what_wants_a_person_says_so(tmp_path):
-    with pytest.raises(ValueError, match=r"vlcs, which has to be .* by hand, want .*Domain") as caught:
+    with pytest.raises(ValueError, match=r"vlcs has to be downloaded by hand \(https://.*Domain") as caught:
         fetch_dataset("vlcs", tmp_path)
-    assert str(tmp_path / "VLCS" / "Caltech101" / "bird") in str(caught.value)
+    assert str(Path("DIR") / "VLCS" / "Caltech101" / "bird") in str(caught.value)
+    assert str(caught.value).endswith("latte data fetch vlcs --from DIR")
     assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match=r"terra, which has .*location_100.bird"):
+    with pytest.raises(ValueError, match=r"terra has to .*location_100.bird"):
         fetch_dataset("terra", tmp_path)
 
 

@@ -252,4 +252,4 @@ def test_bad_files_do_not_hide_the_good_ones(tmp_path):
     assert all(rows[name]["encoder"].startswith("cannot be read: ") for name in bad)
     checked = latte("data", "check", "--data", tmp_path)
     assert checked.returncode == 2 and "good: ok" in checked.stdout
-    assert checked.stderr == "latte: 9 of 11 files are not sound\n"
+    assert checked.stderr == "latte: 9 of 12 files are not sound\n"

@@ -178,7 +178,10 @@ def test_run_tunes_the_prompts_of_an_open_clip_model(benchmark, tmp_path):
 
 @pytest.mark.parametrize(
     ("encoder", "message", "code"),
-    [("opnclip:RN50/openai", "want openclip:", 2), ("openclip:RN51/openai", "Model config for RN51 not found", 1)],
+    [
+        ("opnclip:RN50/openai", "did you mean openclip:RN50/openai?", 2),
+        ("openclip:RN51/openai", "Model config for RN51 not found", 1),
+    ],
 )
 def test_a_text_encoder_that_is_not_there_is_named(benchmark, tmp_path, encoder, message, code):
     answer = latte(

@@ -1,4 +1,4 @@
-"""Data: datasets of images, corruptions, embedding files, partitions, the bundled benchmark.
+"""Data: datasets of images, corruptions, embedding files, partitions, the bundled benchmarks.
 
 =============== ====================================================================================
 module          contents
@@ -7,7 +7,7 @@ module          contents
 ``catalogue``   benchmarks by name: list, find, read, check
 ``embeddings``  embedding files (safetensors); ``npz`` reads the plain .npz layout
 ``partition``   images dealt to clients; ``unseen`` selects rows for choosing parameters
-``bundled``     the small benchmark that ships with the package
+``bundled``     the two benchmarks that ship with the package
 ``image_set``   labelled pictures by name: ``folders``, ``cifar``, ``cifar_c``, ``classes``
 ``corruptions`` the nineteen corruptions of CIFAR-C
 ``embed``       pictures to an embedding file; ``chunks`` makes it resume

@@ -1,4 +1,4 @@
-"""Benchmarks by name: the bundled one, and the embedding files in the data folder."""
+"""Benchmarks by name: the bundled ones, and the embedding files in the data folder."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 from ..core.validate import NORM_TOLERANCE, near, refuse
 from .benchmark import Embeddings
-from .bundled import BUNDLED_FILE
+from .bundled import BUNDLED_FILE, DEMO_FILE
 from .embeddings import fixed_federation, load_embeddings
 from .npz import convert_npz, describe_npz
 
-BUNDLED = "cifar10c-mini"
+BUNDLED = {"cifar10c-mini": BUNDLED_FILE, "pacs-demo": DEMO_FILE}
 UNKNOWN = "unknown"  # the encoder, where the file does not name it
 FILE_SUFFIXES = (".npz", ".safetensors")  # the later one wins where a name has both
 _ROWS = 4096  # checked at a time, so that a mapped file never has to fit in memory
@@ -52,11 +52,11 @@ def data_folder(folder: Path | None = None) -> Path:
 
 
 def list_benchmarks(folder: Path | None = None) -> dict[str, BenchmarkFile]:
-    """Return all benchmarks by name; the bundled one comes first."""
+    """Return all benchmarks by name; the bundled ones come first."""
     where = data_folder(folder)
     if folder is not None and not where.is_dir():
         raise refuse("data folder", f"{where}, which is not there", "a folder of embedding files")
-    benchmarks = {BUNDLED: BenchmarkFile(BUNDLED, BUNDLED_FILE)}
+    benchmarks = {name: BenchmarkFile(name, path) for name, path in BUNDLED.items()}
     for suffix in FILE_SUFFIXES:
         for path in sorted(where.glob(f"*{suffix}")):
             if path.stem not in benchmarks or path.is_file():  # a folder never hides a file

@@ -113,8 +113,11 @@ def _check_manual(source: DatasetSource, into: Path, from_dir: Path | None) -> P
         into.mkdir(parents=True, exist_ok=True)
         target.symlink_to(present.resolve(), target_is_directory=True)
     if not target.exists():
-        steps = f"{source.manual} ({source.page}), so that {_example(source, into)} is there"
-        raise refuse("name", f"{source.name}, which has to be downloaded by hand", steps)
+        place = _example(source, Path("DIR"))
+        raise ValueError(
+            f"{source.name} has to be downloaded by hand ({source.page}): {source.manual}; "
+            f"then, with {place} in it: latte data fetch {source.name} --from DIR"
+        )
     read_layout(target, source.name, allow_missing=True)  # refuses wrong folders
     return target
 

@@ -27,7 +27,7 @@ def select_unseen(embeddings: Embeddings, clients_per_domain: int, reported: Seq
     """
     assert embeddings.index is not None
     table = np.lexsort((embeddings.domain, embeddings.index)).reshape(-1, len(embeddings.domains))  # (images, domains)
-    free = ~_rows_shown(embeddings, clients_per_domain, reported)[table]
+    free = ~_rows_in_streams(embeddings, clients_per_domain, reported)[table]
     if not free.any():
         raise refuse("seeds", f"{len(reported)}, which show every image in every domain", "fewer")
     labels = embeddings.labels[table[:, 0]]
@@ -39,20 +39,20 @@ def exclude_reported(pool: Embeddings, reported: Embeddings) -> Embeddings:
     """Return the rows of ``pool`` that are not in ``reported``: another image, or the same under another corruption."""
     if pool.index is None or reported.index is None:
         raise refuse("index", "none", "files that say which source image each row is (latte embed)")
-    shown = {(image, reported.domains[d]) for image, d in zip(reported.index.tolist(), reported.domain, strict=True)}
-    fresh = [(i, pool.domains[d]) not in shown for i, d in zip(pool.index.tolist(), pool.domain, strict=True)]
+    known = {(image, reported.domains[d]) for image, d in zip(reported.index.tolist(), reported.domain, strict=True)}
+    fresh = [(i, pool.domains[d]) not in known for i, d in zip(pool.index.tolist(), pool.domain, strict=True)]
     if not any(fresh):
         raise refuse("tuning file", "the rows that are reported", "images under other corruptions (latte embed --seed)")
     return _subset(pool, np.flatnonzero(fresh))
 
 
-def _rows_shown(embeddings: Embeddings, clients_per_domain: int, seeds: Sequence[int]) -> NDArray[np.bool_]:
+def _rows_in_streams(embeddings: Embeddings, clients_per_domain: int, seeds: Sequence[int]) -> NDArray[np.bool_]:
     """Return which rows (n,) are in a client's stream under any of the seeds."""
-    shown = np.zeros(len(embeddings), bool)
+    used = np.zeros(len(embeddings), bool)
     for seed in seeds:
         for client in federate(embeddings, clients_per_domain, seed).clients:
-            shown[client.samples] = True
-    return shown
+            used[client.samples] = True
+    return used
 
 
 def _deal_images(free: NDArray[np.bool_], labels: Integers, rng: np.random.Generator) -> tuple[Integers, Integers]:

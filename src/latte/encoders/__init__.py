@@ -3,8 +3,8 @@
 ============================== ==================================================== =====================
 name                           what it loads                                        needs the extra
 ============================== ==================================================== =====================
-``onnx:DIR``                   a folder with image.onnx, text.onnx, model.json       ``latte-tta[onnx]``
-``hf:ID`` or ``hf:DIR``        CLIP or SigLIP of transformers, from the hub or disk  ``latte-tta[torch]``
+``onnx:DIR``                   a folder with image.onnx, text.onnx, model.json       ``onnx``
+``hf:ID`` or ``hf:DIR``        CLIP or SigLIP of transformers, from the hub or disk  ``torch``
 ``openclip:MODEL/PRETRAINED``  an open_clip model and its weights                    ``open_clip_torch``
 ``local:DIR``                  a folder of any of these kinds, recognised            the one it is
 ============================== ==================================================== =====================
@@ -21,7 +21,8 @@ import importlib
 import os
 from pathlib import Path
 
-from ..core.validate import close_names, near, refuse
+from ..core.extras import need
+from ..core.validate import close_names, refuse
 from ..lazy import lazy_names
 from .encoder import BATCH, BatchProgress, Encoder
 from .pictures import BadImageError, as_picture, open_picture
@@ -50,6 +51,7 @@ __all__ = [
     "Preprocess",
     "ViewPlan",
     "as_picture",
+    "check_encoder",
     "encode_files",
     "export_onnx",
     "load_encoder",
@@ -69,6 +71,13 @@ ENCODER_LOADERS: dict[str, str] = {
     "hf": "latte.encoders.hf:load_hf",
     "openclip": "latte.encoders.open_clip:load_open_clip",
 }
+# the packages of each kind, and the extra that brings them
+ENCODER_PACKAGES: dict[str, tuple[tuple[str, ...], str]] = {
+    "onnx": (("onnxruntime", "tokenizers", "PIL"), "onnx"),
+    "hf": (("torch", "transformers", "PIL"), "torch"),
+    "openclip": (("torch", "PIL"), "torch"),
+}
+FORMS = "onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS or local:DIR"
 MODELS = "LATTE_MODELS"  # environment variable: a folder of model folders, so that onnx:NAME is enough
 _MARKER_FILES = (("model.json", "onnx"), ("open_clip_config.json", "openclip"), ("config.json", "hf"))
 
@@ -85,6 +94,19 @@ def load_encoder(spec: str, threads: int = 0, device: str = "cpu") -> Encoder:
     return encoder
 
 
+def check_encoder(spec: str) -> None:
+    """Refuse an encoder whose folder or packages are not there, before any other work is done for it."""
+    kind, target = split_spec(spec)
+    packages, extra = ENCODER_PACKAGES[kind]
+    for package in packages:
+        need(package, extra)
+    if kind == "openclip":
+        from .open_clip import open_clip_package, split_target
+
+        open_clip_package()
+        split_target(target)
+
+
 def split_spec(spec: str) -> tuple[str, str]:
     """Return (kind, target); ``local:`` is replaced by the kind that the folder is.
 
@@ -94,28 +116,42 @@ def split_spec(spec: str) -> tuple[str, str]:
     kind, colon, target = str(spec).partition(":")
     names = (*ENCODER_LOADERS, "local")
     if not colon or kind not in names:
-        raise refuse("encoder", repr(spec), "; ".join(f"{name}:…" for name in near(kind, names)) + _hint(spec))
+        raise refuse("encoder", repr(spec), FORMS + _suggestion(str(spec), kind if colon else "", names))
     if not target:
         raise refuse("encoder", repr(spec), f"{kind}: followed by a folder or a model name")
     if kind in ("onnx", "local"):
         target = str(find_folder(target))
-    return (_kind_of(Path(target)) if kind == "local" else kind), _target_of(kind, target)
+    return (_known_kind(Path(target)) if kind == "local" else kind), _target_of(kind, target)
 
 
-def _hint(spec: object) -> str:
-    return f" (did you mean local:{spec}?)" if Path(str(spec)).is_dir() else ""
+def _suggestion(spec: str, kind: str, kinds: tuple[str, ...]) -> str:
+    """Return what a name without a known kind probably stands for, in brackets."""
+    home = os.environ.get(MODELS)
+    if kind and (close := close_names(kind, kinds)):
+        guess = f"{close[0]}:{spec.partition(':')[2]}"
+    elif Path(spec).is_dir() or (home and (Path(home) / spec).is_dir()):
+        guess = f"local:{spec}"
+    elif spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
+        guess = f"hf:{spec}"  # the form of a name on the hub
+    else:
+        return ""
+    return f" (did you mean {guess}?)"
 
 
-def _kind_of(folder: Path) -> str:
-    for mark, kind in _MARKER_FILES:
-        if (folder / mark).is_file():
-            return kind
+def kind_of(folder: Path) -> str | None:
+    """Return the kind of a model folder, by its files; None where it is none."""
+    return next((kind for mark, kind in _MARKER_FILES if (folder / mark).is_file()), None)
+
+
+def _known_kind(folder: Path) -> str:
+    if kind := kind_of(folder):
+        return kind
     want = "model.json (ONNX), config.json (transformers) or open_clip_config.json"
     raise refuse(f"model folder {folder}", "none of the known files", want)
 
 
 def _target_of(kind: str, target: str) -> str:
-    is_open_clip = kind == "local" and _kind_of(Path(target)) == "openclip"
+    is_open_clip = kind == "local" and _known_kind(Path(target)) == "openclip"
     return f"local-dir:{target}" if is_open_clip else target
 
 

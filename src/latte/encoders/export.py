@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
+import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from ..files.atomic import replacing, write_bytes, write_text
 from ..files.checksums import checksum
 from ..files.documents import read_json
 from ..files.reading import read_bytes
-from . import load_encoder
+from . import load_encoder, split_spec
 from .hf import HfEncoder
 from .onnx import OnnxEncoder
 from .prompts import DEFAULT, read_templates
@@ -35,6 +37,7 @@ LARGEST_DIFFERENCE = 1e-4  # of any number in a unit row, float32 against the or
 OPSET = 18
 OUTPUT = "unit_row"  # "embedding" would clash with the name of an operator's result
 PROBE_NAMES = ("dog", "polar bear", "airplane", "electric guitar", "person riding a bicycle")
+EXPORT_PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 MODEL_FILES = ("image.onnx", "text.onnx")
 
 
@@ -64,10 +67,21 @@ def export_onnx(
     """
     for variant in variants:
         choice("variant", variant, EXPORT_VARIANTS)
-    encoder = spec if isinstance(spec, HfEncoder) else load_encoder(spec)
-    if not isinstance(encoder, HfEncoder):
+    if not isinstance(spec, HfEncoder) and split_spec(spec)[0] != "hf":
         raise refuse("export", f"{spec!r}", "a transformers model, hf:ID or hf:DIR")
-    folder = _empty(Path(out))
+    _check_empty(Path(out))
+    for package in EXPORT_PACKAGES:  # before a model is loaded
+        need(package, "export")
+    encoder = spec if isinstance(spec, HfEncoder) else load_encoder(spec)
+    assert isinstance(encoder, HfEncoder)
+    with _whole_folder(Path(out)) as folder:
+        agreements = _export(encoder, folder, variants, images)
+    places = [str(out) if a.variant == "fp32" else str(Path(out) / a.variant) for a in agreements]
+    return tuple(replace(a, folder=place) for a, place in zip(agreements, places, strict=True))
+
+
+def _export(encoder: HfEncoder, folder: Path, variants: Sequence[str], images: Sequence[Any] | None) -> list[Agreement]:
+    """Fill ``folder``, which gets its name only when it is complete."""
     _write_float32(encoder, folder)
     probe = images or synthetic(16, encoder.preprocess.size)
     agreements = [_compare(encoder, "fp32", folder, probe)]
@@ -77,14 +91,28 @@ def export_onnx(
         _write_variant(folder, variant)
         agreements.append(_compare(encoder, variant, folder / variant, probe))
     _record(encoder, folder, agreements)
-    return tuple(agreements)
+    return agreements
 
 
-def _empty(folder: Path) -> Path:
+@contextmanager
+def _whole_folder(out: Path) -> Iterator[Path]:
+    """Yield a folder beside ``out`` that becomes it when the block ends; if it is interrupted, nothing is left."""
+    out = out.absolute()
+    part = out.with_name(f".{out.name}.{secrets.token_hex(4)}.part")
+    part.mkdir(parents=True)
+    try:
+        yield part
+        if out.exists():
+            out.rmdir()  # it is empty
+        part.rename(out)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _check_empty(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise refuse("out", f"{folder}, which is not empty", "a folder that is new or empty")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _write_float32(encoder: HfEncoder, folder: Path) -> None:

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.extras import install_advice
 from ..core.validate import refuse
 from ..files.schema import shorten
 from .encoder import too_long
@@ -76,7 +77,7 @@ def count_tokens(tokenizer: Any, text: str) -> int:
 
 def load_open_clip(target: str, threads: int = 0, device: str = "cpu") -> OpenClipEncoder:
     """Return the model ``target``: MODEL/PRETRAINED, or hf-hub:… or local-dir:… as open_clip writes them."""
-    open_clip = _package()
+    open_clip = open_clip_package()
     set_threads(threads)
     name, pretrained = split_target(target)
     try:
@@ -118,9 +119,11 @@ def _preprocess(open_clip: Any, model: Any) -> Preprocess:
     return from_open_clip(config)
 
 
-def _package() -> Any:
+def open_clip_package() -> Any:
+    """Return the imported open_clip, or say how to get it."""
     try:
         return importlib.import_module("open_clip")
     except ImportError as error:
-        line = 'run: pip install "latte-tta[torch]" open_clip_torch'
-        raise ModuleNotFoundError(f"open_clip cannot be imported ({error}); {line}", name="open_clip") from None
+        what = f"open_clip cannot be imported ({error})"
+        message = f"{what}; {install_advice('torch')}, then: pip install open_clip_torch"
+        raise ModuleNotFoundError(message, name="open_clip") from None

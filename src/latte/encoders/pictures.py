@@ -12,10 +12,11 @@ import numpy as np
 
 from ..core.extras import need
 from ..files.reading import read_bytes
+from .large_pictures import LARGE, decode_reduced
 
 PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
 MOST_PICTURE_BYTES = 1 << 29  # a larger file is hardly a picture
-MOST_PIXELS = 89_478_485  # pixels: Pillow's own warning level, an error here
+MOST_PIXELS = 300_000_000  # by default: a sheet of A3 at 1,200 dpi has 278 million, the largest phone camera 200
 PROGRAMS = ("EPS", "WMF")  # Pillow would run an interpreter on a file that may come from anywhere
 _ORIENTATION = 0x0112  # the EXIF tag
 # Pillow can only *warn* about a decompression bomb, and the warning filters belong to the whole process
@@ -26,16 +27,17 @@ class BadImageError(ValueError):
     """A file that is not a picture or cannot be used. The message is one line with the file's name."""
 
 
-def open_picture(source: str | Path | bytes) -> Any:
+def open_picture(source: str | Path | bytes, most_pixels: int = MOST_PIXELS) -> Any:
     """Return the picture in a file (or in the bytes of one) as an upright RGB ``PIL.Image``.
 
-    Greyscale, palette, RGBA, CMYK and 16-bit pictures are converted, the EXIF rotation is applied. Anything
-    else (a text file, a truncated JPEG, a decompression bomb) raises ``BadImageError``.
+    Greyscale, palette, RGBA, CMYK and 16-bit pictures are converted, the EXIF rotation is applied. A very large picture
+    comes at reduced size (:mod:`.large_pictures`). Anything else (a text file, a truncated JPEG, a decompression bomb
+    of more than ``most_pixels``) raises ``BadImageError``.
     """
     label = "image bytes" if isinstance(source, bytes) else str(source)
     data = source if isinstance(source, bytes) else _read(Path(source))
     try:
-        return to_rgb(_decode(data))
+        return _decode(data, most_pixels)
     except BadImageError as error:
         raise BadImageError(f"{label}: {error}") from None
     except Exception as error:  # Pillow's plugins raise anything, from struct.error to SyntaxError
@@ -49,32 +51,48 @@ def _read(path: Path) -> bytes:
         raise BadImageError(str(error)) from None
 
 
-def _decode(data: bytes) -> Any:
-    image_module = need("PIL.Image", "onnx")
+def _decode(data: bytes, most_pixels: int) -> Any:
     if not data:
         raise BadImageError("the file is empty")
-    with _FILTERS, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        picture = image_module.open(BytesIO(data))  # reads the header only
+    picture = _opened(data, most_pixels)
     if picture.format in PROGRAMS:
         raise BadImageError(f"{picture.format} is a program that draws, want a picture made of pixels")
-    check_size(picture.size)
+    if picture.width * picture.height > most_pixels:
+        size = f"{picture.width} x {picture.height} pixels (a decompression bomb?)"
+        raise BadImageError(f"{size}, want at most {most_pixels:,}")
+    if picture.width * picture.height > LARGE:
+        return _upright(decode_reduced(picture, to_rgb), _orientation(picture))
     picture.load()
-    return _upright(picture)
+    return to_rgb(_upright(picture, _orientation(picture)))
 
 
-def check_size(size: tuple[int, int]) -> None:
-    """Refuse a picture of more pixels than anyone sends on purpose."""
-    if size[0] * size[1] > MOST_PIXELS:
-        raise BadImageError(f"{size[0]} x {size[1]} pixels (a decompression bomb?), want at most {MOST_PIXELS}")
+def _opened(data: bytes, most_pixels: int) -> Any:
+    """Return a picture of which only the header has been read; the limit is ours, not Pillow's."""
+    image_module = need("PIL.Image", "onnx")
+    with _FILTERS, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before, image_module.MAX_IMAGE_PIXELS = image_module.MAX_IMAGE_PIXELS, most_pixels
+        try:
+            return image_module.open(BytesIO(data))
+        except image_module.DecompressionBombError:  # from twice the limit on, Pillow has no size to show
+            raise BadImageError(f"far too many pixels (a decompression bomb?), want at most {most_pixels:,}") from None
+        finally:
+            image_module.MAX_IMAGE_PIXELS = before
 
 
-def _upright(picture: Any) -> Any:
+def _orientation(picture: Any) -> int:
     try:
-        turned = picture.getexif().get(_ORIENTATION, 1) in range(2, 9)
+        value = picture.getexif().get(_ORIENTATION, 1)
+        return int(value) if value in range(2, 9) else 1
     except Exception:  # damaged EXIF data do not make the pixels bad
+        return 1
+
+
+def _upright(picture: Any, orientation: int) -> Any:
+    if orientation == 1:
         return picture
-    return need("PIL.ImageOps", "onnx").exif_transpose(picture) if turned else picture
+    picture.getexif()[_ORIENTATION] = orientation  # a reduced picture has no EXIF data of its own
+    return need("PIL.ImageOps", "onnx").exif_transpose(picture)
 
 
 def _reason(error: Exception) -> str:
@@ -83,40 +101,40 @@ def _reason(error: Exception) -> str:
         return "not an image, or of a kind Pillow cannot read"
     if kind == "FileNotFoundError":
         return "no such file"
-    if kind.startswith("DecompressionBomb"):
-        return f"more than {MOST_PIXELS} pixels (a decompression bomb?)"
     return f"cannot be read ({' '.join(str(error).split()) or kind})"
 
 
-def to_rgb(picture: Any) -> Any:
+def to_rgb(picture: Any, extremes: tuple[float, float] | None = None) -> Any:
     """Return any ``PIL.Image`` as RGB; alpha is dropped, as the reference transform does.
 
-    16-bit values keep their high byte; floating-point ones are read as 0..1 where they fit, else as 0..255.
+    16-bit values keep their high byte; floating-point ones are read as 0..1 where they fit, else as 0..255. Which,
+    the lowest and the highest value decide: ``extremes`` are those of the whole where ``picture`` is a part.
     """
     if picture.mode == "RGB":
         return picture
     if picture.mode[0] in "IF":
-        return _from_wide(np.asarray(picture))
+        values = np.asarray(picture)
+        return _from_wide(values, *(extremes or (values.min(), values.max())))
     if picture.mode in ("P", "PA", "La"):  # by way of RGBA: Pillow warns about transparency otherwise
         picture = picture.convert("LA" if picture.mode == "La" else "RGBA")
     return picture.convert("RGB")
 
 
-def _from_wide(values: Any) -> Any:
+def _from_wide(values: Any, low: float, high: float) -> Any:
     if values.dtype.kind == "f":
         if not np.isfinite(values).all():
             raise BadImageError("NaN or infinite pixels")
-        scaled = values * 255.0 if values.max() <= 1.0 and values.min() >= 0.0 else values
+        scaled = values * 255.0 if high <= 1.0 and low >= 0.0 else values
         grey = np.clip(np.rint(scaled), 0, 255)
     else:
-        grey = np.clip(values >> 8 if values.max() > 255 else values, 0, 255)
+        grey = np.clip(values >> 8 if high > 255 else values, 0, 255)
     return need("PIL.Image", "onnx").fromarray(grey.astype(np.uint8)).convert("RGB")
 
 
-def as_picture(value: Any) -> Any:
+def as_picture(value: Any, most_pixels: int = MOST_PIXELS) -> Any:
     """Return a ``PIL.Image``, an (H, W, 3) uint8 array, a path or the bytes of a file as an RGB picture."""
     if isinstance(value, (str, Path, bytes)):
-        return open_picture(value)
+        return open_picture(value, most_pixels)
     if isinstance(value, np.ndarray):
         if value.dtype != np.uint8 or value.ndim != 3 or value.shape[2] != 3 or not value.size:
             raise BadImageError(f"an array of {value.dtype} {value.shape}, want uint8 (H, W, 3)")

@@ -18,7 +18,7 @@ from ..core.types import Integers, Vectors
 from ..core.validate import at_least
 from .encoder import BATCH, Encoder, spans
 from .parallel import map_in_order
-from .pictures import BadImageError
+from .pictures import MOST_PIXELS, BadImageError, as_picture
 from .preprocess import Preprocess
 
 AHEAD = 2  # batches decoded and waiting
@@ -45,23 +45,24 @@ def encode_files(
     workers: int = 2,
     skip_bad: bool = False,
     start: int = 0,
+    most_pixels: int = MOST_PIXELS,
 ) -> Iterator[EncodedBatch]:
     """Yield the batches of ``sources`` (paths, bytes, PIL images or uint8 arrays) from position ``start`` on.
 
     An unreadable source raises ``BadImageError`` unless ``skip_bad``. To resume, pass the ``stop`` of the last batch
-    as ``start``, with the same ``batch_size``.
+    as ``start``, with the same ``batch_size``. A picture of more than ``most_pixels`` is unreadable.
     """
     at_least("batch_size", batch_size, 1)
-    decode = partial(_decode, encoder.preprocess)
+    decode = partial(_decode, encoder.preprocess, at_least("most_pixels", most_pixels, 1))
     with closing(map_in_order(decode, sources[start:], workers, AHEAD * batch_size)) as arrays:
         for low, high in spans(len(sources) - start, batch_size):
             batch = [next(arrays) for _ in range(low, high)]
             yield _encode_batch(encoder, start + low, batch, skip_bad)
 
 
-def _decode(preprocess: Preprocess, source: Any) -> Vectors | BadImageError:
+def _decode(preprocess: Preprocess, most_pixels: int, source: Any) -> Vectors | BadImageError:
     try:
-        return preprocess(source)
+        return preprocess(as_picture(source, most_pixels))
     except BadImageError as error:  # a value here: the batch it belongs to decides what to do
         return error
 

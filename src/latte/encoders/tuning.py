@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from ..core.extras import need
 from ..core.validate import refuse
-from . import load_encoder
+from . import check_encoder, load_encoder, split_spec
 from .encoder import Encoder
 from .onnx import OnnxEncoder
+from .onnx_torch.graph import EXTRA
 from .onnx_torch.tuner import OnnxPromptTuner
 from .prompt_tuner import CONTEXT, TUNABLE
 from .torch_base import set_threads
@@ -23,6 +25,14 @@ class AnyPromptTuner(Protocol):
 
     def class_texts(self, context: Any) -> Any:
         """Return the embeddings of "[context] class name." as a torch.Tensor (C, D) of unit rows."""
+
+
+def check_prompt_tuner(spec: str) -> None:
+    """Refuse an encoder whose folder, or a package to tune its prompts with, is not there."""
+    if split_spec(spec)[0] == "onnx":  # one extra brings all that is needed
+        for package in ("onnxruntime", "tokenizers", "torch", "onnx"):
+            need(package, EXTRA)
+    check_encoder(spec)
 
 
 def make_prompt_tuner(

@@ -2,7 +2,7 @@
 
 ONNX Runtime computes forward only. Here torch executes the operators of a text transformer's graph one by one, so that
 autograd passes through them. ``ops`` has the operators, ``graph`` reads and evaluates a file, ``tuner`` is the prompt
-tuner. Needs ``pip install "latte-tta[export]"`` (torch and onnx).
+tuner. Needs the extra ``export`` (torch and onnx).
 """
 
 from __future__ import annotations

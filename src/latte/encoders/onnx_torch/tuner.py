@@ -23,9 +23,10 @@ _SAME = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze")  # operators tha
 class OnnxPromptTuner:
     """Text features of C classes for a prompt whose first words are free vectors.
 
-    The prompt is [start][context][class name]["."][end], one context for all classes. ``context_init`` (n_ctx, d_tok)
-    holds the token embeddings of "a photo of a"; with it, ``class_texts`` gives the encoder's own features of
-    "a photo of a NAME.". Positions, token types and mask stay those of that prompt. Only ``context`` takes gradients.
+    The prompt is ``[start][context][class name]["."][end]``, one context for all classes. ``context_init``
+    (n_ctx, d_tok) holds the token embeddings of "a photo of a"; with it, ``class_texts`` gives the encoder's own
+    features of "a photo of a NAME.". Positions, token types and mask stay those of that prompt. Only ``context`` takes
+    gradients.
 
     Everything that does not depend on the context is computed once, here. ``dtype`` is torch.float32 by default.
     """
