@@ -7,7 +7,9 @@ import numpy as np
 from latte.analysis.stats import Paired
 from latte.report.html import (
     Series,
+    deployment_section,
     differences_section,
+    folded_section,
     heatmap_section,
     lines_section,
     manifest_section,
@@ -15,6 +17,8 @@ from latte.report.html import (
     table_section,
     text_section,
 )
+from latte.report.sweep_page import sweep_section, tuning_section
+from latte.report.sweep_table import SweepPoint, SweepTable
 from latte.report.tables import build_table
 from report.fake import DOMAINS, GAINS, fake_results
 
@@ -33,10 +37,21 @@ def full_page(title: str = "Latte on CIFAR-10-C") -> str:
         differences_section("Latte against the others", [*table.against_reference(), unclear, single, same]),
         lines_section("Accuracy over time", lines(), "samples per client", "accuracy, %", "All samples so far."),
         heatmap_section("Who learns from whom", *collaboration(), "Row: who downloads. Column: from whom."),
+        deployment_section(table),
+        sweep_section(sweep(("alpha",), [(value,) for value in (0.1, 1, 10)])),
+        tuning_section([sweep(("alpha", "beta"), [(a, b) for a in (0.1, 1) for b in range(1, 12)])]),
         text_section("About", ["One paragraph.", f"Another, with {NASTY}."]),
         manifest_section("Where the numbers come from", facts),
+        folded_section("Also", [manifest_section("another run", facts)]),
     ]
     return render_page(title, sections, "Nine methods, 38 clients, five seeds.")
+
+
+def sweep(axes: tuple[str, ...], values: list[tuple[float, ...]]) -> SweepTable:
+    """Return a sweep whose points all have the same results."""
+    table = build_table(fake_results(seeds=2))
+    points = tuple(SweepPoint(value, table) for value in values)
+    return SweepTable("cifar10c", None, "runs/sweep-1", axes, points, len(points), False, False)
 
 
 def lines() -> list[Series]:

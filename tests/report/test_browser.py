@@ -1,20 +1,12 @@
 """The page in a real browser: it runs without errors, sorts, hides lines, shows what is under the pointer, and fits."""
 
 import json
-import re
-import shutil
 
 import pytest
 
+from browser import read_element
 from report.page import full_page
-from waiting import run
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 CATCH = "<script>window.errors = []; addEventListener('error', (e) => errors.push(e.message));</script>"
 PROBE = """
 <script>
@@ -43,6 +35,20 @@ seen.heat = point(document.querySelector(".heat-plot"), 0.99, 0.01);
 seen.image = document.querySelector(".heat-plot img").naturalWidth;
 seen.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
 seen.width = innerWidth;
+seen.open = document.querySelectorAll("details[open]").length;
+seen.high = document.documentElement.scrollHeight;
+document.querySelectorAll("details").forEach((one) => { one.open = true; });
+seen.opened = document.documentElement.scrollHeight;
+seen.wide = Math.max(seen.wide, document.documentElement.scrollWidth - document.documentElement.clientWidth);
+const boxed = (element) => element.closest(".scroll, .sheet, .skip") !== null;
+seen.outside = [...document.querySelectorAll("main *, header *")].filter(
+  (one) => one.getBoundingClientRect().right > innerWidth + 1 && !boxed(one)
+).map((one) => one.tagName + "." + one.className);
+const scrolls = (box) => box.scrollWidth > box.clientWidth + 2;
+const boxes = [...document.querySelectorAll(".scroll")].filter((box) => !box.closest("details"));
+seen.faded = boxes.map((box) => [scrolls(box), box.classList.contains("more")]);
+const last = [...document.querySelectorAll(".plot")].at(-1);
+seen.named = point(last, 0.5, 0.5);
 seen.ink = getComputedStyle(document.body).backgroundColor;
 seen.errors = window.errors;
 parent.postMessage(JSON.stringify(seen), "*");
@@ -58,17 +64,10 @@ addEventListener("message", (event) => {{ document.getElementById("seen").textCo
 
 def visit(tmp_path, width, *flags):
     """Open the page at ``width`` and return what the probe saw."""
-    if BROWSER is None:
-        pytest.skip("needs a Chromium browser on the path")
     page = full_page().replace("<style>", CATCH + "<style>", 1).replace("</body>", PROBE + "</body>")
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
     (tmp_path / "frame.html").write_text(FRAME.format(width=width), encoding="utf-8")
-    command = [BROWSER, *FLAGS, *flags, f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,1000"]
-    command += ["--virtual-time-budget=5000", "--dump-dom", (tmp_path / "frame.html").as_uri()]
-    done = run(*command, check=True)
-    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.S)
-    assert found and found[1], done.stderr[-2000:]
-    return json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    return json.loads(read_element(tmp_path / "frame.html", "seen", *flags))
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +115,19 @@ def test_a_narrow_window(tmp_path):
     assert phone["width"] == 390
     assert phone["wide"] == 0
     assert phone["errors"] == []
+    assert phone["outside"] == [], "figures and tables scroll inside their box"
+    assert [True, True] in phone["faded"]
+    assert all(scrolls == fades for scrolls, fades in phone["faded"]), "the edge says that there is more"
+
+
+def test_what_is_folded_takes_no_room(laptop):
+    assert laptop["open"] == 0
+    assert laptop["opened"] > laptop["high"] + 500
+    assert laptop["outside"] == []
+
+
+def test_a_sweep_names_its_values(laptop):
+    assert laptop["named"].startswith("1\n") and "Latte" in laptop["named"]
 
 
 def test_a_dark_page(tmp_path, laptop):

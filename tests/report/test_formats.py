@@ -7,7 +7,8 @@ import re
 import pytest
 
 from latte.analysis.stats import Paired
-from latte.report.formats import TEXT_WIDTH, render
+from latte.report.formats import render
+from latte.report.plain_text import TEXT_WIDTH
 from latte.report.tables import build_table
 from report.fake import DOMAINS, GAINS, fake_results
 from report.test_tables import SMALL, result
@@ -30,8 +31,8 @@ def test_wide_text_is_broken_into_panels_of_whole_columns():
     assert max(map(len, text.splitlines())) <= TEXT_WIDTH
     heads = [line for line in text.splitlines() if line.startswith("method ")]
     assert len(heads) > 2
-    labels = [label for head in heads for label in re.split(r"\s{2,}", head)[2:]]
-    assert labels == [column.label for column in TABLE.columns]
+    labels = [label for head in heads for label in re.split(r"\s{2,}", head)[1:]]
+    assert labels == ["setting", *(column.label for column in TABLE.columns)]
     assert "gaussian_noise" not in heads[0]
 
 
@@ -62,7 +63,7 @@ def test_domains_are_in_the_papers_order_whatever_the_files():
 def test_markdown_has_a_cell_for_every_column():
     lines = [line for line in render([TABLE], "markdown").splitlines() if line.startswith("|")]
     table = lines[: 2 + len(GAINS)]
-    assert {line.count("|") for line in table} == {len(TABLE.columns) + 3}
+    assert {line.count("|") for line in table} == {len(TABLE.panel("summary", "domains")) + 3}
     assert "**57.29 ±0.15**" in table[-1]
     assert table[2].startswith("| CLIP | default | 54.04 ±0.18 |")
 
@@ -85,7 +86,7 @@ def test_special_characters_are_escaped(kind):
     text = render([build_table(odd)], kind)
     if kind == "markdown":
         assert "a\\|b_c" in text
-        assert {line.count("|") - line.count("\\|") for line in text.splitlines() if line.startswith("|")} == {7}
+        assert {line.count("|") - line.count("\\|") for line in text.splitlines() if line.startswith("|")} == {7, 4}
     else:
         assert "b\\_c\\&d\\%e\\#f\\{g\\}h\\$i\\textasciicircum{}j\\textasciitilde{}k\\textbackslash{}l" in text
 

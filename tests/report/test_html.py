@@ -9,8 +9,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from latte.analysis.stats import Paired
 from latte.report.axes import nice_axis
-from latte.report.charts import Series, heat_map, line_chart
+from latte.report.charts import Series, difference_chart, heat_map, line_chart
 from latte.report.html import (
     differences_section,
     heatmap_section,
@@ -69,7 +70,7 @@ def test_nothing_comes_from_a_network(parsed):
 
 
 def test_everything_is_escaped(parsed):
-    assert parsed.scripts == 3  # the script, and the data of two charts
+    assert parsed.scripts == 4  # the script, and the data of three charts
     assert "<b>&" not in PAGE
     assert "&lt;/script&gt;" in PAGE
 
@@ -85,8 +86,9 @@ def test_the_table_shows_what_the_table_holds():
     table = build_table(fake_results(), "CLIP ViT-B/16")
     body = table_section(table).body
     values = [float(value) for value in re.findall(r'<td class="[^"]*" data-value="([^"]*)"', body)]
-    assert values == [cell.mean for row in table.rows for cell in row.cells if cell is not None]
-    assert body.count(" best") == sum(column.kind in ("accuracy", "gain") for column in table.columns)
+    shown = table.panel("summary", "domains")
+    assert values == [row.cells[i].mean for row in table.rows for i in shown if row.cells[i] is not None]
+    assert body.count(" best") == sum(table.columns[i].kind in ("accuracy", "gain") for i in shown)
 
 
 def test_the_same_page_twice_is_the_same_text():
@@ -174,3 +176,10 @@ def test_no_two_methods_look_the_same():
     assert look("latte+variant=released").light == look("latte").light
     assert look("latte+variant=released") != look("latte")
     assert look("mine") in OTHERS
+
+
+def test_differences_from_one_baseline_show_every_method_on_a_phone():
+    """The name that a narrow window may leave out is one that all lines share."""
+    of_many = [Paired(name, "zero-shot", 1.0, 0.5, 1.5, 5) for name in ("TDA", "Latte")]
+    of_one = [Paired("Latte", name, 1.0, 0.5, 1.5, 5) for name in ("zero-shot", "TDA")]
+    assert not difference_chart(of_many).one_reference and difference_chart(of_one).one_reference

@@ -165,9 +165,12 @@ def _check_the_choice(tmp_path):
             assert (method["params"], method["setting"]) == (entry["params"], "tuned")
             assert entry["accuracy"] == max(point["accuracy"] for point in entry["grid"])
             assert method["params"].get("k") == (20 if method["name"].startswith("dmn") else 3)
-    report = CliRunner().invoke(report_command, [str(tmp_path / "runs")])
-    rows = [line for line in report.stdout.splitlines() if line.startswith("DMN-ZS (local)")]
-    assert {line.split()[2] for line in rows} == {"tuned"}  # no points of the search
+    report = CliRunner().invoke(report_command, [str(tmp_path / "runs"), "--format", "json"])
+    shown = json.loads(report.stdout)
+    assert {row["setting"] for table in shown if table["kind"] == "results" for row in table["rows"]} >= {"tuned"}
+    assert [len(entry["points"]) for entry in shown if entry["kind"] == "tuning"].count(13) == 2
+    text = CliRunner().invoke(report_command, [str(tmp_path / "runs")]).stdout
+    assert text.count("Tuning over weight on ") == 2 and "0.003" not in text  # no points of the search
 
 
 def test_an_interrupted_search_goes_on(tmp_path, small_search):

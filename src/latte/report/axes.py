@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A linear axis from ``low`` to ``high`` with round ``ticks``."""
+    """A linear axis from ``low`` to ``high`` with round ``ticks``; with ``names``, those stand at 0, 1, ..."""
 
     low: float
     high: float
     ticks: tuple[float, ...]
     decimals: int
+    names: tuple[str, ...] = ()
 
     def place(self, value: float) -> float:
         """Return the position of ``value`` on the axis, 0 to 100 per cent."""
@@ -22,6 +23,8 @@ class Axis:
 
     def text(self, value: float) -> str:
         """Return the label of a tick at ``value``."""
+        if self.names:
+            return self.names[round(value)]
         return f"{value:,.{self.decimals}f}".replace("-", "−").replace("−0", "0" if value == 0 else "−0")
 
 
@@ -43,6 +46,18 @@ def nice_axis(values: Iterable[float], count: int = 5, tight: bool = False) -> A
         return Axis(first * step, last * step, tuple(ticks), decimals)
     inside = tuple(tick for tick in ticks if low - 1e-9 * step <= tick <= high + 1e-9 * step)
     return Axis(low, high, inside, decimals)
+
+
+def named_axis(names: Sequence[str]) -> Axis:
+    """Return an axis with ``names`` at even steps: values that span decades, and words.
+
+    >>> axis = named_axis(["0.1", "1", "10"])
+    >>> [axis.text(tick) for tick in axis.ticks]
+    ['0.1', '1', '10']
+    """
+    last = len(names) - 1
+    low, high = (0.0, float(last)) if last else (-0.5, 0.5)
+    return Axis(low, high, tuple(map(float, range(len(names)))), 0, tuple(names))
 
 
 def _step(rough: float) -> float:

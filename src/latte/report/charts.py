@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..analysis.stats import Paired
 from ..core.validate import refuse
-from .axes import Axis, nice_axis
+from .axes import Axis, named_axis, nice_axis
 from .palette import Look, look
 from .paper import display
 from .png import DARK_STOPS, LIGHT_STOPS, data_uri
@@ -22,23 +22,30 @@ MOST_POINTS = 400  # per line: a screen shows no more
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line: the name of a method (it gives colour and label) and its points; ``label`` replaces the label."""
+    """A line: the name of a method (it gives colour and label) and its points; ``label`` replaces the label.
+
+    ``sd``, where it is given, is drawn as a band around the line.
+    """
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
     label: str = ""
+    sd: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line ready to draw: an SVG path in a 100 x 100 box, and its points for the tooltip."""
+    """A line ready to draw: SVG paths in a 100 x 100 box, and its points for the tooltip."""
 
     label: str
     look: Look
     path: str
     x: tuple[float, ...]
     y: tuple[float, ...]
+    sd: tuple[float, ...] = ()
+    band: str = ""
+    dots: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +78,47 @@ class DifferenceChart:
     pairs: tuple[Paired, ...]
     axis: Axis
 
+    @property
+    def one_reference(self) -> bool:
+        """Whether all differences are those of one method from others: then its name may be left out of a line."""
+        return len({pair.first for pair in self.pairs}) == 1
 
-def line_chart(series: Sequence[Series]) -> LineChart:
-    """Place lines in a common plot."""
+
+def line_chart(series: Sequence[Series], x_names: Sequence[str] = ()) -> LineChart:
+    """Place lines in a common plot; ``x_names`` stand at 0, 1, ... across."""
     thin = [_thin(line) for line in series]
-    x = nice_axis([value for line in thin for value in line.x], tight=True)
-    y = nice_axis([value for line in thin for value in line.y])
+    x = named_axis(x_names) if x_names else nice_axis([value for line in thin for value in line.x], tight=True)
+    y = nice_axis([value for line in thin for value in (*line.y, *_ends(line, -1), *_ends(line, 1))])
     lines = tuple(_line(line, x, y) for line in thin)
     data = {
         "x": [x.low, x.high],
         "y": [y.low, y.high],
         "lines": [{"label": line.label, "x": line.x, "y": [_short(value) for value in line.y]} for line in lines],
+        **({"names": list(x_names)} if x_names else {}),
     }
     return LineChart(lines, x, y, data, _values(lines, x))
 
 
 def _line(series: Series, x: Axis, y: Axis) -> Line:
     label = series.label or display(series.name)
-    return Line(label, look(series.name), _path(series, x, y), tuple(series.x), tuple(series.y))
+    dots = _path(series, x, y, joined=False) if x.names else ""
+    points = tuple(series.x), tuple(series.y), tuple(series.sd)
+    return Line(label, look(series.name), _path(series, x, y), *points, _band(series, x, y), dots)
+
+
+def _ends(series: Series, sign: int) -> list[float]:
+    """Return the lower or the upper ends of the band; none where a series has no band."""
+    return [mean + sign * sd for mean, sd in zip(series.y, series.sd, strict=True)] if series.sd else []
+
+
+def _band(series: Series, x: Axis, y: Axis) -> str:
+    """Return the band as a closed path; none where a point is not known."""
+    corners = [*zip(series.x, _ends(series, 1), strict=False)]
+    corners += reversed([*zip(series.x, _ends(series, -1), strict=False)])
+    if not all(math.isfinite(up) for _, up in corners):
+        return ""
+    places = [f"{x.place(across):g} {round(100 - y.place(up), 3):g}" for across, up in corners]
+    return f"M{'L'.join(places)}Z" if places else ""
 
 
 def _thin(series: Series) -> Series:
@@ -98,18 +128,19 @@ def _thin(series: Series) -> Series:
         raise refuse(f"series {series.name!r}", f"{len(x)} x and {len(y)} y", "the same number of both, at least 1")
     step = math.ceil(len(x) / MOST_POINTS)
     positions = sorted({*range(0, len(x), step), len(x) - 1})
-    return Series(series.name, [x[i] for i in positions], [y[i] for i in positions], series.label)
+    sd = [float(series.sd[i]) for i in positions] if series.sd else []
+    return Series(series.name, [x[i] for i in positions], [y[i] for i in positions], series.label, sd)
 
 
-def _path(series: Series, x: Axis, y: Axis) -> str:
-    """Return an SVG path; a point that is not finite breaks the line."""
+def _path(series: Series, x: Axis, y: Axis, joined: bool = True) -> str:
+    """Return an SVG path, or only its points; a point that is not finite breaks the line."""
     parts, start = [], True
     for across, up in zip(series.x, series.y, strict=True):
         known = math.isfinite(across) and math.isfinite(up)
         if known:
             place = f"{x.place(across):g} {round(100 - y.place(up), 3):g}"
             parts.append(f"M{place}h0" if start else f"L{place}")  # h0: a point alone is a dot, by its round cap
-        start = not known
+        start = not (known and joined)
     return "".join(parts)
 
 
@@ -122,7 +153,8 @@ def _values(lines: Sequence[Line], x: Axis) -> tuple[tuple[str, tuple[str, ...]]
 def _value_at(line: Line, place: float) -> str:
     nearest = min(range(len(line.x)), key=lambda i: abs(line.x[i] - place))
     value = line.y[nearest]
-    return f"{value:.2f}" if math.isfinite(value) else "–"
+    spread = f" ±{line.sd[nearest]:.2f}" if line.sd else ""
+    return f"{value:.2f}{spread}" if math.isfinite(value) else "–"
 
 
 def heat_map(matrix: Any, labels: Sequence[str], groups: Sequence[str] | None) -> HeatMap:

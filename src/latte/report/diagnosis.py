@@ -72,7 +72,8 @@ def heads_sections(diagnosis: HeadDiagnosis) -> list[Section]:
     caption = (
         f"Seed {diagnosis.seed}, one seed, replayed: {diagnosis.clients} clients, {diagnosis.samples:,} images, "
         f"accuracy {diagnosis.accuracy:.2f} %, zero-shot {answers.accuracy:.2f} %. If everyone's evidence counted "
-        f"alike, {diagnosis.chance:.1f} % of it would come from the own domain. {answers.warning() or ''}"
+        f"alike, {diagnosis.chance:.1f} % of it would come from the own domain; at best it is {diagnosis.best()}, "
+        f"with heads that use their own domain only. {answers.warning() or ''}"
     )
     notes = [f"{name}: {text}." for name, text in HEAD_COLUMNS.items() if text]
     trust = Series("trust", tuple(map(float, diagnosis.trust_after)), tuple(diagnosis.trust_after.values()))

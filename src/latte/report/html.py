@@ -25,13 +25,17 @@ from ..core.escape import visible
 from ..core.validate import refuse
 from .charts import Series, difference_chart, heat_map, line_chart
 from .palette import DARK_PAGE, LIGHT_PAGE, look
-from .result_table import SETTING_TITLES, ResultTable
-from .text import number, signed
+from .result_table import ResultTable
+from .sweep_table import Grid
+from .text import number, signed, total_text
 
 __all__ = [
     "Section",
     "Series",
+    "deployment_section",
     "differences_section",
+    "folded_section",
+    "grids_section",
     "heatmap_section",
     "lines_section",
     "manifest_section",
@@ -41,6 +45,12 @@ __all__ = [
     "table_section",
     "text_section",
 ]
+
+
+TABLE_CAPTION = (
+    "Accuracy in per cent: mean ± standard deviation over seeds; the highest of each column is bold. A click on a "
+    "heading sorts by it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +68,43 @@ def render_page(title: str, sections: Sequence[Section], subtitle: str = "") -> 
 
 
 def table_section(table: ResultTable, title: str | None = None) -> Section:
-    """Show a table of results; a click on a heading sorts by it."""
+    """Show the totals and the domains of a table of results; a click on a heading sorts by it."""
+    return Section(title or table.title, _table(table, ("summary", "domains"), TABLE_CAPTION, table.notes))
+
+
+def deployment_section(table: ResultTable, title: str | None = None) -> Section:
+    """Show what somebody who deploys a method looks at, and how the reference differs from the others in it."""
+    columns = [table.columns[i] for i in table.panel("deployment")]
+    pairs = {column.key: {pair.second: pair for pair in table.against_reference(column.key)} for column in columns}
+    others = [pair.second for pair in table.against_reference()]
+    body = _table(table, ("deployment",), " ".join(f"{column.label}: {column.help}." for column in columns))
+    if others:
+        body += _render("pairs", table=table, columns=columns, others=others, pairs=pairs)
+    return Section(title or f"In deployment: {table.short_title}", body)
+
+
+def _table(table: ResultTable, panels: Sequence[str], caption: str, notes: Sequence[str] = ()) -> str:
     best = [table.best(column) for column in range(len(table.columns))]
     looks = {row.method: look(row.method) for row in table.rows}
-    used = {row.setting for row in table.rows}
-    settings = {name: text for name, text in SETTING_TITLES.items() if name in used}
-    body = _render("table", table=table, best=best, looks=looks, settings=settings)
-    return Section(title or table.title, body)
+    shown = table.panel(*panels)
+    return _render("table", table=table, shown=shown, best=best, looks=looks, caption=caption, notes=notes)
 
 
-def lines_section(title: str, series: Sequence[Series], x_label: str, y_label: str, caption: str = "") -> Section:
-    """Draw lines, such as the accuracy over time: one :class:`Series` (name, x, y) per method."""
+def lines_section(
+    title: str,
+    series: Sequence[Series],
+    x_label: str,
+    y_label: str,
+    caption: str = "",
+    x_names: Sequence[str] = (),
+) -> Section:
+    """Draw lines, such as the accuracy over time: one :class:`Series` (name, x, y) per method.
+
+    With ``x_names``, x are the numbers of these names, from 0 on, and the names stand at even steps.
+    """
     if not series:
         raise refuse("series", "none", "at least one Series(name, x, y)")
-    chart = line_chart(series)
+    chart = line_chart(series, x_names)
     return Section(title, _render("lines", chart=chart, x_label=x_label, y_label=y_label, caption=caption, title=title))
 
 
@@ -122,6 +155,18 @@ def rows_section(
     return Section(title, _render("rows", title=title, columns=columns, rows=rows, caption=caption, notes=notes))
 
 
+def grids_section(title: str, grids: Sequence[Grid], notes: Sequence[str] = (), shaded: bool = False) -> Section:
+    """Show grids of accuracies; ``shaded``, the higher ones are darker."""
+    means = [cell.mean for grid in grids for row in grid.rows for cell in row.cells if cell is not None]
+    low, high = min(means, default=0.0), max(means, default=0.0)
+    return Section(title, _render("grids", grids=grids, notes=notes, shaded=shaded, low=low, span=high - low or 1.0))
+
+
+def folded_section(title: str, parts: Sequence[Section], caption: str = "") -> Section:
+    """Show parts that a reader opens with a click: their titles are what is seen."""
+    return Section(title, _render("folded", parts=parts, caption=caption))
+
+
 def text_section(title: str, paragraphs: str | Sequence[str]) -> Section:
     """Show plain text: one paragraph, or several."""
     texts = [paragraphs] if isinstance(paragraphs, str) else list(paragraphs)
@@ -153,7 +198,7 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(look=look)
-    environment.filters.update(number=number, signed=signed)
+    environment.filters.update(number=number, signed=signed, total=total_text)
     return environment
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from ..analysis.cost import short_count
 from ..analysis.stats import Paired
 
-# "paper": published; "difference": from the published; of "bytes" (in kB) and "calibration" errors, less is better
-COLUMN_KINDS = ("accuracy", "gain", "bytes", "calibration", "paper", "difference")
+# "paper": published; "difference": from the published; of "bytes" (in kB) and "calibration" errors, less is better;
+# "change": within a row, from its first images to its last
+COLUMN_KINDS = ("accuracy", "gain", "bytes", "calibration", "paper", "difference", "change")
+PANELS = ("summary", "deployment", "domains")
 SETTING_TITLES = {
     "preset": "published hyper-parameters",
     "default": "one dataset-free default",
@@ -20,12 +22,23 @@ SETTING_TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: ``kind`` is one of :data:`COLUMN_KINDS`."""
+    """A column: ``kind`` is one of :data:`COLUMN_KINDS`, ``panel`` (one of :data:`PANELS`) where it is shown."""
 
     key: str
     label: str
     kind: str
     help: str = ""
+    panel: str = "summary"
+
+    @property
+    def signed(self) -> bool:
+        """Whether its numbers are differences."""
+        return self.kind in ("gain", "difference", "change")
+
+    @property
+    def missing(self) -> str:
+        """What stands where a row has no number: nothing to say, or something that its records do not have."""
+        return "n/a" if self.panel == "deployment" else "–"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +81,17 @@ class Fact:
     def sentence(self) -> str:
         """Return the fact in words."""
         beside = f", {self.paper} in the paper" if self.paper else ""
-        written = f"{short_count(self.here)}{self.unit}" if self.unit == "B" else f"{self.here:.3g} {self.unit}"
-        return f"{self.name}: {written} here{beside}."
+        amount = f"{short_count(self.here)}{self.unit}" if self.unit == "B" else f"{self.here:.3g} {self.unit}"
+        return f"{self.name}: {amount} here{beside}."
 
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
     """The results on one benchmark.
 
-    ``differences`` holds every pair of rows, paired over seeds; ``reference`` is the label of the row that the others
-    are shown against. ``notes`` are sentences that a reader needs beside the numbers; ``facts`` are in them, in words.
+    ``differences`` holds every pair of rows, paired over seeds, of the total and then of the columns of deployment;
+    ``reference`` is the label of the row that the others are shown against. ``notes`` are sentences that a reader needs
+    beside the numbers; ``facts`` are in them, in words.
     """
 
     title: str
@@ -96,9 +110,18 @@ class ResultTable:
         """Whether cells have the paper's value beside ours."""
         return any(cell is not None and cell.paper is not None for row in self.rows for cell in row.cells)
 
-    def against_reference(self) -> tuple[Paired, ...]:
+    @property
+    def short_title(self) -> str:
+        """The title without the encoder."""
+        return self.title.replace(f", {self.encoder}", "", 1)
+
+    def panel(self, *names: str) -> list[int]:
+        """Return the positions of the columns in the panels ``names``."""
+        return [i for name in names for i, column in enumerate(self.columns) if column.panel == name]
+
+    def against_reference(self, metric: str = "micro") -> tuple[Paired, ...]:
         """Return the differences of the reference minus each other row."""
-        return tuple(pair for pair in self.differences if pair.first == self.reference)
+        return tuple(pair for pair in self.differences if pair.first == self.reference and pair.metric == metric)
 
     def best(self, column: int) -> float | None:
         """Return the highest mean of an accuracy or gain column; rows that saw the labels do not count."""

@@ -3,58 +3,27 @@
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..analysis.stats import Paired, estimate, paired
 from ..core.validate import refuse
 from ..simulation.records import Result
 from . import paper
+from .groups import Group, in_order
+from .groups import group as group
+from .metrics import MACRO, MICRO, QUARTERS, WORST, Metric
 from .result_table import SETTING_TITLES, Cell, Column, ResultTable, Row
 
-ORDER = tuple(paper.METHOD_TITLES)
 
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The results of one method with one set of parameters on one benchmark, by seed."""
-
-    method: str
-    label: str
-    setting: str
-    results: Mapping[int, Result]
-
-    @property
-    def benchmark(self) -> str:
-        """The name of the benchmark."""
-        return next(iter(self.results.values())).benchmark
-
-    def micro(self) -> dict[int, float]:
-        """Return the accuracy over samples by seed."""
-        return {seed: result.micro for seed, result in self.results.items()}
-
-    def macro(self) -> dict[int, float]:
-        """Return the mean of the clients' accuracies by seed."""
-        return {seed: result.macro for seed, result in self.results.items()}
-
-    def kilobytes(self) -> list[float]:
-        """Return what a client sent and received on each seed; empty for a method that sends nothing."""
-        return [result.sent / 1000 for result in self.results.values() if result.sent is not None]
-
-    def calibration(self) -> dict[int, float]:
-        """Return the expected calibration error in per cent by seed, where it was measured."""
-        errors = {seed: result.calibration_error for seed, result in self.results.items()}
-        return {seed: 100 * error for seed, error in errors.items() if error is not None}
-
-
-class Shown(NamedTuple):
+class ExtraColumns(NamedTuple):
     """Which columns a table has beside the accuracies: where no row has a number, there is no column."""
 
     gain: bool
     sent: bool
     calibration: bool
+    deployment: tuple[Metric, ...]
 
 
 def build_tables(
@@ -76,100 +45,58 @@ def build_tables(
 def build_table(results: Sequence[Result], encoder: str | None = None, claimed: str | None = None) -> ResultTable:
     """Return the table of one benchmark."""
     benchmark = results[0].benchmark
-    groups = sorted(group(results), key=_position)
+    groups = in_order(group(results))
     backbone = paper.comparable(benchmark, encoder, claimed)
     appearing = dict.fromkeys(domain for result in results for domain in result.by_domain())
     domains = paper.in_paper_order(benchmark, appearing)
     base = next((row for row in groups if row.method == "clip"), None)
-    shown = Shown(
+    extra = ExtraColumns(
         gain=base is not None,
         sent=any(row.kilobytes() for row in groups),
         calibration=any(row.calibration() for row in groups),
+        deployment=WORST + (QUARTERS if any(row.values(QUARTERS[0]) for row in groups) else ()),
     )
     return ResultTable(
         title=benchmark if encoder is None else f"{benchmark}, {encoder}",
         benchmark=benchmark,
         encoder=encoder,
         backbone=backbone,
-        columns=_columns(domains, shown, backbone),
-        rows=tuple(_row(row, domains, base, shown, backbone) for row in groups),
-        differences=_differences(groups),
+        columns=_columns(domains, extra, backbone),
+        rows=tuple(_row(row, domains, base, extra, backbone) for row in groups),
+        differences=tuple(_differences(groups, (MICRO, *extra.deployment))),
         reference=_reference(groups).label,
         notes=_notes(groups) + (_paper_notes(results, backbone) if backbone else ()),
     )
 
 
-def group(results: Iterable[Result]) -> list[Group]:
-    """Return the results on one benchmark by method, setting and parameters, in the order in which they come."""
-    by_key: dict[tuple[str, str, str], dict[int, Result]] = {}
-    for result in results:
-        key = (result.method, result.setting, json.dumps(dict(result.params), sort_keys=True, default=str))
-        seeds = by_key.setdefault(key, {})
-        if seeds.setdefault(result.seed, result).clients != result.clients:
-            what = f"{result.method}, seed {result.seed} twice with different scores"
-            raise refuse("results", what, "runs of one configuration in one table (report them one by one)")
-        if result.calibration_error is not None:
-            seeds[result.seed] = result  # the same run, and what the fast engine does not know
-    labels = _labels(list(by_key))
-    return [Group(key[0], labels[key], key[1], dict(sorted(seeds.items()))) for key, seeds in by_key.items()]
-
-
-def _position(group: Group) -> int:
-    """Return the place of a row: methods in the order of the paper, then the others."""
-    name = paper.family(group.method)
-    return ORDER.index(name) if name in ORDER else len(ORDER)
-
-
-def _labels(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
-    """Name the rows: the method, and what distinguishes it where the method is there more than once."""
-    labels = {}
-    for key in keys:
-        same = [other for other in keys if other[0] == key[0]]
-        name = paper.display(key[0])
-        labels[key] = f"{name} [{_distinction(key, same)}]" if len(same) > 1 else name
-    return labels
-
-
-def _distinction(key: tuple[str, str, str], same: Sequence[tuple[str, str, str]]) -> str:
-    """Return the setting (where it differs) and the parameters that differ, as ``alpha=0.5``."""
-    mine, others = json.loads(key[2]), [json.loads(other[2]) for other in same]
-    parts = [key[1]] if len({other[1] for other in same}) > 1 else []
-    missing = object()
-    parts += [
-        f"{name}={mine[name]}" for name in mine if any(other.get(name, missing) != mine[name] for other in others)
-    ]
-    return ", ".join(parts) or "no parameters"
-
-
-def _columns(domains: Sequence[str], shown: Shown, backbone: str | None) -> tuple[Column, ...]:
-    columns = [
-        Column("micro", "Total", "accuracy", "accuracy over all samples (micro-average), %"),
-        Column("macro", "Macro", "accuracy", "mean of the clients' accuracies, %"),
-    ]
-    if shown.gain:
+def _columns(domains: Sequence[str], extra: ExtraColumns, backbone: str | None) -> tuple[Column, ...]:
+    columns = [MICRO.column, MACRO.column]
+    if extra.gain:
         columns.append(Column("gain", "Gain", "gain", "total minus CLIP's on the same seeds, points"))
-    if shown.sent:
+    if extra.sent:
         columns.append(Column("sent", "kB/client", "bytes", "sent and received by a client, vectors in fp16, kB"))
-    if shown.calibration:
+    if extra.calibration:
         columns.append(Column("ece", "ECE", "calibration", "expected calibration error, 20 bins, %; less is better"))
     if backbone:
         columns.append(Column("paper", "Paper", "paper", f"the paper's total with CLIP {backbone}, %"))
         columns.append(Column("difference", "Δ paper", "difference", "our total minus the paper's, points"))
-    columns += [Column(f"domain:{name}", name, "accuracy", f"accuracy on {name}, %") for name in domains]
+    columns += [metric.column for metric in extra.deployment]
+    columns += [Column(f"domain:{name}", name, "accuracy", f"accuracy on {name}, %", "domains") for name in domains]
     return tuple(columns)
 
 
-def _row(group: Group, domains: Sequence[str], base: Group | None, shown: Shown, backbone: str | None) -> Row:
+def _row(group: Group, domains: Sequence[str], base: Group | None, extra: ExtraColumns, backbone: str | None) -> Row:
     micro = _cell(group.micro().values())
     cells = [micro, _cell(group.macro().values())]
     if base is not None:
         cells.append(None if group is base else _gain(group, base))
-    if shown.sent:
+    if extra.sent:
         cells.append(_mean_cell(group.kilobytes()))
-    if shown.calibration:
+    if extra.calibration:
         cells.append(_cell(group.calibration().values()))
     if backbone:
         cells += _beside_paper(group, micro, backbone)
+    cells += [_cell(group.values(metric).values()) for metric in extra.deployment]
     by_domain = [result.by_domain() for result in group.results.values()]
     for domain in domains:
         cell = _cell([scores[domain] for scores in by_domain if domain in scores])
@@ -202,9 +129,13 @@ def _beside_paper(row: Group, micro: Cell | None, backbone: str) -> list[Cell | 
     return [Cell(printed.mean, printed.sd), Cell(micro.mean - printed.mean)]
 
 
-def _differences(groups: Sequence[Group]) -> tuple[Paired, ...]:
-    pairs = (paired((one.label, two.label), one.micro(), two.micro()) for one, two in itertools.permutations(groups, 2))
-    return tuple(pair for pair in pairs if pair is not None)
+def _differences(groups: Sequence[Group], metrics: Sequence[Metric]) -> Iterator[Paired]:
+    """Yield the differences of every pair of rows, metric by metric."""
+    for metric in metrics:
+        for one, two in itertools.permutations(groups, 2):
+            pair = paired((one.label, two.label), one.values(metric), two.values(metric))
+            if pair is not None:
+                yield replace(pair, metric=metric.column.key)
 
 
 def _reference(groups: Sequence[Group]) -> Group:
@@ -215,7 +146,17 @@ def _reference(groups: Sequence[Group]) -> Group:
 def _notes(groups: Sequence[Group]) -> tuple[str, ...]:
     settings = dict.fromkeys(row.setting for row in groups)
     origins = (f"{setting}: {SETTING_TITLES.get(setting, 'of unknown origin')}." for setting in settings)
-    return (_seed_note(groups), *origins)
+    return (_seed_note(groups), *origins, *_quarter_notes(groups))
+
+
+def _quarter_notes(groups: Sequence[Group]) -> list[str]:
+    """Say which rows lack the quarters of streams."""
+    lacking = [row.label for row in groups if not row.values(QUARTERS[0])]
+    if not lacking:
+        return []
+    rows = "" if len(lacking) == len(groups) else f" of {', '.join(lacking)}"
+    older = "the records are older than these numbers (latte run --predictions adds them)"
+    return [f"First and last quarter{rows}: n/a; {older}."]
 
 
 def _seed_note(groups: Sequence[Group]) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ..analysis.stats import Paired
+from .result_table import Cell, Column
+
 
 def number(value: float | None) -> str:
     """Return an accuracy with two decimals; a dash where there is none.
@@ -20,5 +23,49 @@ def signed(value: float | None) -> str:
     """
     if value is None:
         return "–"
-    written = f"{value:+.2f}"
-    return "0.00" if float(written) == 0 else written.replace("-", "−")
+    text = f"{value:+.2f}"
+    return "0.00" if float(text) == 0 else text.replace("-", "−")
+
+
+def cell_text(cell: Cell | None, column: Column) -> str:
+    """Return a cell as text: ``70.12 ±0.31``, ``+1.20 ±0.10`` or, beside the paper's, ``70.12 (69.98 ±0.40)``."""
+    return own_text(cell, column) + paper_text(cell)
+
+
+def own_text(cell: Cell | None, column: Column) -> str:
+    """Return a cell without the paper's number."""
+    if cell is None:
+        return column.missing
+    text = signed(cell.mean) if column.signed else number(cell.mean)
+    return text if cell.sd is None else f"{text} ±{number(cell.sd)}"
+
+
+def paper_text(cell: Cell | None) -> str:
+    """Return the paper's number of a cell, in brackets."""
+    if cell is None or cell.paper is None:
+        return ""
+    spread = "" if cell.paper_sd is None else f" ±{number(cell.paper_sd)}"
+    return f" ({number(cell.paper)}{spread})"
+
+
+def total_text(cell: Cell | None) -> str:
+    """Return an accuracy at a point of a sweep as text."""
+    return "–" if cell is None else number(cell.mean) + ("" if cell.sd is None else f" ±{number(cell.sd)}")
+
+
+def pair_text(pair: Paired) -> str:
+    """Return a paired difference as text, such as ``+1.20 [+0.90, +1.50]``."""
+    if pair.low is None or pair.high is None:
+        return f"{signed(pair.mean)} (one seed: no interval)"
+    if pair.constant:
+        return f"{signed(pair.mean)} (the same on every seed: no interval)"
+    return interval_text(pair)
+
+
+def interval_text(pair: Paired | None) -> str:
+    """Return a paired difference in few characters; ``~`` marks one that may be noise."""
+    if pair is None:
+        return "n/a"
+    if pair.low is None or pair.high is None or pair.constant:
+        return signed(pair.mean)
+    return f"{signed(pair.mean)} [{signed(pair.low)}, {signed(pair.high)}]"

@@ -109,8 +109,9 @@ def of_routing(setup: Setup, shares: Collaboration) -> str:
     return (
         "Pixel (i, j) is the share of client j's evidence that the head of client i uses, the mean over the syncs of "
         f"i (seed {setup.seeds[0]}, {len(shares.clients)} clients; a client's own evidence, of which it uses all, is "
-        f"left out). Of all shares, {shares.inside:.1f} % go to clients of the own domain; if all were alike, it would "
-        f"be {shares.chance:.1f} %."
+        f"left out). Of all shares, {shares.share.inside:.1f} % go to clients of the own domain; if all were alike, it "
+        f"would be {shares.share.chance:.1f} %, and at best, with heads that use their own domain only, "
+        f"{shares.share.best:.1f} %."
     )
 
 
@@ -118,10 +119,10 @@ def of_collaboration(setup: Setup, counts: Collaboration) -> str:
     """Return the caption of the heat map."""
     return (
         f"Pixel (i, j) counts the prototypes of client j that client i was given over the whole run (seed "
-        f"{setup.seeds[0]}, {len(counts.clients)} clients, an exchange after every image). {counts.inside:.1f} % of "
-        f"{int(counts.downloads.sum()):,} downloads stay inside the domain; donors drawn evenly among the other "
-        f"clients would give {counts.chance:.1f} %, and taking all of the own domain first {counts.most:.1f} %, the "
-        f"most that k_e = {setup.latte.k_e} allows here."
+        f"{setup.seeds[0]}, {len(counts.clients)} clients, an exchange after every image). {counts.share.inside:.1f} % "
+        f"of {int(counts.downloads.sum()):,} downloads stay inside the domain; donors drawn evenly among the other "
+        f"clients would give {counts.share.chance:.1f} %, and at best it is {counts.share.best:.1f} %: every client "
+        f"takes the others of its own domain first, and anyone for what is left of its k_e = {setup.latte.k_e} slots."
     )
 
 

@@ -20,15 +20,18 @@ MOST_NAMED = 12  # classes that a legend can name and an eye can tell apart
 def draw_collaboration(counts: Collaboration) -> Any:
     """Draw downloads (N, N), clients sorted by domain, lines between domains."""
     title = (
-        f"{counts.inside:.1f} % of downloads stay inside the domain"
-        f"\n(by chance {counts.chance:.1f} %, at most {counts.most:.1f} %)"
+        f"{counts.share.inside:.1f} % of downloads stay inside the domain"
+        f"\n(by chance {counts.share.chance:.1f} %, at best {counts.share.best:.1f} %)"
     )
     return _heat_map(counts, ("whose prototypes", "client that downloads", "prototypes downloaded"), title)
 
 
 def draw_routing(shares: Collaboration) -> Any:
     """Draw the shares of evidence (N, N) that heads use, clients sorted by domain, lines between domains."""
-    title = f"{shares.inside:.1f} % of others' evidence is of the own domain\n(all alike: {shares.chance:.1f} %)"
+    title = (
+        f"{shares.share.inside:.1f} % of others' evidence is of the own domain"
+        f"\n(all alike: {shares.share.chance:.1f} %, at best {shares.share.best:.1f} %)"
+    )
     return _heat_map(shares, ("whose evidence", "client whose head it is", "share of the evidence that is used"), title)
 
 

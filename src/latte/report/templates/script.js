@@ -37,6 +37,14 @@
     button.addEventListener("click", () => sortBy(button.closest("table"), button.closest("th")));
   });
 
+  // Boxes that scroll sideways: their right edge fades while there is more behind it.
+  document.querySelectorAll(".scroll, .sheet").forEach((box) => {
+    const mark = () => box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
+    mark();
+    box.addEventListener("scroll", mark, { passive: true });
+    new ResizeObserver(mark).observe(box);
+  });
+
   // Lines: a cross-hair with every visible line's value at the nearest point; the legend hides and shows lines.
   const nearest = (values, wanted) => {
     let best = 0;
@@ -46,14 +54,14 @@
   document.querySelectorAll("figure.lines").forEach((figure) => {
     const plot = figure.querySelector(".plot");
     const data = JSON.parse(plot.querySelector(".data").textContent);
-    const paths = [...plot.querySelectorAll("path.line")];
+    const series = [...plot.querySelectorAll("g.series")];
     const cross = plot.querySelector(".cross");
     const away = () => { cross.hidden = true; hideTip(); };
     plot.addEventListener("pointermove", (event) => {
       const box = plot.getBoundingClientRect();
       const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
       const wanted = data.x[0] + share * (data.x[1] - data.x[0]);
-      const shown = data.lines.filter((_, i) => !paths[i].classList.contains("off"));
+      const shown = data.lines.filter((_, i) => !series[i].classList.contains("off"));
       const rows = shown.map((line) => {
         const i = nearest(line.x, wanted);
         return { at: line.x[i], label: line.label, y: line.y[i] };
@@ -61,12 +69,13 @@
       if (!rows.length) return away();
       cross.hidden = false;
       cross.style.left = 100 * (rows[0].at - data.x[0]) / (data.x[1] - data.x[0]) + "%";
-      showTip(event, rows[0].at.toLocaleString("en") + "\n" + rows.map((r) => r.label + "  " + r.y.toFixed(2)).join("\n"));
+      const at = data.names ? data.names[rows[0].at] : rows[0].at.toLocaleString("en");
+      showTip(event, at + "\n" + rows.map((r) => r.label + "  " + r.y.toFixed(2)).join("\n"));
     });
     plot.addEventListener("pointerleave", away);
     figure.querySelectorAll(".legend button").forEach((button) => {
       button.addEventListener("click", () => {
-        const off = paths[Number(button.dataset.line)].classList.toggle("off");
+        const off = series[Number(button.dataset.line)].classList.toggle("off");
         button.setAttribute("aria-pressed", String(!off));
       });
     });
