@@ -1,0 +1,157 @@
+"""What a precision on the wire costs in accuracy.
+
+python benchmarks/wire_accuracy.py pacs.npz cifar10c.npz cifar100c_test.npz --seeds 0-2 --out accuracy.jsonl
+
+Clients sync after 1, 2, 4, 8, 16 images, then after every 16. Messages of Ristretto go through what a device and a
+server use (benchmarks/wire_local.py). Latte runs in the engine, with prototypes rounded as on the wire; ``--messages``
+sends its messages, too, which gives the same. Writes JSON lines and a table; the same command again continues.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from wire_bytes import PRECISIONS, widen
+from wire_local import LocalExchange
+
+from hostile import MethodSpec, first_clients, interval
+from latte.data.benchmark import Federation
+from latte.data.catalogue import BenchmarkFile, default_clients, read_benchmark
+from latte.data.partition import federate, generators
+from latte.edge.make_task import make_task
+from latte.experiment.config import parse_seeds
+from latte.simulation.engine import run_fast, store
+from latte.simulation.engine.ristretto_engine import run_ristretto
+from latte.simulation.outcome import Outcome
+from latte.simulation.readable import set_up
+from latte.simulation.schedule import Schedule
+from latte.simulation.simulator import simulate
+from latte.wire.rows import RowFormat
+
+BASELINE = "fp32"
+
+
+def run(federation: Federation, method: MethodSpec, schedule: Schedule, exchange: Any) -> Outcome:
+    if method.name == "ristretto":
+        return run_ristretto(federation, method.params, schedule, generators(0).cohort, exchange)
+    clients, _ = set_up(federation, method.name, method.params)
+    labels = [np.full(len(client), -1, np.int64) for client in federation.clients]
+    for step in simulate(clients, exchange, schedule):
+        labels[step.client][step.sample] = step.prediction.label
+    return Outcome(tuple(labels))
+
+
+@dataclass(frozen=True)
+class Measurement:
+    benchmark: str
+    method: str
+    precision: str
+    seed: int
+    accuracy: float
+    seconds: float
+
+
+def measure_accuracy(a: argparse.Namespace) -> None:
+    lines = a.out.read_text().splitlines() if a.out and a.out.is_file() else []
+    measurements = [Measurement(**json.loads(line)) for line in lines]
+    out = a.out.open("a") if a.out else sys.stdout
+    for measurement in all_accuracies(a, {(m.benchmark, m.method, m.precision, m.seed) for m in measurements}):
+        measurements.append(measurement)
+        print(json.dumps(asdict(measurement)), file=out, flush=True)
+    print(accuracy_table(measurements))
+
+
+def all_accuracies(a: argparse.Namespace, known: set[tuple[str, str, str, int]]) -> Iterator[Measurement]:
+    for file in a.files:
+        embeddings = read_benchmark(BenchmarkFile(file.stem, file))
+        for seed in parse_seeds(a.seeds):
+            federation = first_clients(federate(embeddings, default_clients(embeddings, file.stem), seed), a)
+            federation = widen(federation, a.dim) if a.dim else federation
+            for method in map(MethodSpec, a.methods.split(",")):
+                for precision in a.precisions.split(","):
+                    if (embeddings.name, method.text, precision, seed) not in known:
+                        yield accuracy_of(federation, method, precision, (seed, a.messages))
+
+
+@contextmanager
+def rounded_prototypes(precision: str, dim: int) -> Iterator[None]:
+    """Let the engine round every prototype that is uploaded as the wire does. Rows go down as they came up."""
+    form, blend = RowFormat.of(precision, dim, np.dtype(np.float32)), store.blend
+
+    def blend_and_round(items: Any, contents: Any, weights: Any, room: Any, rows: Any) -> None:
+        blend(items, contents, weights, room, rows)
+        rows.vectors[rows.places] = form.decode(form.encode(rows.vectors[rows.places]))
+
+    store.blend = blend_and_round  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        store.blend = blend
+
+
+def run_rounded(federation: Federation, method: MethodSpec, precision: str) -> Outcome:
+    with rounded_prototypes(precision, federation.embeddings.zero_shot.dim):
+        outcome = run_fast(federation, method.name, method.params, Schedule(sync="doubling"))
+    assert outcome is not None, "numba is needed"
+    return outcome
+
+
+def accuracy_of(federation: Federation, method: MethodSpec, precision: str, case: tuple[int, bool]) -> Measurement:
+    started, (seed, messages) = time.process_time(), case
+    if messages or method.name == "ristretto":
+        task = make_task(federation.embeddings.zero_shot, method.name, method.params)
+        outcome = run(federation, method, Schedule(sync="doubling"), LocalExchange(task, precision))
+    else:
+        outcome = run_rounded(federation, method, precision)
+    right = 100 * float(np.concatenate(outcome.correct(federation)).mean())
+    seconds = round(time.process_time() - started, 1)
+    return Measurement(federation.embeddings.name, method.text, precision, seed, right, seconds)
+
+
+def accuracy_table(measurements: Sequence[Measurement]) -> str:
+    """Return accuracies in fp32, and the paired differences from it: mean and 95 % interval over seeds."""
+    accuracy = {(m.benchmark, m.method, m.precision, m.seed): m.accuracy for m in measurements}
+    others = [precision for precision in PRECISIONS if precision != BASELINE]
+    heads = ["benchmark", "method", "seeds", BASELINE, *others]
+    lines = [f"| {' | '.join(heads)} |", "|:--|:--|--:" + "|--:" * (1 + len(others)) + "|"]
+    for benchmark, method in dict.fromkeys((m.benchmark, m.method) for m in measurements):
+        seeds = [s for s in range(100) if all((benchmark, method, p, s) in accuracy for p in PRECISIONS)]
+        if not seeds:
+            continue
+        base = [accuracy[benchmark, method, BASELINE, s] for s in seeds]
+        changes = [
+            interval([accuracy[benchmark, method, p, s] - b for s, b in zip(seeds, base, strict=True)]) for p in others
+        ]
+        lines.append(f"| {benchmark} | {method} | {len(seeds)} | {np.mean(base):.2f} | {' | '.join(changes)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--methods", default="latte+k_e=5,ristretto")
+    parser.add_argument("--precisions", default=",".join(PRECISIONS))
+    parser.add_argument("--clients-per-domain", type=int, help="use this many clients of each domain")
+    parser.add_argument("--dim", type=int, help="map the embeddings to so many dimensions")
+    parser.add_argument("--messages", action="store_true", help="send Latte's messages, too (slow)")
+    parser.add_argument("--seeds", default="0-4", help="the partitions")
+    parser.add_argument("--out", type=Path, help="JSON lines; what the file has is not measured again")
+    measure_accuracy(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()

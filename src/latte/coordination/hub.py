@@ -1,0 +1,326 @@
+"""What a server does with requests, without a network: check, store, exchange, answer. A batch at a time.
+
+All uploads of a batch share one commit, and all downloads one product per class. An upload is checked before it is
+stored, stored durably before the exchange in memory has it, and answered after that: what was acknowledged is never
+lost, and what was refused has changed nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from ..core.names import client_name
+from ..core.row_copies import ManyAtOnce
+from ..core.types import Collaborative, Exchange, Verifying
+from ..core.validate import choice, refuse
+from ..methods import create, create_exchange, describe
+from ..wire.array_blocks import Block, SameShapes, complete, decode, encoded_rows, rounding_of
+from ..wire.many_blocks import decode_many
+from ..wire.messages import NEVER, PROTOCOL, SyncReply, SyncRequest, Upload, pack, unpack
+from ..wire.rows import PRECISIONS
+from ..wire.task_file import Task, describe_difference
+from .downloads import downloads
+from .problems import Problem
+from .stopwatch import Stopwatch
+from .upload_records import CHECK, DamagedRecordError, Record, Removal, Store, StoreFullError, StoreUnavailableError
+
+log = logging.getLogger("latte.serve")
+AGAIN_AFTER = 5.0  # seconds that a client should wait where the store has a problem
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a server takes: ``clients`` of a federation."""
+
+    clients: int = 100_000
+
+
+class ServedExchange(Exchange[Any, Any], Verifying, Protocol):
+    """What a server needs of an exchange. :class:`latte.BaseExchange` has all of it."""
+
+    def forget(self, client: str) -> None:
+        """Remove a client and what it uploaded."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Accepted:
+    """An upload that was checked: its record, and what the exchange stores of it."""
+
+    record: Record
+    prepared: Any
+
+
+class Hub:
+    """One task, its exchange, and the store behind it. One thread at a time may call it."""
+
+    def __init__(self, task: Task, store: Store, limits: Limits | None = None) -> None:
+        self.task, self.store, self.limits = task, store, limits or Limits()
+        self.exchange = served_exchange(task)
+        self._kind = describe(task.method).kind.Upload
+        self._expected = SameShapes.of(new_client(task).summary())
+        self.joined: Callable[[str], None] = lambda client: None  # is called after a client's first upload
+        self.versions: dict[str, int] = {}  # of every client in the exchange
+        self.updated: dict[str, float] = {}
+        self._keys: dict[str, bytes] = {}
+        self.watch = Stopwatch()  # what batches take: store, wire (decode, check, encode), exchange
+        owner = store.claim(task.fingerprint)
+        if owner != task.fingerprint:
+            differs = describe_difference(owner, task.fingerprint)
+            raise refuse(
+                "store", f"the store of another task ({differs} differ)", "the task it was made for, or a new store"
+            )
+        self.follow(strict=True)
+
+    def __len__(self) -> int:
+        return len(self.versions)
+
+    @property
+    def upload_bytes(self) -> int:
+        """The bytes of an upload in full precision."""
+        return self._expected.size
+
+    # --- a batch ------------------------------------------------------------------------------------------
+
+    def run(self, requests: Sequence[SyncRequest]) -> list[SyncReply | Problem]:
+        """Answer requests, in order: uploads first, then downloads."""
+        answers: list[SyncReply | Problem | None] = [self._refusal(request) for request in requests]
+        try:
+            self._take_uploads(requests, answers)
+            with self.watch.phase("store"):
+                self.follow()
+        except (StoreFullError, StoreUnavailableError) as error:
+            problem = store_problem(error)
+            return [answer or problem for answer in answers]
+        return self._answers(requests, answers)
+
+    def _refusal(self, request: SyncRequest) -> Problem | None:
+        """Return why a request cannot be answered, whatever is stored."""
+        if request.protocol != PROTOCOL:
+            return Problem("bad_message", f"protocol {request.protocol}, want {PROTOCOL}")
+        mine, theirs = self.task.fingerprint, request.task
+        if theirs != mine:
+            differs = describe_difference(mine, theirs)
+            more = {"server_task": mine, "client_task": theirs, "differs": differs}
+            return Problem("other_task", f"another task than the server's: {differs} differ", more=more)
+        try:
+            client_name(request.client)
+            if request.precision is not None:
+                choice("precision", request.precision, PRECISIONS)
+        except ValueError as error:
+            return Problem("bad_message", str(error))
+        return None
+
+    # --- uploads ------------------------------------------------------------------------------------------
+
+    def _take_uploads(self, requests: Sequence[SyncRequest], answers: list[SyncReply | Problem | None]) -> None:
+        """Store the uploads of a batch; fill in ``answers`` where one is refused."""
+        due = [i for i, request in enumerate(requests) if answers[i] is None and request.upload is not None]
+        with self.watch.phase("store"):
+            stored = self._stored([requests[i] for i in due])
+        accepted: dict[str, Accepted] = {}
+        with self.watch.phase("wire"):
+            ready = self._prepare_many([requests[i] for i in due])
+            for place, i in enumerate(due):
+                answers[i] = self._accept(requests[i], stored, accepted, ready.get(place))
+        late = self._commit(accepted)
+        for i in due:
+            if requests[i].client in late:
+                answers[i] = _stale(requests[i].version, None)
+
+    def _stored(self, requests: Sequence[SyncRequest]) -> dict[str, Record]:
+        """Return what is stored of the clients; without the upload where nobody needs it and nobody else writes."""
+        alone = not self.store.shared
+        known = {r.client for r in requests if alone and r.base == NEVER and r.client in self._keys}
+        asked = {r.client for r in requests} - known
+        heads = {c: Record(c, self.versions[c], self._keys[c], b"", self.updated[c]) for c in known}
+        return heads | (self.store.read(sorted(asked)) if asked else {})
+
+    def _prepare_many(self, requests: Sequence[SyncRequest]) -> dict[int, Any]:
+        """Return what the exchange stores of uploads that can be checked together, by their place.
+
+        The others, and those that are odd in any way, are looked at one by one.
+        """
+        if not isinstance(self.exchange, ManyAtOnce):
+            return {}
+        ready: dict[int, Any] = {}
+        uploads = [request.upload if request.base == NEVER else None for request in requests]
+        for group in decode_many(uploads, self._expected, self._kind, self.task.zero_shot.fingerprint):
+            ready.update(zip(group.places, self.exchange.prepare_many(group.message, group.roundings), strict=True))
+        return ready
+
+    def _accept(
+        self, request: SyncRequest, stored: Mapping[str, Record], accepted: dict[str, Accepted], ready: Any
+    ) -> Problem | None:
+        """Add an upload to those ``accepted``, where it is not stored already; return why it is refused."""
+        before = accepted[request.client].record if request.client in accepted else stored.get(request.client)
+        try:
+            self._check_room(request.client, accepted)
+            checked = self._check(request, before, ready)
+        except Problem as problem:
+            return problem
+        if checked is not None:
+            accepted[request.client] = checked
+        return None
+
+    def _commit(self, accepted: dict[str, Accepted]) -> frozenset[str]:
+        """Store what was accepted; return the clients of which another process has stored a later upload meanwhile."""
+        with self.watch.phase("store"):
+            late = self._write([one.record for one in accepted.values()]) if accepted else frozenset()
+        new = [client for client in accepted if client not in self.versions and client not in late]
+        with self.watch.phase("exchange"):
+            for client, one in accepted.items():
+                if client not in late:
+                    self._apply(one.record, one.prepared)
+        for client in new:
+            self.joined(client)
+        return late
+
+    def _write(self, records: Sequence[Record]) -> frozenset[str]:
+        """Store records; where that fails, the store is asked the next time what it has of these clients."""
+        try:
+            return self.store.write(records)
+        except BaseException:
+            for record in records:
+                self._keys.pop(record.client, None)
+            raise
+
+    def _check_room(self, client: str, accepted: dict[str, Accepted]) -> None:
+        if client in self.versions or client in accepted:
+            return
+        if len(self.versions) + len(accepted.keys() - self.versions.keys()) >= self.limits.clients:
+            raise Problem("too_many_clients", f"{len(self.versions)} clients, at most {self.limits.clients}")
+
+    def _check(self, request: SyncRequest, before: Record | None, ready: Any) -> Accepted | None:
+        """Return an upload that is to be stored; None where it is stored already. ``ready``: it was checked."""
+        version = before.version if before else NEVER
+        if before and request.key and request.key == before.key:
+            if request.version != before.version:
+                raise Problem("key_reused", f"a key of version {before.version} with version {request.version}")
+            return None
+        if request.version <= version:
+            raise _stale(request.version, version)
+        blocks, prepared = (request.upload or (), ready) if ready is not None else self._prepare(request, before)
+        body = pack(Upload(blocks))
+        return Accepted(Record(request.client, request.version, request.key, body, time.time()), prepared)
+
+    def _prepare(self, request: SyncRequest, before: Record | None) -> tuple[tuple[Block, ...], Any]:
+        """Return all blocks of an upload, and what the exchange stores of it."""
+        blocks = self._complete(request, before)
+        try:
+            upload = decode(blocks, self._kind, self.task.zero_shot.fingerprint)
+            return blocks, self.exchange.prepare(upload, rounding_of(blocks))
+        except ValueError as error:
+            raise Problem("bad_upload", str(error)) from None
+
+    def _complete(self, request: SyncRequest, before: Record | None) -> tuple[Block, ...]:
+        """Return all blocks of an upload, with the rows that it left out."""
+        rows = {}
+        if request.base != NEVER:
+            if before is None or before.version != request.base:
+                stored = before.version if before else NEVER
+                detail = f"rows of version {request.base} are left out, and version {stored} is stored: send all rows"
+                raise Problem("unknown_base", detail, more={"stored_version": stored})
+            rows = encoded_rows(unpack(before.body, Upload).blocks)
+        try:
+            return complete(request.upload or (), self._expected, rows)
+        except ValueError as error:
+            raise Problem("bad_upload", str(error)) from None
+
+    def _apply(self, record: Record, prepared: Any) -> None:
+        self.exchange.store(record.client, prepared)
+        self.versions[record.client], self.updated[record.client] = record.version, record.updated
+        self._keys[record.client] = record.key
+
+    # --- what other processes and earlier ones wrote ---------------------------------------------------------
+
+    def follow(self, strict: bool = False) -> None:
+        """Take over what is in the store and not in memory: everything at the start, then others' writes.
+
+        An upload that cannot be used is noted in the log and left out; ``strict``: it is refused.
+        """
+        for change in self.store.changes():
+            if isinstance(change, Removal):
+                self._drop(change.client)
+            elif self.versions.get(change.client, NEVER) < change.version:
+                try:
+                    self._apply(change, self._prepared(change))
+                except DamagedRecordError as error:
+                    if strict:
+                        raise
+                    log.error("%s", error)
+
+    def _prepared(self, record: Record) -> Any:
+        """Return what the exchange stores of a record; one that it does not accept is damaged."""
+        try:
+            upload = decode(unpack(record.body, Upload).blocks, self._kind, self.task.zero_shot.fingerprint)
+            return self.exchange.prepare(upload)
+        except ValueError as error:
+            raise DamagedRecordError(
+                f"store: the upload of client {record.client!r} cannot be used ({error}); run: {CHECK}"
+            ) from None
+
+    def forget(self, client: str) -> bool:
+        """Remove a client, durably; return whether it was there."""
+        was_there = self.store.remove(client)
+        self._drop(client)
+        return was_there
+
+    def _drop(self, client: str) -> None:
+        if self.versions.pop(client, None) is not None:
+            del self.updated[client]
+            self._keys.pop(client, None)
+            self.exchange.forget(client)
+
+    # --- downloads ----------------------------------------------------------------------------------------
+
+    def _answers(
+        self, requests: Sequence[SyncRequest], answers: Sequence[SyncReply | Problem | None]
+    ) -> list[SyncReply | Problem]:
+        finished = [answer or self._unknown(request) for request, answer in zip(requests, answers, strict=True)]
+        asking = [i for i, answer in enumerate(finished) if answer is None and requests[i].precision is not None]
+        blocks = downloads(self.exchange, [requests[i] for i in asking], self.task.zero_shot.dim, self.watch)
+        found = dict(zip(asking, blocks, strict=True))
+        return [
+            answer or SyncReply(self.task.fingerprint, self.versions.get(request.client, NEVER), download=found.get(i))
+            for i, (request, answer) in enumerate(zip(requests, finished, strict=True))
+        ]
+
+    def _unknown(self, request: SyncRequest) -> Problem | None:
+        if request.precision is not None and request.client not in self.versions:
+            return Problem("unknown_client", f"client {request.client!r} has uploaded nothing yet: upload first")
+        return None
+
+
+def served_exchange(task: Task) -> ServedExchange:
+    """Return the exchange of a task; one that cannot check an upload before it stores it is refused."""
+    exchange = create_exchange(task.method, task.zero_shot, task.params)
+    if not isinstance(exchange, Verifying) or not hasattr(exchange, "forget"):
+        raise refuse(
+            "exchange", type(exchange).__name__, "one with prepare, store and forget, as latte.BaseExchange has"
+        )
+    return cast(ServedExchange, exchange)
+
+
+def new_client(task: Task) -> Collaborative[Any, Any]:
+    """Return a new client of a task."""
+    method = create(task.method, task.zero_shot, task.params)
+    if not isinstance(method, Collaborative):
+        raise refuse("method", repr(task.method), "one that collaborates, with summary() and receive()")
+    return method
+
+
+def _stale(version: int, stored: int | None) -> Problem:
+    if stored is None:
+        return Problem("stale_version", f"version {version}, and a later one was stored meanwhile")
+    return Problem("stale_version", f"version {version}, and {stored} is stored", more={"stored_version": stored})
+
+
+def store_problem(error: OSError) -> Problem:
+    """Return what a client is told where the store has a problem; the log says what it is."""
+    log.error("store: %s", error)
+    code = "store_full" if isinstance(error, StoreFullError) else "store_unavailable"
+    return Problem(code, "nothing was stored; try again later", retry_after=AGAIN_AFTER)

@@ -1,0 +1,155 @@
+"""Where uploads are kept: the interface of a store, and what it stores.
+
+A store answers only when what was written is durable. The exchange in memory is rebuilt from it at every start.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeAlias, TypeVar
+
+log = logging.getLogger("latte.serve")
+COLUMNS = "name, version, key, body, checksum, updated"
+CHUNK = 8 << 20  # bytes of uploads that are read or written at once: memory stays small, and round trips are few
+CHECK = "latte store check"  # what finds and removes damaged uploads
+
+Row: TypeAlias = tuple[bytes, int, bytes, bytes, int, float]  # COLUMNS, as a database returns them
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The latest upload of one client.
+
+    ``version`` counts the client's uploads, ``key`` is that of the request that brought this one, ``body`` the packed
+    upload, ``updated`` the server's clock in seconds since 1970, for people to read only.
+    """
+
+    client: str
+    version: int
+    key: bytes
+    body: bytes
+    updated: float
+
+    @property
+    def checksum(self) -> int:
+        """The CRC-32 of everything but the clock."""
+        head = f"{self.version}:{len(self.key)}:".encode()
+        return zlib.crc32(self.body, zlib.crc32(self.key, zlib.crc32(head, zlib.crc32(name_bytes(self.client)))))
+
+    @property
+    def row(self) -> Row:
+        """The columns of the record in a database."""
+        return name_bytes(self.client), self.version, self.key, self.body, self.checksum, self.updated
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A client that was removed by another process."""
+
+    client: str
+
+
+class DamagedRecordError(ValueError):
+    """A stored upload whose bytes are not those that were written."""
+
+
+def record_of(row: Row) -> Record:
+    """Return the record in a row; one that does not match its checksum is refused."""
+    name, version, key, body, checksum, updated = row
+    record = Record(name_text(name), version, bytes(key), bytes(body), updated)
+    if record.checksum != checksum:
+        raise DamagedRecordError(
+            f"store: the upload of client {record.client!r} is damaged (its checksum does not match); run: {CHECK}"
+        )
+    return record
+
+
+def sound_records(rows: Iterable[Row]) -> Iterator[Record]:
+    """Yield the records in rows; one that does not match its checksum is left out, and noted in the log.
+
+    For a server that runs: its client is asked for everything, and writes a sound one.
+    """
+    for row in rows:
+        try:
+            yield record_of(row)
+        except DamagedRecordError as error:
+            log.error("%s", error)
+
+
+def name_bytes(client: str) -> bytes:
+    """Return the name of a client as it is stored."""
+    return client.encode(errors="surrogateescape")
+
+
+def name_text(stored: bytes) -> str:
+    """Return a stored name; one that is damaged, and no text any more, gives the same bytes again."""
+    return bytes(stored).decode(errors="surrogateescape")
+
+
+def in_chunks(items: Iterable[T], size: Callable[[T], int], most: int = CHUNK) -> Iterator[list[T]]:
+    """Yield ``items`` in lists of at most ``most`` bytes; an item that is larger is alone.
+
+    >>> list(in_chunks(["a", "bb", "c", "dddd"], len, 3))
+    [['a', 'bb'], ['c'], ['dddd']]
+    """
+    chunk, total = list[T](), 0
+    for item in items:
+        if chunk and total + size(item) > most:
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(item)
+        total += size(item)
+    if chunk:
+        yield chunk
+
+
+class DamagedStoreError(ValueError):
+    """A store that cannot be read as a whole."""
+
+
+class StoreFullError(OSError):
+    """There is no room left. Nothing was written, and later writes may succeed."""
+
+
+class StoreUnavailableError(OSError):
+    """The store does not answer. Nothing is known to be written, and later calls may succeed."""
+
+
+class Store(Protocol):
+    """Durable records, one per client. One thread at a time may call it. ``shared``: other processes may write, too."""
+
+    shared: ClassVar[bool]
+
+    def claim(self, task: str) -> str:
+        """Return the fingerprint of the task that the store belongs to; a new store belongs to ``task`` from now on."""
+
+    def read(self, clients: Sequence[str]) -> dict[str, Record]:
+        """Return the records of those of ``clients`` that have a sound one."""
+
+    def write(self, records: Sequence[Record]) -> frozenset[str]:
+        """Store records, all or none, and wait until they are durable.
+
+        A record that is stored already with the same or a later version stays; return the clients of these.
+        """
+
+    def remove(self, client: str) -> bool:
+        """Remove the record of a client, durably; return whether there was one."""
+
+    def changes(self) -> Iterable[Record | Removal]:
+        """Yield what changed since the last call, by whichever process; at the first call, every record.
+
+        A damaged record is refused at the first call, and left out later: a server that runs goes on.
+        """
+
+    def is_empty(self) -> bool:
+        """Return whether there is no record."""
+
+    def replace(self, task: str | None, records: Iterable[Record]) -> None:
+        """Put ``records`` of ``task`` (None: of no task yet) in the place of everything, all or nothing, durably."""
+
+    def close(self) -> None:
+        """Release what the store holds."""

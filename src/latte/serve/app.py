@@ -1,0 +1,234 @@
+"""The routes of the server, as a Starlette application."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ..coordination.hub import store_problem
+from ..coordination.problems import Problem
+from ..core.names import client_name
+from ..version import __version__
+from ..wire.messages import NEVER, SyncRequest
+from ..wire.versions import HEADER, spoken_header
+from .board_routes import fleet, fleet_events, page_file
+from .bodies import problem_response, read_json_body, read_sync, sync_response
+from .openapi import openapi_document
+from .routes import MOST_LISTED, PAGE_SPECS, SPECS, TASK_TYPE
+from .server_metrics import CONTENT_TYPE
+from .service import Caller, Service
+from .short_way import ShortWay
+from .upload_store import StoreFullError, StoreUnavailableError
+
+log = logging.getLogger("latte.serve")
+
+FREQUENT = ("sync", "upload", "download")
+Handler: TypeAlias = Callable[[Service, Request], Awaitable[Response]]
+
+
+class JoinRequest(msgspec.Struct, frozen=True):
+    """Who joins, and with which task."""
+
+    client: str
+    task: str
+
+
+class LeaveRequest(msgspec.Struct, frozen=True):
+    """Who leaves."""
+
+    client: str
+
+
+def create_app(service: Service) -> ASGIApp:
+    """Return the application around a service; it closes the service when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        following = asyncio.create_task(service.follow_others())
+        yield
+        following.cancel()
+        await service.close()
+
+    endpoints = {spec.name: _endpoint(service, spec.name, HANDLERS[spec.name]) for spec in SPECS}
+    routes = [Route(spec.path, endpoints[spec.name], methods=[spec.method], name=spec.name) for spec in SPECS]
+    handlers = {HTTPException: _http_problem, Exception: _failure}
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)  # type: ignore[arg-type]
+    return ShortWay(app, {spec.path: endpoints[spec.name] for spec in SPECS if spec.name in FREQUENT}, _failure)
+
+
+def _endpoint(service: Service, name: str, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    """Return a handler that counts its requests and turns refusals into problem documents."""
+    metrics = service.metrics
+    seconds, well = metrics.seconds.labels(name), metrics.requests.labels(name, "ok")
+
+    async def endpoint(request: Request) -> Response:
+        start = time.perf_counter()
+        try:
+            response, counter = await handler(service, request), well
+        except (Problem, StoreFullError, StoreUnavailableError) as error:
+            problem = error if isinstance(error, Problem) else store_problem(error)
+            response, counter = problem_response(problem), metrics.requests.labels(name, problem.code)
+        counter.inc()
+        seconds.observe(time.perf_counter() - start)
+        metrics.sent.inc(len(getattr(response, "body", b"")))  # a stream has none yet
+        return response
+
+    return endpoint
+
+
+async def _http_problem(request: Request, error: HTTPException) -> Response:
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
+    response = problem_response(Problem(code, f"{request.method} {request.url.path[:200]}"))
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _failure(request: Request, error: Exception) -> Response:
+    log.error("a request failed", exc_info=error)
+    return problem_response(Problem("internal", "the server's log says more"))
+
+
+# --- clients ------------------------------------------------------------------------------------------------
+
+
+async def _caller(service: Service, request: Request) -> Caller:
+    caller = await service.authenticate(request.headers.get("authorization"))
+    if caller.client is not None:
+        await service.admit(caller.client)
+    return caller
+
+
+async def _exchange(service: Service, request: Request, change: Callable[[SyncRequest], SyncRequest]) -> Response:
+    caller = Caller()
+    try:
+        caller = await _caller(service, request)
+        message, size = await read_sync(request, service.most_body)
+    except Problem as problem:
+        service.log.note_refusal(caller.client or "", problem)
+        raise
+    service.metrics.received.inc(size)
+    return sync_response(await service.sync(change(message), caller))
+
+
+async def _sync(service: Service, request: Request) -> Response:
+    return await _exchange(service, request, lambda message: message)
+
+
+async def _upload(service: Service, request: Request) -> Response:
+    return await _exchange(service, request, lambda message: msgspec.structs.replace(message, precision=None))
+
+
+async def _download(service: Service, request: Request) -> Response:
+    return await _exchange(service, request, lambda message: msgspec.structs.replace(message, upload=None))
+
+
+async def _join(service: Service, request: Request) -> Response:
+    caller = await _caller(service, request)
+    asked = await read_json_body(request, JoinRequest)
+    reply = await service.sync(SyncRequest(asked.task, asked.client), caller)
+    return JSONResponse(
+        {"client": asked.client, "task": reply.task, "version": reply.version, "clients": len(service.hub)}
+    )
+
+
+async def _leave(service: Service, request: Request) -> Response:
+    caller = await _caller(service, request)
+    asked = await read_json_body(request, LeaveRequest)
+    caller.check_client(asked.client)
+    return JSONResponse({"client": asked.client, "removed": await service.forget(asked.client, "left")})
+
+
+async def _task(service: Service, request: Request) -> Response:
+    await _caller(service, request)
+    tag = f'"{service.hub.task.fingerprint}"'
+    headers = {"ETag": tag, HEADER: spoken_header()}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(service.task_bytes, media_type=TASK_TYPE, headers=headers)
+
+
+async def _whoami(service: Service, request: Request) -> Response:
+    caller = await _caller(service, request)
+    return JSONResponse(
+        {"client": caller.client, "admin": caller.admin or caller.open}, headers={HEADER: spoken_header()}
+    )
+
+
+# --- admins -------------------------------------------------------------------------------------------------
+
+
+async def _clients(service: Service, request: Request) -> Response:
+    (await _caller(service, request)).check_admin()
+    after, limit = request.query_params.get("after", ""), request.query_params.get("limit", "100")
+    if not limit.isdecimal() or not 1 <= int(limit[:9]) <= MOST_LISTED:
+        raise Problem("bad_request", f"limit {limit[:40]!r}, want a whole number from 1 to {MOST_LISTED}")
+    hub = service.hub
+    names = sorted(name for name in list(hub.versions) if name > after)[: int(limit)]
+    rows = [{"client": n, "version": hub.versions.get(n, NEVER), "updated": hub.updated.get(n)} for n in names]
+    return JSONResponse({"clients": rows, "total": len(hub)})
+
+
+async def _forget(service: Service, request: Request) -> Response:
+    (await _caller(service, request)).check_admin()
+    try:
+        client = client_name(request.query_params.get("client"))
+    except ValueError as error:
+        raise Problem("bad_request", str(error)) from None
+    if not await service.forget(client, "forgotten"):
+        raise Problem("unknown_client", f"no client {client!r}")
+    return JSONResponse({"client": client, "removed": True})
+
+
+async def _metrics(service: Service, request: Request) -> Response:
+    (await service.authenticate(request.headers.get("authorization"))).check_admin()
+    service.metrics.waiting.set(len(service.batches))
+    return Response(service.metrics.page(), media_type=CONTENT_TYPE)
+
+
+# --- anybody ------------------------------------------------------------------------------------------------
+
+
+async def _livez(service: Service, request: Request) -> Response:
+    return PlainTextResponse("ok")
+
+
+async def _readyz(service: Service, request: Request) -> Response:
+    if not service.ready:
+        raise Problem("stopping", "no new requests")
+    return PlainTextResponse("ready", headers={HEADER: spoken_header()})
+
+
+async def _openapi(service: Service, request: Request) -> Response:
+    return JSONResponse(openapi_document(__version__))
+
+
+HANDLERS: dict[str, Handler] = {
+    "sync": _sync,
+    "upload": _upload,
+    "download": _download,
+    "join": _join,
+    "leave": _leave,
+    "task": _task,
+    "whoami": _whoami,
+    "clients": _clients,
+    "forget": _forget,
+    "openapi": _openapi,
+    "metrics": _metrics,
+    "fleet": fleet,
+    "fleet_events": fleet_events,
+    **{spec.name: page_file for spec in PAGE_SPECS},
+    "livez": _livez,
+    "readyz": _readyz,
+}

@@ -1,0 +1,113 @@
+"""The routes of the dashboard: the page, the state of the fleet, and a stream of what changes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator
+from importlib.resources import files
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from ..coordination.problems import Problem
+from .fleet_view import STALE_AFTER, STATES, FleetQuery
+from .routes import EVENTS, JSON, MOST_LISTED, PAGE_FILES
+from .service import Service
+
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src data:",  # an empty icon
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_PAGE_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+_LONGEST_FIND = 1024  # characters
+_LONGEST_STALE = 10.0**9  # seconds
+
+
+async def page_file(service: Service, request: Request) -> Response:
+    """Return a file of the page; it shows nothing without a token, so it needs none."""
+    name, kind = PAGE_FILES[request.url.path]
+    content = (files("latte.serve") / "page" / name).read_bytes()
+    return Response(content, media_type=kind, headers=_PAGE_HEADERS)
+
+
+async def fleet(service: Service, request: Request) -> Response:
+    """Return all parts of the dashboard in one document."""
+    (await service.authenticate(request.headers.get("authorization"))).check_admin()
+    picture = await service.board.picture(fleet_query(request))
+    body = b",".join(b'"%s":%s' % (name.encode(), part) for name, part in picture.parts.items())
+    return Response(b'{"time":%.3f,%s}' % (time.time(), body), media_type=JSON, headers={"Cache-Control": "no-store"})
+
+
+async def fleet_events(service: Service, request: Request) -> Response:
+    """Return a stream of server-sent events: each is a part of the dashboard that has changed."""
+    (await service.authenticate(request.headers.get("authorization"))).check_admin()
+    query = fleet_query(request)
+    if service.board.full:
+        raise Problem("busy", "too many dashboards are open", retry_after=10.0)
+    stream = _events(service, request.headers.get("authorization"), query)
+    return StreamingResponse(stream, media_type=EVENTS, headers={"Cache-Control": "no-store"})
+
+
+async def _events(service: Service, authorization: str | None, query: FleetQuery) -> AsyncIterator[bytes]:
+    """Yield events until the server stops, or the token is not valid any more."""
+    sent: dict[str, bytes] = {}
+    with service.board.watching():
+        while service.ready:
+            try:
+                (await service.authenticate(authorization)).check_admin()
+            except Problem:
+                return
+            picture = await service.board.picture(query)
+            changed = {name: part for name, part in picture.parts.items() if sent.get(name) != part}
+            yield b"".join(b"event: %s\ndata: %s\n\n" % (name.encode(), part) for name, part in changed.items())
+            yield b"event: beat\ndata: %.3f\n\n" % time.time()
+            sent.update(changed)
+            await _sleep(service, picture.pause)
+
+
+async def _sleep(service: Service, seconds: float) -> None:
+    """Wait, in pieces: a server that stops waits for nobody."""
+    for _ in range(math.ceil(seconds)):
+        if service.ready:
+            await asyncio.sleep(min(seconds, 1.0))
+
+
+def fleet_query(request: Request) -> FleetQuery:
+    """Return what a request asks for; anything odd is refused."""
+    values = request.query_params
+    state, limit, stale = (values.get(name, default) for name, default in
+                           (("state", "all"), ("limit", "100"), ("stale", str(STALE_AFTER))))  # fmt: skip
+    if state not in STATES:
+        raise Problem("bad_request", f"state {state[:40]!r}, want one of {', '.join(STATES)}")
+    if not limit.isdecimal() or not 1 <= int(limit[:9]) <= MOST_LISTED:
+        raise Problem("bad_request", f"limit {limit[:40]!r}, want a whole number from 1 to {MOST_LISTED}")
+    find, client = values.get("find", ""), values.get("client", "")
+    if max(len(find), len(client)) > _LONGEST_FIND:
+        raise Problem("bad_request", f"find or client of more than {_LONGEST_FIND} characters")
+    return FleetQuery(find, state, _seconds(stale), int(limit), client)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text[:40])
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= _LONGEST_STALE:
+        raise Problem("bad_request", f"stale {text[:40]!r}, want a number of seconds above 0")
+    return value

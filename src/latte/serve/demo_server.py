@@ -1,0 +1,42 @@
+"""The server of the fleet demo as a process: it ends when its input does, and takes its folder with it.
+
+``python -m latte.serve.demo_server FOLDER HOST PORT`` serves the task file in FOLDER and prints its address, or what is
+wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from ..wire.task_file import read_task
+from .running import ServerOptions, log_to_stderr, serve
+from .service import Access
+
+TASK_NAME = "federation.task"
+
+
+def main(folder: Path, host: str, port: int) -> None:
+    """Serve until SIGTERM, or until the program that started it has ended."""
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
+    log_to_stderr("warning")
+    options = ServerOptions(folder / "data", host=host, port=port, insecure=True, access=Access(required=True))
+    try:
+        serve(read_task(folder / TASK_NAME), options, lambda address: print(address, flush=True))
+    except (ValueError, OSError) as error:
+        print(error, flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stop_with_parent() -> None:
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,120 @@
+"""The fleet as its owner looks at it: sums over all clients, and some of them as rows."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from ..wire.messages import DeviceReport
+from .fleet_log import ClientTrace
+
+STATES = ("all", "fresh", "stale")
+STALE_AFTER = 900.0  # seconds: a device that syncs every few images is heard of more often, one that sleeps is not
+
+
+@dataclass(frozen=True, slots=True)
+class FleetQuery:
+    """Which rows to show: names with ``find`` in them, in a ``state``, the ``limit`` that synced last.
+
+    A client is stale when it has not synced for ``stale`` seconds. ``client`` is the one to look at more closely.
+    """
+
+    find: str = ""
+    state: str = "all"
+    stale: float = STALE_AFTER
+    limit: int = 100
+    client: str = ""
+
+
+class FleetRow(msgspec.Struct, frozen=True):
+    """A client: its last sync (seconds since 1970), the syncs since the server started, and its latest report."""
+
+    client: str
+    version: int
+    synced: float
+    syncs: int
+    stale: bool
+    report: DeviceReport | None
+    classes: int | None = None
+
+
+class FleetSums(msgspec.Struct):
+    """Numbers of all clients; from ``reporting`` on, of those whose report the server has."""
+
+    clients: int = 0
+    fresh: int = 0
+    reporting: int = 0
+    images: int = 0
+    differing: int = 0
+    labelled: int = 0
+    correct: int = 0
+    correct_zero_shot: int = 0
+
+    def add(self, report: DeviceReport) -> None:
+        """Count the report of one client."""
+        self.reporting += 1
+        self.images += report.images
+        self.differing += report.differing
+        self.labelled += report.labelled
+        self.correct += report.correct
+        self.correct_zero_shot += report.correct_zero_shot
+
+
+class FleetTable(msgspec.Struct, frozen=True):
+    """The sums, how many clients match the query, and the rows of the first of them."""
+
+    sums: FleetSums
+    matching: int
+    rows: list[FleetRow]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSource:
+    """What is known of all clients: version and time of the stored upload, and the syncs with this server."""
+
+    versions: Mapping[str, int]
+    updated: Mapping[str, float]
+    traces: Mapping[str, ClientTrace]
+
+    def last_sync(self, client: str) -> float:
+        """Return when a client was last heard of."""
+        trace = self.traces.get(client)
+        return max(self.updated.get(client, 0.0), trace.synced if trace else 0.0)
+
+    def row(self, client: str, version: int, query: FleetQuery, now: float) -> FleetRow:
+        """Return one client."""
+        trace, synced = self.traces.get(client), self.last_sync(client)
+        syncs, report = (trace.syncs, trace.report) if trace else (0, None)
+        return FleetRow(client, version, synced, syncs, synced < now - query.stale, report)
+
+    def recent(self, most: int) -> list[str]:
+        """Return the clients that synced last, by name."""
+        return sorted(heapq.nlargest(most, list(self.versions), key=self.last_sync))
+
+
+def fleet_table(source: FleetSource, query: FleetQuery, now: float) -> FleetTable:
+    """Return what a query asks for; the rows are those that synced last, the latest first.
+
+    Others may join and leave meanwhile. All clients are walked, so little is done for each.
+    """
+    clients, find = list(source.versions), query.find.casefold()
+    sums, matching, oldest = FleetSums(len(clients)), [], now - query.stale
+    for client in clients:
+        trace, synced = source.traces.get(client), source.updated.get(client, 0.0)
+        if trace is not None:
+            synced = max(synced, trace.synced)
+            if trace.report is not None:
+                sums.add(trace.report)
+        sums.fresh += synced >= oldest
+        if _is_shown(query.state, synced < oldest) and (not find or find in client.casefold()):
+            matching.append((-synced, client))
+    chosen = heapq.nsmallest(query.limit, matching)
+    rows = [source.row(client, source.versions.get(client, 0), query, now) for _, client in chosen]
+    return FleetTable(sums, len(matching), rows)
+
+
+def _is_shown(state: str, stale: bool) -> bool:
+    return state == "all" or stale == (state == "stale")

@@ -1,0 +1,31 @@
+// What the server has sent, and what follows from it for one client.
+
+export const DASH = "–";
+export const data = { task: null, fleet: null, load: null, refusals: [], map: null, client: undefined };
+export const clock = { server: 0, here: 0 };
+
+const UNITS = {
+  latte: "how many prototypes, of all classes, a client gets from whom",
+  ristretto: "the share of the other client's evidence that a client's head uses",
+};
+
+export const unit = () => UNITS[data.task.method] || "how much a client gets from whom";
+
+// The server's time: ages do not depend on the clock of this machine.
+export const now = () => clock.server + (performance.now() - clock.here) / 1000;
+
+export const valuesOf = (row) => {
+  const report = row.report || {};
+  const labelled = report.labelled || 0;
+  const accuracy = labelled ? report.correct / labelled : null;
+  return {
+    client: row.client,
+    ago: Math.max(now() - row.synced, 0),
+    classes: row.classes,
+    images: report.images || null,
+    agreement: report.images ? 1 - report.differing / report.images : null,
+    accuracy,
+    gain: labelled ? accuracy - report.correct_zero_shot / labelled : null,
+    syncs: row.syncs,
+  };
+};

@@ -1,0 +1,182 @@
+"""A connection to PostgreSQL that comes back by itself: its settings, its locks, and its errors as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+
+from ..core.extras import need
+from ..core.validate import refuse
+from .postgres_tables import migrate, renew_xids, stored_version
+from .upload_store import POSTGRES, StoreFullError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+    Database: TypeAlias = Connection[tuple[Any, ...]]
+
+T = TypeVar("T")
+Hold: TypeAlias = Literal["nothing", "shared", "alone"]
+
+_OLDEST = 130_000  # PostgreSQL 13, the first with xid8
+_STORE_LOCK = 0x4C617474 << 32  # "Latt"; the lower half is the number of the schema
+_DEFAULTS = {  # unless the address says otherwise
+    "connect_timeout": "5",
+    "application_name": "latte",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+}
+_PATIENCE = "30s"  # for one statement: one that waits longer waits for a lock that somebody holds
+_FULL = "53100"
+_READ_ONLY = "25006"  # the server has become a standby
+_SESSION = {  # of every connection, whatever the address, the role or the server say
+    "statement_timeout": f"'{_PATIENCE}'",
+    "synchronous_commit": "CASE current_setting('synchronous_commit') WHEN 'remote_apply'"
+    " THEN 'remote_apply' ELSE 'on' END",
+    "tcp_keepalives_idle": "'30'",  # the lock of a machine that is gone is free after a minute
+    "tcp_keepalives_interval": "'10'",
+    "tcp_keepalives_count": "'3'",
+}
+_SETTINGS = f"""SELECT current_setting('fsync'), pg_is_in_recovery(),
+    (SELECT oid::bigint FROM pg_namespace WHERE nspname = current_schema()),
+    {", ".join(f"set_config('{name}', {value}, false)" for name, value in _SESSION.items())}"""
+_HOLDERS = """SELECT DISTINCT a.application_name || ' from ' || coalesce(host(a.client_addr), 'this machine')
+    || ' since ' || date_trunc('second', a.backend_start) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+    WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT oid FROM pg_database
+    WHERE datname = current_database()) AND (l.classid::bigint << 32 | l.objid::bigint) = %s AND l.objsubid = 1
+    AND l.pid <> pg_backend_pid()"""
+
+
+class Link:
+    """A connection that is made anew where it was lost; ``number`` counts them.
+
+    It holds a lock as long as it lasts: servers a "shared" one, a restoration, which has to be "alone", one that
+    excludes them. Without ``create`` a database without our tables is refused. One thread at a time may use it.
+    """
+
+    def __init__(self, url: str, hold: Hold = "nothing", create: bool = True) -> None:
+        self._psycopg = need("psycopg", "postgres")
+        self._hold: Hold = hold
+        self._create = create
+        self._address, self.name = self._parse(url)
+        self._database: Database | None = None
+        self.number = 0
+        self.run(lambda database: None)
+
+    def run(self, work: Callable[[Database], T], again: bool = False) -> T:
+        """Return ``work(connection)``; every statement is a transaction of its own.
+
+        With ``again`` it is done once more where a connection that had been good was lost: for work that changes
+        nothing.
+        """
+        number, connected = self.number, self._database is not None
+        try:
+            return self._run(work)
+        except StoreUnavailableError:
+            if again and connected and self.number == number and self._database is None:
+                return self._run(work)
+            raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Database]:
+        """Yield the connection in one transaction that only reads: everything is as it was at one moment."""
+        self.run(lambda database: None, again=True)
+        database = self._database
+        assert database is not None
+        with self._explained():
+            database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:
+                database.execute("SET LOCAL statement_timeout = 0")
+                yield database
+            finally:
+                if not database.closed:
+                    database.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _run(self, work: Callable[[Database], T]) -> T:
+        with self._explained():
+            if self._database is None:
+                self._database = self._connect()
+                self.number += 1
+            return work(self._database)
+
+    # --- connecting ---------------------------------------------------------------------------------------
+
+    def _parse(self, url: str) -> tuple[str, str]:
+        """Return the address with our defaults, and a name of the database that tells no password."""
+        info = self._psycopg.conninfo
+        try:
+            parts = info.conninfo_to_dict(url)
+        except self._psycopg.Error:  # its text may repeat the password
+            raise refuse(
+                "store", "an address that cannot be read", f"{POSTGRES[0]}USER@HOST/DATABASE, see docs/store.md"
+            ) from None
+        shown = f"{POSTGRES[0]}{parts.get('host', '')}/{parts.get('dbname', '')}"
+        missing = {key: value for key, value in _DEFAULTS.items() if key not in parts}
+        return info.make_conninfo(url, **missing), shown
+
+    def _connect(self) -> Database:
+        database: Database = self._psycopg.connect(self._address, autocommit=True)
+        try:
+            self._prepare(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _prepare(self, database: Database) -> None:
+        """Check what durability needs, take the lock, and see to the tables."""
+        if database.info.server_version < _OLDEST:
+            raise refuse(self.name, f"PostgreSQL {database.info.server_version // 10_000}", "13 or later")
+        fsync, standby, schema, *_ = database.execute(_SETTINGS).fetchone() or ()
+        if fsync != "on":
+            raise refuse(self.name, f"fsync={fsync}", "fsync=on: an upload is acknowledged only when it is on disk")
+        if schema is None:
+            raise refuse(self.name, "no schema to put tables into", "one that exists: CREATE SCHEMA, or search_path")
+        if standby:
+            raise StoreUnavailableError(f"{self.name}: a standby, which cannot be written")
+        if not self._create and not stored_version(database):
+            raise refuse(self.name, "a database without a store", "the one given to latte serve --store")
+        self._take_lock(database, _STORE_LOCK | schema)
+        try:
+            migrate(database, schema, self.name)
+        except self._psycopg.errors.InsufficientPrivilege as error:
+            raise refuse(self.name, str(error).partition("\n")[0], "a role that may create tables here") from None
+        renew_xids(database)
+
+    def _take_lock(self, database: Database, key: int) -> None:
+        if self._hold == "nothing":
+            return
+        function = "pg_try_advisory_lock" + ("_shared" if self._hold == "shared" else "")
+        if (database.execute(f"SELECT {function}(%s)", [key]).fetchone() or (False,))[0]:
+            return
+        holders = "; ".join(row[0] for row in database.execute(_HOLDERS, [key])) or "which, it does not say"
+        if self._hold == "shared":
+            raise StoreUnavailableError(f"{self.name}: is being restored ({holders})")
+        raise refuse(self.name, f"a process at work on it: {holders}", "to wait until it has ended")
+
+    # --- errors -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn the errors of PostgreSQL into ours; a connection that was lost is given up."""
+        try:
+            yield
+        except self._psycopg.Error as error:
+            code = getattr(error, "sqlstate", None)
+            if self._database is not None and (self._database.closed or code == _READ_ONLY):
+                self.close()
+            text = f"{self.name}: {' '.join(str(error).split())}"
+            if code == _FULL:
+                raise StoreFullError(text) from error
+            if code == _READ_ONLY or isinstance(error, (self._psycopg.OperationalError, self._psycopg.InterfaceError)):
+                raise StoreUnavailableError(text) from error
+            raise refuse(self.name, " ".join(str(error).split()), "a store that latte has made") from error

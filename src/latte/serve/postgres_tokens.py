@@ -1,0 +1,110 @@
+"""Tokens in PostgreSQL, for several servers: read again at most once a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from .postgres_link import Link
+from .postgres_tables import get_about, set_about
+from .tokens import Token
+from .upload_store import StoreUnavailableError, name_bytes, name_text
+
+if TYPE_CHECKING:
+    from .postgres_link import Database
+
+FRESH = 1.0  # seconds for which tokens are believed
+_CHANGE = "tokens"  # in latte_about: the last transaction that changed them
+_COLUMNS = "id, role, client, digest, created, revoked"
+
+
+class PostgresTokens:
+    """The table ``latte_tokens`` of the database at ``url``. Any number of threads may use it.
+
+    What a server knows of tokens is at most a second old: a token that was revoked, by whichever process, is refused
+    after a second at most. Where PostgreSQL does not answer, nobody is let in.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._link, self._lock = Link(url), Lock()
+        self._known: Mapping[str, Token] = {}
+        self._change: str | None = None
+        self._fresh_until = self._fails_until = 0.0
+
+    def tokens(self) -> Mapping[str, Token]:
+        """Return all tokens by id, as they were a second ago or later."""
+        with self._lock:
+            now = time.monotonic()
+            if now < self._fails_until:  # those who wait for the lock do not all wait for the connection, too
+                raise StoreUnavailableError(f"{self._link.name}: did not answer a moment ago")
+            if now >= self._fresh_until:
+                try:
+                    self._link.run(self._refresh, again=True)
+                except StoreUnavailableError:
+                    self._fails_until = time.monotonic() + FRESH
+                    raise
+                self._fresh_until = now + FRESH
+            return self._known
+
+    def at_hand(self) -> Mapping[str, Token] | None:
+        """Return all tokens where that takes no waiting."""
+        return self._known if time.monotonic() < self._fresh_until else None
+
+    def add(self, token: Token) -> None:
+        """Store a new token."""
+        self._write(lambda database: insert_tokens(database, [token]))
+
+    def revoke(self, ids: Iterable[str]) -> None:
+        """Make tokens invalid."""
+        query, values = "UPDATE latte_tokens SET revoked = %s WHERE id = ANY(%s)", (time.time(), list(ids))
+        self._write(lambda database: database.execute(query, values))
+
+    def replace(self, tokens: Iterable[Token]) -> None:
+        """Put ``tokens`` in the place of all that are there."""
+        self._write(lambda database: _replace(database, tokens))
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._link.close()
+
+    def _refresh(self, database: Database) -> None:
+        change = get_about(database, _CHANGE)
+        if change is None or change != self._change:
+            self._known, self._change = read_tokens(database), change
+
+    def _write(self, work: Callable[[Database], object]) -> None:
+        def change(database: Database) -> None:
+            with database.transaction():
+                number = database.execute("SELECT pg_current_xact_id()::text").fetchone() or ("",)
+                set_about(database, _CHANGE, str(number[0]))  # first: writers wait for each other here
+                work(database)
+
+        with self._lock:
+            self._link.run(change)
+            self._fresh_until = 0.0
+
+
+def read_tokens(database: Database) -> dict[str, Token]:
+    """Return all tokens by id."""
+    rows = database.cursor(binary=True).execute(f"SELECT {_COLUMNS} FROM latte_tokens ORDER BY created, id")
+    return {
+        identity: Token(identity, role, name_text(client), digest, created, revoked)
+        for identity, role, client, digest, created, revoked in rows
+    }
+
+
+def insert_tokens(database: Database, tokens: Iterable[Token]) -> None:
+    """Store new tokens."""
+    with database.cursor() as cursor:
+        cursor.executemany(
+            f"INSERT INTO latte_tokens ({_COLUMNS}) VALUES (%s, %s, %b, %b, %s, %s)",
+            [(t.id, t.role, name_bytes(t.client), t.digest, t.created, t.revoked) for t in tokens],
+        )
+
+
+def _replace(database: Database, tokens: Iterable[Token]) -> None:
+    database.execute("DELETE FROM latte_tokens")
+    insert_tokens(database, tokens)

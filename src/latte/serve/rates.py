@@ -1,0 +1,43 @@
+"""How often a client may ask: a bucket of tokens that fills at a steady rate."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+MOST_CLIENTS = 200_000  # whose buckets are remembered; full ones are forgotten first
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRate:
+    """Requests per second in the long run, and how many may come at once. ``per_second`` 0: no limit."""
+
+    per_second: float = 50.0
+    burst: float = 100.0
+
+
+class Buckets:
+    """A bucket per client."""
+
+    def __init__(self, rate: RequestRate) -> None:
+        self.rate = rate
+        self._levels: dict[str, tuple[float, float]] = {}  # what is left, and when
+
+    def take(self, client: str) -> float:
+        """Take one token; return 0, or the seconds until there is one."""
+        if not self.rate.per_second:
+            return 0.0
+        now = time.monotonic()
+        level, when = self._levels.get(client, (self.rate.burst, now))
+        level = min(self.rate.burst, level + (now - when) * self.rate.per_second)
+        if level < 1.0:
+            self._levels[client] = level, now
+            return (1.0 - level) / self.rate.per_second
+        if len(self._levels) >= MOST_CLIENTS and client not in self._levels:
+            self._forget_full(now)
+        self._levels[client] = level - 1.0, now
+        return 0.0
+
+    def _forget_full(self, now: float) -> None:
+        pause = self.rate.burst / self.rate.per_second
+        self._levels = {client: one for client, one in self._levels.items() if now - one[1] < pause}

@@ -1,0 +1,156 @@
+"""The routes of the server as data: the application and the OpenAPI document are both made from this table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ..wire.messages import MEDIA_TYPE
+
+Schema: TypeAlias = Mapping[str, Any]
+
+TASK_TYPE = "application/vnd.latte.task"
+MOST_LISTED = 1000
+JSON, TEXT, EVENTS = "application/json", "text/plain", "text/event-stream"
+
+_TEXT: Schema = {"type": "string"}
+_WHOLE: Schema = {"type": "integer"}
+_BINARY: Schema = {"type": "string", "format": "binary"}
+_CLIENT: Schema = {"type": "string", "minLength": 1, "description": "The name of a client: 1 to 1024 bytes in UTF-8."}
+_LIST_LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "default": 100}
+
+_CALLER = ("unauthorized", "too_many_requests", "internal", "store_unavailable")  # where tokens cannot be read
+_STORE = ("store_full",)
+_BODY = ("bad_message", "bad_request", "too_large", "unsupported_media")
+_MESSAGE = (*_CALLER, *_BODY, *_STORE, "unsupported_protocol", "forbidden", "other_task", "busy", "stopping")
+_UPLOAD = (*_MESSAGE, "stale_version", "unknown_base", "bad_upload", "key_reused", "too_many_clients")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A parameter in the query of a request."""
+
+    name: str
+    schema: Schema
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSpec:
+    """A route: what it does, what it takes and answers, and the problems it may answer instead.
+
+    ``takes`` and ``gives`` are media types with a schema; an ``open`` route needs no token.
+    """
+
+    name: str
+    method: str
+    path: str
+    summary: str
+    gives: tuple[str, Schema]
+    codes: tuple[str, ...]
+    takes: tuple[str, Schema] | None = None
+    query: tuple[Query, ...] = ()
+    statuses: Mapping[str, str] = field(default_factory=dict)  # further answers without a body
+    open: bool = False
+
+
+def _object(**properties: Schema) -> tuple[str, Schema]:
+    return JSON, {"type": "object", "properties": properties, "required": list(properties)}
+
+
+_SYNC = (MEDIA_TYPE, _BINARY)
+_REMOVED = _object(client=_CLIENT, removed={"type": "boolean"})
+
+_HELD = ("object", "null")
+_FLEET = _object(
+    time={"type": "number"},
+    task={"type": "object"},
+    fleet={"type": "object"},
+    load={"type": "object"},
+    refusals={"type": "array", "items": {"type": "object"}},
+    client={"type": _HELD},
+    map={"type": _HELD},
+)
+_FLEET_QUERY = (
+    Query("find", _TEXT),
+    Query("state", {"type": "string", "enum": ["all", "fresh", "stale"], "default": "all"}),
+    Query("stale", {"type": "number", "exclusiveMinimum": 0, "default": 900}),
+    Query("limit", _LIST_LIMIT),
+    Query("client", _TEXT),
+)
+_ADMIN = ("unauthorized", "forbidden", "internal", "store_unavailable")
+
+_SCRIPTS = ("board", "board_charts", "board_client", "board_link", "board_overview", "board_text", "board_values")
+PAGE_FILES = {  # path -> file and media type
+    "/": ("board.html", "text/html"),
+    "/board.css": ("board.css", "text/css"),
+    **{f"/{name}.js": (f"{name}.js", "text/javascript") for name in _SCRIPTS},
+}
+PAGE_SPECS = tuple(
+    RouteSpec(
+        f"page_{name.replace('.', '_')}",
+        "GET",
+        path,
+        f"The dashboard: {name}.",
+        (kind, _TEXT),
+        ("internal",),
+        open=True,
+    )
+    for path, (name, kind) in PAGE_FILES.items()
+)  # fmt: skip
+
+SPECS = (
+    RouteSpec(
+        "sync", "POST", "/v1/sync", "Upload and download in one round trip.",
+        _SYNC, (*_UPLOAD, "unknown_client"), takes=_SYNC,
+    ),
+    RouteSpec("upload", "POST", "/v1/upload", "Upload a summary.", _SYNC, _UPLOAD, takes=_SYNC),
+    RouteSpec(
+        "download", "POST", "/v1/download", "Get what others uploaded.",
+        _SYNC, (*_MESSAGE, "unknown_client"), takes=_SYNC,
+    ),
+    RouteSpec(
+        "join", "POST", "/v1/join", "Check task and token, and get the version of the upload that is stored.",
+        _object(client=_CLIENT, task=_TEXT, version=_WHOLE, clients=_WHOLE), _MESSAGE,
+        takes=_object(client=_CLIENT, task=_TEXT),
+    ),
+    RouteSpec(
+        "leave", "POST", "/v1/leave", "Remove what the client has uploaded.",
+        _REMOVED, _MESSAGE, takes=_object(client=_CLIENT),
+    ),
+    RouteSpec(
+        "task", "GET", "/v1/task", "The task file.",
+        (TASK_TYPE, _BINARY), _CALLER, statuses={"304": "The client has this task: If-None-Match is its ETag."},
+    ),
+    RouteSpec(
+        "whoami", "GET", "/v1/whoami", "Whose token this is: the client's name, or null.",
+        _object(client={"type": ["string", "null"]}, admin={"type": "boolean"}), _CALLER,
+    ),
+    RouteSpec(
+        "clients", "GET", "/v1/clients", "List clients by name. For admins.",
+        _object(clients={"type": "array", "items": {"type": "object"}}, total=_WHOLE),
+        (*_CALLER, "forbidden", "bad_request"), query=(Query("after", _TEXT), Query("limit", _LIST_LIMIT)),
+    ),
+    RouteSpec(
+        "forget", "DELETE", "/v1/clients", "Remove a client. For admins.",
+        _REMOVED, (*_CALLER, *_STORE, "forbidden", "bad_request", "unknown_client"),
+        query=(Query("client", _CLIENT, required=True),),
+    ),
+    RouteSpec("openapi", "GET", "/v1/openapi.json", "This document.", _object(), ("internal",), open=True),
+    RouteSpec(
+        "metrics", "GET", "/metrics", "Prometheus metrics. For admins.",
+        (TEXT, _TEXT), _ADMIN,
+    ),
+    RouteSpec(
+        "fleet", "GET", "/v1/fleet", "The state of the fleet, as the dashboard shows it. For admins.",
+        _FLEET, (*_ADMIN, "bad_request"), query=_FLEET_QUERY,
+    ),
+    RouteSpec(
+        "fleet_events", "GET", "/v1/fleet/events", "What changes of it, as server-sent events. For admins.",
+        (EVENTS, _TEXT), (*_ADMIN, "bad_request", "busy"), query=_FLEET_QUERY,
+    ),
+    *PAGE_SPECS,
+    RouteSpec("livez", "GET", "/livez", "The process runs.", (TEXT, _TEXT), ("internal",), open=True),
+    RouteSpec("readyz", "GET", "/readyz", "Requests are accepted.", (TEXT, _TEXT), ("stopping", "internal"), open=True),
+)  # fmt: skip

@@ -1,0 +1,201 @@
+"""A server process: the address, TLS, signals, and a clean end."""
+
+from __future__ import annotations
+
+import gc
+import ipaddress
+import json
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from ..coordination.hub import Hub, Limits
+from ..core.validate import refuse
+from ..wire.task_file import Task
+from .app import create_app
+from .audit import Audit
+from .service import Access, Service
+from .upload_store import open_store, open_tokens
+
+GRACE = 30  # seconds for what was accepted to be answered
+_COLLECT = (50_000, 20, 20)  # objects between two collections of the youngest, and so on
+log = logging.getLogger("latte.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files in PEM: the server's certificate and key, and of those who sign the clients' certificates."""
+
+    certificate: Path
+    key: Path
+    client_authority: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How a server runs: ``data`` is the folder of tokens and audit log, and of the store where none is named."""
+
+    data: Path
+    store: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8420
+    tls: Tls | None = None
+    insecure: bool = False
+    access: Access = field(default_factory=Access)
+    limits: Limits = field(default_factory=Limits)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_exposure(options: ServerOptions) -> None:
+    """Refuse a public address without TLS or without tokens, unless that was said to be meant."""
+    if is_loopback(options.host) or options.insecure:
+        return
+    if options.tls is None:
+        want = "--tls-cert and --tls-key (or --insecure, if something in front of the server does that)"
+        raise refuse("host", f"{options.host}, which others can reach, without TLS", want)
+    if not options.access.required:
+        raise refuse("host", f"{options.host}, which others can reach, without tokens", "tokens, or --insecure")
+
+
+def open_service(task: Task, options: ServerOptions) -> Service:
+    """Open the store and the tokens, and load what is stored."""
+    check_exposure(options)
+    options.data.mkdir(parents=True, exist_ok=True)
+    place = options.store or str(options.data)
+    store = open_store(place)
+    try:
+        hub = Hub(task, store, options.limits)
+        return Service(hub, open_tokens(place, options.data), options.access, Audit(options.data))
+    except BaseException:
+        store.close()
+        raise
+
+
+def serve(task: Task, options: ServerOptions, started: Callable[[str], None]) -> None:
+    """Run a server until SIGINT or SIGTERM; ``started`` gets its address as soon as it listens."""
+    service = open_service(task, options)
+    listener = listen(options.host, options.port)
+    scheme = "https" if options.tls else "http"
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    server = _Server(_configuration(service, options), service)
+    spare_collector()
+    try:
+        with server.capture_signals():  # before anybody knows that there is a server to stop
+            started(f"{scheme}://{shown}:{port}")
+            log.info("started", extra={"fields": {"host": host, "port": port, "clients": len(service.hub)}})
+            server.run([listener])  # on uvloop where it is there
+    finally:
+        listener.close()
+
+
+def spare_collector() -> None:
+    """Let the garbage collector pass over what is loaded, and run seldom: requests leave no cycles behind."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listen before anything is announced: two servers on one port are refused here."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise refuse(
+            "address", f"{host}:{port} ({error.strerror or error})", "one that is free on this machine"
+        ) from None
+    return listener
+
+
+def _configuration(service: Service, options: ServerOptions) -> uvicorn.Config:
+    tls: dict[str, Any] = {}
+    if options.tls:
+        tls = {"ssl_certfile": options.tls.certificate, "ssl_keyfile": options.tls.key}
+    if options.tls and options.tls.client_authority:
+        import ssl
+
+        tls |= {"ssl_ca_certs": str(options.tls.client_authority), "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return uvicorn.Config(
+        create_app(service),
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # nothing here depends on a client's address
+        server_header=False,
+        timeout_graceful_shutdown=GRACE,
+        timeout_keep_alive=75,
+        ws="none",  # there are none, and older versions warn when they load what they need for them
+        h11_max_incomplete_event_size=65_536,
+        **tls,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Ends on a signal without raising it again: a server that was told to stop has done its work."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, frame: object) -> None:
+        log.info("stopping", extra={"fields": {"signal": signal.Signals(number).name}})
+        self._service.ready = False  # streams of events end
+        self.handle_exit(number, None)
+
+
+class JsonLines(logging.Formatter):
+    """A log record as a line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def log_to_stderr(level: str) -> None:
+    """Write log records as JSON lines to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logger = logging.getLogger("latte.serve")
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(level.upper())

@@ -1,0 +1,163 @@
+"""The parts of a running server, and what routes do with them: who calls, how much, how often, and the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..coordination.hub import Hub
+from ..coordination.problems import Problem
+from ..wire.messages import SyncReply, SyncRequest
+from .audit import Audit
+from .batches import Batches
+from .board import Board
+from .fleet_log import FleetLog
+from .rates import Buckets, RequestRate
+from .server_metrics import Metrics
+from .tokens import ADMIN, TokenStore, check_token
+
+log = logging.getLogger("latte.serve")
+_SLACK = 1 << 20  # bytes of a body beyond twice the largest upload: what the client has, and a report
+_PATIENCE = 1.0  # seconds by which the refusal of an impatient client is delayed: it cannot keep the server busy
+_MOST_DELAYED = 256  # refusals that are delayed at once
+_FOLLOW_EVERY = 1.0  # seconds; every batch of requests follows by itself
+_AUDITED = ("bad_upload", "other_task", "forbidden", "key_reused", "too_many_clients", "unauthorized")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whom a request comes from: a ``client`` with a token, an ``admin``, or anybody, on an open server."""
+
+    client: str | None = None
+    admin: bool = False
+    open: bool = False
+
+    def check_client(self, name: str) -> None:
+        """Refuse to act as a client of another name."""
+        if not self.open and self.client != name:
+            mine = f"client {self.client!r}" if self.client is not None else "an admin"
+            raise Problem("forbidden", f"the token belongs to {mine}, not to client {name!r}")
+
+    def check_admin(self) -> None:
+        """Refuse everyone but an admin."""
+        if not self.open and not self.admin:
+            raise Problem("forbidden", "this needs the token of an admin")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How requests are admitted: only with a token if ``required``, or ``once_made``, from the first token on."""
+
+    required: bool = False
+    once_made: bool = True
+    rate: RequestRate = field(default_factory=RequestRate)
+
+
+class Service:
+    """A hub with everything around it."""
+
+    def __init__(self, hub: Hub, tokens: TokenStore, access: Access, audit: Audit) -> None:
+        self.hub, self.tokens, self.access, self.audit = hub, tokens, access, audit
+        self.metrics, self.log = Metrics(), FleetLog()
+        hub.joined = lambda client: audit.note("joined", client, always=True)
+        self.batches: Batches[SyncRequest, SyncReply | Problem] = Batches(self._run)
+        self.board = Board(hub, self.batches, self.log)
+        self.task_bytes = hub.task.to_bytes()
+        self.most_body = 2 * hub.upload_bytes + _SLACK
+        self._buckets = Buckets(access.rate)
+        self._delayed = 0
+        self.ready = True
+
+    # --- who calls ----------------------------------------------------------------------------------------
+
+    async def authenticate(self, header: str | None) -> Caller:
+        """Return whom the header ``Authorization`` belongs to."""
+        tokens = self.tokens.at_hand()
+        if tokens is None:
+            tokens = await asyncio.to_thread(self.tokens.tokens)
+        if not self.access.required and not (tokens and self.access.once_made):
+            return Caller(open=True)
+        kind, _, presented = (header or "").partition(" ")
+        token = check_token(presented.strip(), tokens) if kind.lower() == "bearer" else None
+        if token is None:
+            raise Problem("unauthorized", "no valid token: Authorization: Bearer latte_…")
+        return Caller(admin=True) if token.role == ADMIN else Caller(token.client)
+
+    async def admit(self, client: str) -> None:
+        """Refuse a client that asks too often; the refusal takes a second, so that asking again at once is no use."""
+        wait = self._buckets.take(client)
+        if not wait:
+            return
+        if self._delayed < _MOST_DELAYED:
+            self._delayed += 1
+            try:
+                await asyncio.sleep(_PATIENCE)
+            finally:
+                self._delayed -= 1
+        rate = self.access.rate
+        raise Problem("too_many_requests", f"at most {rate.per_second:g} requests per second", retry_after=wait)
+
+    # --- what is answered ---------------------------------------------------------------------------------
+
+    async def sync(self, request: SyncRequest, caller: Caller) -> SyncReply:
+        """Answer one request."""
+        start = time.perf_counter()
+        try:
+            caller.check_client(request.client)
+            answer = await self.batches.submit(request)
+            if isinstance(answer, Problem):
+                raise answer
+        except Problem as problem:
+            if problem.code in _AUDITED:
+                self.audit.note(f"refused: {problem.code}", request.client, problem.detail)
+            self.log.note_refusal(request.client, problem)
+            raise
+        exchanged = request.upload is not None or request.precision is not None
+        if exchanged and request.client in self.hub.versions:
+            self.log.note_sync(request.client, request.report, time.perf_counter() - start)
+        return answer
+
+    def _run(self, requests: Sequence[SyncRequest]) -> Sequence[SyncReply | Problem]:
+        answers = self.hub.run(requests)
+        for phase, seconds in self.hub.watch.take().items():
+            self.metrics.phase.labels(phase).inc(seconds)
+        self.metrics.batch.observe(len(requests))
+        self.metrics.clients.set(len(self.hub))
+        return answers
+
+    async def forget(self, client: str, event: str) -> bool:
+        """Remove a client and what it uploaded."""
+        was_there = await self.batches.call(lambda: self.hub.forget(client))
+        if was_there:
+            self.audit.note(event, client, always=True)
+            self.log.forget(client)
+            self.metrics.clients.set(len(self.hub))
+        return was_there
+
+    async def follow_others(self) -> None:
+        """Take over what other servers write, also while nobody asks: the first request after a quiet night is quick.
+
+        It ends when it is cancelled, or at once where nobody else writes.
+        """
+        failed = False
+        while self.hub.store.shared:
+            await asyncio.sleep(_FOLLOW_EVERY)
+            try:
+                await self.batches.call(self.hub.follow)
+                failed = False
+            except (OSError, ValueError) as error:  # requests say so, too
+                if not failed:
+                    log.error("following other servers: %s", error)
+                failed = True
+            self.metrics.clients.set(len(self.hub))
+
+    async def close(self) -> None:
+        """Answer what was accepted, then close the store."""
+        self.ready = False
+        await self.batches.close()
+        self.hub.store.close()
+        self.tokens.close()
+        log.info("stopped", extra={"fields": {"clients": len(self.hub), "at": time.time()}})

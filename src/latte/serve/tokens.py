@@ -1,0 +1,90 @@
+"""Bearer tokens: who may call, and as which client.
+
+A token is ``latte_ID_SECRET``. Only the SHA-256 of the secret is stored (256 random bits need no slow hash), and it is
+compared in constant time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..core.names import client_name
+from ..core.validate import refuse
+
+PREFIX = "latte"
+ADMIN = "admin"
+CLIENT = "client"
+_LONGEST = 256  # characters of what is presented
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as it is stored. ``role`` is "client" or "admin"; a token of an admin belongs to no client."""
+
+    id: str
+    role: str
+    client: str
+    digest: bytes
+    created: float
+    revoked: float | None = None
+
+
+class TokenStore(Protocol):
+    """Durable tokens."""
+
+    def tokens(self) -> Mapping[str, Token]:
+        """Return all tokens by id, as they are now."""
+
+    def at_hand(self) -> Mapping[str, Token] | None:
+        """Return what :meth:`tokens` returns where that takes no waiting; None: ask :meth:`tokens` in a thread."""
+
+    def add(self, token: Token) -> None:
+        """Store a new token."""
+
+    def revoke(self, ids: Iterable[str]) -> None:
+        """Make tokens invalid."""
+
+    def replace(self, tokens: Iterable[Token]) -> None:
+        """Put ``tokens`` in the place of all that are there."""
+
+    def close(self) -> None:
+        """Release what the store holds."""
+
+
+def new_token(client: str | None) -> tuple[str, Token]:
+    """Return a new token of a client (None: of an admin) in plain text, and as it is stored."""
+    name = "" if client is None else client_name(client)
+    identity, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+    token = Token(identity, ADMIN if client is None else CLIENT, name, _digest(secret), time.time())
+    return f"{PREFIX}_{identity}_{secret}", token
+
+
+def check_token(presented: str, tokens: Mapping[str, Token]) -> Token | None:
+    """Return the valid token that ``presented`` is; None for any other text."""
+    prefix, _, rest = presented[:_LONGEST].partition("_")
+    identity, _, secret = rest.partition("_")
+    token = tokens.get(identity)
+    digest = token.digest if token else _digest("")
+    same = hmac.compare_digest(_digest(secret), digest)  # also where there is no such token: the time tells nothing
+    return token if token and same and prefix == PREFIX and token.revoked is None else None
+
+
+def valid_tokens(tokens: Mapping[str, Token], client: str | None) -> list[Token]:
+    """Return the tokens of a client (None: of admins) that are not revoked; none is refused."""
+    role, name = (ADMIN, "") if client is None else (CLIENT, client)
+    mine = [t for t in tokens.values() if t.role == role and t.client == name and t.revoked is None]
+    if not mine:
+        raise refuse(
+            "token", f"no valid token of {name!r}" if client else "no valid admin token", "one of `latte token list`"
+        )
+    return mine
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode(errors="surrogateescape")).digest()

@@ -1,0 +1,283 @@
+"""Messages of any method as blocks of bytes, whole or without what the receiver has.
+
+A message is a frozen dataclass of arrays. Each becomes a :class:`Block`: embeddings row by row in a precision
+(:mod:`.rows`), truth values as bits, other numbers as they are. A block may leave out rows: ``source`` then says for
+every row whether it is the next one of ``data``, a zero row, or one of the rows that the receiver has.
+
+A block is checked against its own lengths and against what is expected before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.types import Message, array_fields
+from ..core.validate import refuse
+from .rows import LOSSLESS, PRECISIONS, EncodedRows, RowFormat
+
+NEXT, ZERO = -1, -2  # in ``source``: the next row of ``data``; a row of zeros
+_DTYPES = ("b1", "f4", "f8", "i4", "i8", "u1", "u4", "u8")
+_BITS, _RAW, _SINGLE = "bits", "raw", "single"
+_MOST_AXES = 8
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    """One array: ``coding`` is a precision for embeddings, else "raw", "single" (float32) or "bits"."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    coding: str
+    data: bytes
+    source: bytes = b""  # int32, one per row; empty: all rows are in data, in order
+
+
+class Expected(Protocol):
+    """What a receiver expects of an array: refuses a dtype and a shape that cannot be."""
+
+    def check(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
+        """Refuse what is not expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class SameShapes:
+    """The arrays are those of an example: the uploads of all clients have the same shapes."""
+
+    arrays: Mapping[str, tuple[str, tuple[int, ...]]]
+
+    @classmethod
+    def of(cls, example: Message) -> SameShapes:
+        """Return what is expected of messages like ``example``."""
+        arrays = {name: getattr(example, name) for name in array_fields(type(example))}
+        return cls({name: (code_of(array.dtype), array.shape) for name, array in arrays.items()})
+
+    @property
+    def size(self) -> int:
+        """The bytes of all arrays as they are."""
+        return sum(math.prod(shape) * np.dtype(dtype).itemsize for dtype, shape in self.arrays.values())
+
+    def check(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
+        """Refuse another dtype or shape than that of the example."""
+        want = self.arrays.get(name)
+        if want != (dtype, shape):
+            raise refuse(
+                name, f"{dtype} of shape {shape}", f"{want[0]} of shape {want[1]}" if want else "no such array"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """The arrays have at most so many bytes each: downloads may have any number of slots."""
+
+    most: int
+
+    def check(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
+        """Refuse an array that is too large."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        if size > self.most:
+            raise refuse(name, f"{size:,} bytes", f"at most {self.most:,}")
+
+
+class Base(Protocol):
+    """The rows that a receiver has, as the sender knows them."""
+
+    def find(self, name: str, encoded: EncodedRows) -> NDArray[np.int32]:
+        """Return for each row its place in what the receiver has, NEXT where it has to be sent."""
+
+
+# --- encode -------------------------------------------------------------------------------------------------
+
+
+def encode(message: Message, precision: str, dim: int, base: Base | None = None) -> tuple[Block, ...]:
+    """Return a message as blocks; rows of embeddings that the receiver has according to ``base`` are left out."""
+    arrays = {name: _sendable(name, getattr(message, name)) for name in array_fields(type(message))}
+    vectors = vector_fields(message, dim)
+    return tuple(
+        _vector_block(name, array, precision, base) if name in vectors else number_block(name, array, precision)
+        for name, array in arrays.items()
+    )
+
+
+def _sendable(name: str, array: object) -> NDArray[Any]:
+    if not isinstance(array, np.ndarray):
+        raise refuse(f"message: {name}", type(array).__name__, "an array")
+    code_of(array.dtype)
+    return array
+
+
+def vector_fields(message: Message, dim: int) -> tuple[str, ...]:
+    """Return which arrays of a message are embeddings."""
+    declared: tuple[str, ...] | None = getattr(type(message), "vector_fields", None)
+    if declared is not None:
+        return declared
+    arrays = {name: getattr(message, name) for name in array_fields(type(message))}
+    return tuple(n for n, a in arrays.items() if a.dtype.kind == "f" and a.ndim > 1 and a.shape[-1] == dim)
+
+
+def code_of(dtype: np.dtype[Any]) -> str:
+    """Return the code of a dtype in a block; one that cannot travel is refused."""
+    code = f"{dtype.kind}{dtype.itemsize}"
+    if code not in _DTYPES:
+        raise refuse("message", f"an array of {dtype}", "one of " + ", ".join(_DTYPES))
+    return code
+
+
+def number_block(name: str, array: NDArray[Any], precision: str) -> Block:
+    """Return an array of numbers or truth values as a block."""
+    code = code_of(array.dtype)
+    if code == "b1":
+        return Block(name, code, array.shape, _BITS, np.packbits(array.reshape(-1)).tobytes())
+    if code == "f8" and precision not in (LOSSLESS, "fp32"):
+        return Block(name, code, array.shape, _SINGLE, array.astype("<f4").tobytes())
+    return Block(name, code, array.shape, _RAW, np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
+
+
+def _vector_block(name: str, array: NDArray[Any], precision: str, base: Base | None) -> Block:
+    if array.dtype.kind != "f" or array.ndim < 2 or not array.shape[-1]:
+        raise refuse(f"message: {name}", f"{array.dtype} of shape {array.shape}", "vectors: (..., D) real numbers")
+    form = RowFormat.of(precision, array.shape[-1], array.dtype)
+    rows = array.reshape(-1, array.shape[-1])
+    encoded = form.encode(rows)
+    whole = Block(name, code_of(array.dtype), array.shape, precision, b"")
+    source = np.full(len(rows), NEXT, np.int32) if base is None else base.find(name, encoded)
+    source[~rows.any(axis=1)] = ZERO
+    if (source == NEXT).all():
+        return msgspec.structs.replace(whole, data=encoded.tobytes())
+    return msgspec.structs.replace(whole, data=encoded[source == NEXT].tobytes(), source=source.astype("<i4").tobytes())
+
+
+# --- decode -------------------------------------------------------------------------------------------------
+
+
+def complete(blocks: Sequence[Block], expected: Expected, base: Mapping[str, EncodedRows]) -> tuple[Block, ...]:
+    """Return ``blocks`` with all rows in ``data``; those left out come from ``base``, what this receiver has."""
+    return tuple(_complete(block, expected, base) for block in blocks)
+
+
+def decode(blocks: Sequence[Block], kind: type[Any], task: str) -> Any:
+    """Return the message of ``kind`` that complete ``blocks`` are, for the classifier with the fingerprint ``task``."""
+    arrays = {block.name: _array(block) for block in blocks}
+    names = array_fields(kind)
+    if len(blocks) != len(names) or set(arrays) != set(names):
+        raise refuse("message", f"the arrays {', '.join(sorted(arrays)) or 'none'}", f"{', '.join(names)}, each once")
+    return kind(**arrays, task=task)
+
+
+def encoded_rows(blocks: Sequence[Block]) -> dict[str, EncodedRows]:
+    """Return the rows of embeddings in complete ``blocks``, by the name of their array."""
+    return {block.name: _rows_of(block) for block in blocks if block.coding in PRECISIONS}
+
+
+def rounding_of(blocks: Sequence[Block]) -> float:
+    """Return how far the way here can have moved a vector of unit length in the direction of another."""
+    return max((_format_of(b).rounding(_rows_of(b)) for b in blocks if b.coding in PRECISIONS), default=0.0)
+
+
+def rounding_of_each(stacked: Sequence[Block]) -> NDArray[np.float64]:
+    """Return :func:`rounding_of` (m,) of each of m messages that were stacked to one."""
+    rows = [
+        (_format_of(b), _rows_of(b).reshape(b.shape[0], -1, _format_of(b).stride))
+        for b in stacked
+        if b.coding in PRECISIONS
+    ]
+    count = stacked[0].shape[0] if stacked else 0
+    largest: NDArray[np.float64] = np.max(
+        [form.roundings(encoded) for form, encoded in rows] or [np.zeros(count)], axis=0
+    )
+    return largest
+
+
+def precision_of(blocks: Sequence[Block]) -> str:
+    """Return the precision of the embeddings; ``exact`` where there are none."""
+    return next((block.coding for block in blocks if block.coding in PRECISIONS), LOSSLESS)
+
+
+def _check(block: Block, expected: Expected) -> None:
+    """Refuse a block whose dtype, shape and coding cannot be."""
+    if block.dtype not in _DTYPES or len(block.shape) > _MOST_AXES or any(n < 0 for n in block.shape):
+        raise refuse(_shown(block), f"{block.dtype[:20]!r} of shape {str(block.shape)[:80]}", "an array")
+    expected.check(block.name, block.dtype, block.shape)
+    if block.coding not in _codings(block.dtype, block.shape):
+        raise refuse(_shown(block), f"coding {block.coding[:20]!r} of {block.dtype}", "a coding for that dtype")
+
+
+def _codings(dtype: str, shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Return how such an array may travel."""
+    if dtype == "b1":
+        return (_BITS,)
+    vectors = PRECISIONS if dtype[0] == "f" and len(shape) > 1 and shape[-1] > 0 else ()
+    return (_RAW, *((_SINGLE,) if dtype == "f8" else ()), *vectors)
+
+
+def _shown(block: Block) -> str:
+    return f"array {block.name[:80]!r}"
+
+
+def _complete(block: Block, expected: Expected, base: Mapping[str, EncodedRows]) -> Block:
+    _check(block, expected)
+    if block.coding not in PRECISIONS:
+        _check_length(block, _number_bytes(block))
+        return block
+    count, stride = math.prod(block.shape[:-1]), _format_of(block).stride
+    if not block.source:
+        _check_length(block, count * stride)
+        return block
+    source = _source(block, count)
+    _check_length(block, int((source == NEXT).sum()) * stride)
+    rows = _assemble(block, source, base.get(block.name), stride)
+    return msgspec.structs.replace(block, data=rows.tobytes(), source=b"")
+
+
+def _source(block: Block, count: int) -> NDArray[np.int32]:
+    if len(block.source) != 4 * count:
+        raise refuse(_shown(block), f"{len(block.source)} bytes that say where {count} rows are", f"{4 * count}")
+    source = np.frombuffer(block.source, "<i4")
+    if source.min(initial=NEXT) < ZERO:
+        raise refuse(_shown(block), "a row from a place below -2", "-2, -1, or the place of a row")
+    return source
+
+
+def _assemble(block: Block, source: NDArray[np.int32], held: EncodedRows | None, stride: int) -> EncodedRows:
+    have = np.zeros((0, stride), np.uint8) if held is None else held
+    if source.max(initial=NEXT) >= len(have) or (len(have) and have.shape[1] != stride):
+        raise refuse(_shown(block), "rows that are left out and not here either", "all rows, or a base that is here")
+    rows = np.zeros((len(source), stride), np.uint8)
+    rows[source == NEXT] = np.frombuffer(block.data, np.uint8).reshape(-1, stride)
+    rows[source >= 0] = have[source[source >= 0]]
+    return rows
+
+
+def _check_length(block: Block, want: int) -> None:
+    if len(block.data) != want:
+        raise refuse(_shown(block), f"{len(block.data):,} bytes", f"{want:,} for shape {block.shape}")
+
+
+def _number_bytes(block: Block) -> int:
+    count = math.prod(block.shape)
+    return {_BITS: -(-count // 8), _SINGLE: 4 * count}.get(block.coding, count * np.dtype(block.dtype).itemsize)
+
+
+def _format_of(block: Block) -> RowFormat:
+    return RowFormat.of(block.coding, block.shape[-1], np.dtype(f"<{block.dtype}"))
+
+
+def _rows_of(block: Block) -> EncodedRows:
+    stride = _format_of(block).stride
+    return np.frombuffer(block.data, np.uint8).reshape(math.prod(block.shape[:-1]), stride)
+
+
+def _array(block: Block) -> NDArray[Any]:
+    if block.coding in PRECISIONS:
+        return _format_of(block).decode(_rows_of(block)).reshape(block.shape)
+    if block.coding == _BITS:
+        bits = np.unpackbits(np.frombuffer(block.data, np.uint8), count=math.prod(block.shape))
+        return bits.astype(np.bool_).reshape(block.shape)
+    stored = "<f4" if block.coding == _SINGLE else f"<{block.dtype}"
+    return np.frombuffer(block.data, stored).astype(np.dtype(block.dtype)).reshape(block.shape)

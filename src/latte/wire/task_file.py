@@ -1,0 +1,150 @@
+"""A task: everything that the clients of a federation must agree on, in one safetensors file.
+
+The server passes it on, so that a device needs no text encoder and no configuration of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..core.validate import refuse
+from ..core.zero_shot import ZeroShot
+from ..files.atomic import write_bytes
+from ..files.documents import parse_json
+from ..files.schema import refuse_inside, shorten, structure
+from ..files.tensors import Tensors, parse_safetensors, read_safetensors, safetensors_bytes
+
+FORMAT = "latte-task/1"
+PARTS = ("classes", "text", "scale", "encoder", "method", "parameters")  # of a fingerprint
+_DIGITS = 16  # of a part: 64 bits, because parts differ by accident, not by design
+MEANINGS = dict(
+    zip(
+        PARTS,
+        ("class names", "text embeddings", "logit scale", "encoder", "method", "parameters of the method"),
+        strict=True,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderIdentity:
+    """The encoder that a task was made with; ``fingerprint`` covers weights, tokenizer and preprocessing."""
+
+    name: str
+    fingerprint: str
+    preprocess: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDescription:
+    """The metadata of a task file."""
+
+    classnames: tuple[str, ...]
+    scale: float
+    method: str
+    params: dict[str, Any]
+    sync: str = "every"
+    period: int = 1
+    templates: tuple[str, ...] = ()
+    encoder: EncoderIdentity | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What all clients share. ``params`` are all parameters of the method; ``sync`` and ``period`` say when to sync."""
+
+    zero_shot: ZeroShot
+    method: str
+    params: Mapping[str, Any]
+    sync: str = "every"
+    period: int = 1
+    templates: tuple[str, ...] = ()
+    encoder: EncoderIdentity | None = field(default=None)
+
+    def __repr__(self) -> str:
+        return f"Task({self.method}, {self.zero_shot!r})"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Six hashes in the order of PARTS, so that two fingerprints tell what differs."""
+        text = self.zero_shot.text.astype("<f4").tobytes()
+        encoder = self.encoder.fingerprint if self.encoder else "none"
+        plain: tuple[Any, ...] = (
+            list(self.zero_shot.classnames),
+            None,
+            self.zero_shot.scale,
+            encoder,
+            self.method,
+            dict(self.params),
+        )
+        parts = [text if name == "text" else _canonical(value) for name, value in zip(PARTS, plain, strict=True)]
+        return "-".join(hashlib.sha256(part).hexdigest()[:_DIGITS] for part in parts)
+
+    def to_bytes(self) -> bytes:
+        """Return the file; the same task always gives the same bytes."""
+        about = TaskDescription(
+            self.zero_shot.classnames, self.zero_shot.scale, self.method, dict(self.params),
+            self.sync, self.period, self.templates, self.encoder,
+        )  # fmt: skip
+        metadata = {"format": FORMAT, "fingerprint": self.fingerprint, "task": json.dumps(asdict(about))}
+        return safetensors_bytes({"text": self.zero_shot.text}, metadata)
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def describe_difference(one: str, other: str) -> str:
+    """Return which parts of two fingerprints differ, in words.
+
+    >>> describe_difference("a-b-c-d-e-f", "a-b-x-d-e-y")
+    'logit scale, parameters of the method'
+    """
+    mine, theirs = one.split("-"), other.split("-")
+    if len(mine) != len(PARTS) or len(theirs) != len(PARTS):
+        return "the form of the fingerprint"
+    pairs = zip(PARTS, mine, theirs, strict=True)
+    return ", ".join(MEANINGS[name] for name, a, b in pairs if a != b) or "nothing"
+
+
+def write_task(path: Path, task: Task) -> None:
+    """Write a task file."""
+    write_bytes(path, task.to_bytes())
+
+
+def read_task(path: Path) -> Task:
+    """Read a task file; one that is damaged, or that another version wrote, is refused."""
+    return _task(read_safetensors(path, "task"), str(path))
+
+
+def parse_task(content: bytes, name: str = "task") -> Task:
+    """Return the task in the bytes of a task file."""
+    return _task(parse_safetensors(content, name), name)
+
+
+def _task(tensors: Tensors, name: str) -> Task:
+    metadata = tensors.metadata
+    if metadata.get("format") != FORMAT:
+        newer = str(metadata.get("format")).startswith(FORMAT.rpartition("/")[0] + "/")
+        hint = "a newer latte wrote it, upgrade this one" if newer else "a file that `latte task create` wrote"
+        raise refuse(name, f"format {shorten(repr(metadata.get('format')))}", f"{FORMAT!r}: {hint}")
+    described = parse_json(metadata.get("task", ""), f"{name}: task")
+    about = structure(described, TaskDescription, f"{name}: task", extra=True)  # a later version may say more
+    if set(tensors.arrays) != {"text"}:
+        raise refuse(name, f"the arrays {shorten(sorted(tensors.arrays))}", "text, and no other")
+    try:
+        zero_shot = ZeroShot(tensors.arrays["text"], about.classnames, about.scale)
+    except ValueError as error:
+        raise refuse_inside(name, error) from None
+    task = Task(zero_shot, about.method, about.params, about.sync, about.period, about.templates, about.encoder)
+    if metadata.get("fingerprint") != task.fingerprint:
+        raise refuse(
+            name, "contents that are not those of its fingerprint", "the file as it was written: create it again"
+        )
+    return task

@@ -1,0 +1,358 @@
+"""The dashboard in a real browser: what it shows, that it stays up to date, and that names are only ever text."""
+
+import json
+import shutil
+import sys
+from contextlib import contextmanager
+from urllib.parse import quote
+
+import pytest
+
+from fleet_members import Member
+from latte.edge.http_exchange import HttpExchange
+from latte.edge.make_task import make_task
+from latte.serve.tokens import new_token
+from serving import IMPATIENT, serving
+from small_tasks import a_task
+from waiting import ROOT, running, wait_until
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+BROWSER = next((path for name in NAMES if (path := shutil.which(name))), None)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="needs a Chromium browser on the path"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:playwright"),
+]
+PATIENCE = 120_000  # milliseconds: far above what anything takes on a busy machine
+HOSTILE = (
+    "<img src=x onerror=\"window.hit=1\">",
+    "\"><script>window.hit=2</script>",
+    "'-javascript:window.hit=3//",
+    "bad\u202eeman\x1b[31m\nline",
+    "__proto__",
+    "#/client/x?&=%00%zz/../../",
+    "long " + 200 * "name",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as program:
+        chromium = program.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+class Fleet:
+    """A server with members and an admin, and pages that look at it."""
+
+    def __init__(self, server, browser):
+        self.server, self._browser = server, browser
+        self.exchange = HttpExchange(server.address, connection=IMPATIENT)
+        self.task, self.errors = self.exchange.shared_task, []
+        self.token, stored = new_token(None)
+        self.server.service.tokens.add(stored)
+
+    def member(self, name, kind=0):
+        """Return a client with a token of its own."""
+        text, stored = new_token(name)
+        self.server.service.tokens.add(stored)
+        self.exchange._calls._tokens = {**(self.exchange._calls._tokens or {}), name: text}
+        return Member(name, self.task, kind)
+
+    def client_token(self, name):
+        return self.exchange._calls._tokens[name]
+
+    def open(self, where="", width=1280, scheme="light", sign_in=True):
+        page = self._browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.set_default_timeout(PATIENCE)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        page.goto(f"{self.server.address}/{f'#token={self.token}' if sign_in else where}")
+        if sign_in:
+            page.wait_for_selector("html[data-ready]")
+        if sign_in and where:
+            page.goto(f"{self.server.address}/{where}")
+        return page
+
+
+@contextmanager
+def open_fleet(folder, browser, method="latte", **params):
+    with serving(make_task(a_task(5, 16), method, params), folder) as server:
+        fleet = Fleet(server, browser)
+        try:
+            yield fleet
+        finally:
+            fleet.exchange.close()
+            for page in [page for context in browser.contexts for page in context.pages]:
+                page.close()
+
+
+@pytest.fixture
+def fleet(tmp_path, browser):
+    with open_fleet(tmp_path, browser) as opened:
+        yield opened
+        assert opened.errors == []
+
+
+def cell(page, client, key):
+    row = page.locator("#clients tbody tr").filter(has=page.get_by_role("link", name=client, exact=True))
+    return row.locator(f"td[data-key={key}]")
+
+
+def shows(page, locator, text):
+    playwright.expect(locator).to_have_text(text, timeout=PATIENCE)
+
+
+# --- who may look ---------------------------------------------------------------------------------------------
+
+
+def test_the_page_asks_for_a_token_and_forgets_a_wrong_one(fleet):
+    fleet.member("camera 1").see(3).sync(fleet.exchange)
+    page = fleet.open(sign_in=False)
+    page.get_by_label("Admin token").fill("latte_no_such")
+    page.get_by_role("button", name="Show the fleet").click()
+    shows(page, page.locator("#login-problem"), "This token is not valid.")
+    page.get_by_label("Admin token").fill(fleet.client_token("camera 1"))
+    page.keyboard.press("Enter")
+    shows(page, page.locator("#login-problem"), "This token is not an admin's.")
+    assert "camera 1" not in page.inner_text("body")
+    page.get_by_label("Admin token").fill(fleet.token)
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="camera 1").wait_for()
+    assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+    fleet.errors[:] = [error for error in fleet.errors if "401" not in error and "403" not in error]
+
+
+def test_a_link_with_a_token_signs_in_and_hides_it(fleet):
+    page = fleet.open()
+    assert page.url == f"{fleet.server.address}/#/"
+    assert fleet.token not in page.content()
+
+
+def test_a_revoked_token_ends_the_view(fleet):
+    fleet.member("camera 1").see(3).sync(fleet.exchange)
+    page = fleet.open()
+    page.get_by_role("link", name="camera 1").wait_for()
+    tokens = fleet.server.service.tokens
+    tokens.revoke([one.id for one in tokens.tokens().values() if one.role == "admin"])
+    page.locator("#login").wait_for()
+    assert "camera 1" not in page.inner_text("body")
+    fleet.errors[:] = [error for error in fleet.errors if "401" not in error]
+
+
+def test_nothing_comes_from_elsewhere_and_no_script_is_inline(fleet, browser):
+    page = browser.new_page()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    answer = page.goto(fleet.server.address)
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'")
+    assert "unsafe" not in policy and "frame-ancestors 'none'" in policy
+    page.locator("#login").wait_for()
+    page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.hit = 1'}))")
+    assert page.evaluate("window.hit") is None, "the policy forbids inline scripts"
+    assert all(url.startswith((fleet.server.address, "data:")) for url in asked)
+
+
+# --- what is shown --------------------------------------------------------------------------------------------
+
+
+def test_the_fleet_is_shown_and_follows_without_a_reload(fleet):
+    one, two = fleet.member("camera 1"), fleet.member("camera 2")
+    one.differing = 3
+    one.see(12, classes=2).sync(fleet.exchange)
+    page = fleet.open()
+    page.evaluate("window.marker = 'same page'")
+    shows(page, cell(page, "camera 1", "images"), "12")
+    shows(page, cell(page, "camera 1", "agreement"), "75.0 %")
+    shows(page, cell(page, "camera 1", "classes"), "2 of 5")
+    shows(page, cell(page, "camera 1", "accuracy"), "–")
+    shows(page, page.locator("#tiles [data-name=Clients] span"), "1")
+    one.see(8).sync(fleet.exchange, labelled=10, correct=7, correct_zero_shot=5)
+    two.see(5).sync(fleet.exchange)
+    shows(page, cell(page, "camera 1", "images"), "20")
+    shows(page, cell(page, "camera 1", "accuracy"), "70.0 %")
+    shows(page, cell(page, "camera 1", "gain"), "+20.0")
+    shows(page, cell(page, "camera 1", "syncs"), "2")
+    shows(page, cell(page, "camera 2", "images"), "5")
+    shows(page, page.locator("#tiles [data-name=Images] span"), "25")
+    shows(page, page.locator("#tiles [data-name=Clients] span"), "2")
+    assert page.evaluate("window.marker") == "same page"
+
+
+def test_a_client_that_leaves_is_gone(fleet):
+    for name in ("camera 1", "camera 2"):
+        fleet.member(name).see(5).sync(fleet.exchange)
+    page = fleet.open()
+    page.get_by_role("link", name="camera 2").wait_for()
+    fleet.exchange.leave("camera 2")
+    page.get_by_role("link", name="camera 2").wait_for(state="detached")
+    assert page.get_by_role("link", name="camera 1").count() == 1
+    assert set(fleet.server.service.log.traces) == {"camera 1"}
+
+
+@pytest.mark.parametrize(("method", "params"), [("latte", {"k_e": 2}), ("ristretto", {})])
+def test_the_heat_map_shows_who_helps_whom(tmp_path, browser, method, params):
+    with open_fleet(tmp_path, browser, method, **params) as fleet:
+        names = [f"{kind}-{number}" for kind in ("day", "night") for number in range(3)]
+        members = [fleet.member(name, kind=int(name.startswith("night"))).see(30) for name in names]
+        for _ in range(2):
+            for member in members:
+                member.sync(fleet.exchange)
+        page = fleet.open(scheme="light")
+        shows(page, page.locator(".heat-rows"), "daynight")
+        pixels = page.evaluate(
+            "[...document.querySelector('.heat canvas').getContext('2d').getImageData(0,0,6,6).data]"
+        )
+        size = page.evaluate("document.querySelector('.heat canvas').width")
+        assert size == 6
+        red = [[pixels[4 * (6 * i + j)] for j in range(6)] for i in range(6)]  # the darker, the more
+        visible = [[pixels[4 * (6 * i + j) + 3] for j in range(6)] for i in range(6)]
+        assert all((visible[i][j] == 0) == (i == j) for i in range(6) for j in range(6))
+        inside = [red[i][j] for i in range(6) for j in range(6) if i != j and i // 3 == j // 3]
+        between = [red[i][j] for i in range(6) for j in range(6) if i // 3 != j // 3]
+        assert sum(inside) / len(inside) < sum(between) / len(between) - 20, "those of a kind help each other"
+        page.locator(".heat canvas").focus()
+        for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+            page.keyboard.press(key)
+        playwright.expect(page.locator(".readout")).to_contain_text("gets", timeout=PATIENCE)
+        assert page.locator(".readout").inner_text().startswith(("day-0", "day-1")), "the keys move the cell"
+        page.locator(".heat canvas").hover(
+            position={"x": 3, "y": page.locator(".heat canvas").bounding_box()["height"] - 3}
+        )
+        assert page.locator(".readout").inner_text().startswith("night-2 gets ")
+        assert page.locator(".readout").inner_text().endswith("from day-0")
+        assert fleet.errors == []
+
+
+def test_a_page_of_a_client(fleet):
+    one, two = fleet.member("camera 1"), fleet.member("camera 2")
+    two.see(30).sync(fleet.exchange)
+    one.see(9, classes=2).sync(fleet.exchange)
+    page = fleet.open()
+    page.get_by_role("link", name="camera 1").focus()
+    page.keyboard.press("Enter")
+    shows(page, page.locator("#client h2").first, "camera 1")
+    assert page.locator(".classes .seen").count() == 2 and page.locator(".classes .unseen").count() == 3
+    assert page.locator("#overview").is_hidden()
+    page.locator(".bars").first.get_by_role("link", name="camera 2").wait_for()
+    one.see(4).sync(fleet.exchange)
+    playwright.expect(page.locator("#client .facts")).to_contain_text("13", timeout=PATIENCE)
+    page.get_by_role("link", name="all clients").click()
+    page.locator("#overview").wait_for()
+    page.goto(f"{fleet.server.address}/#/client/{quote('nobody')}")
+    playwright.expect(page.locator("#client")).to_contain_text("knows no client of this name", timeout=PATIENCE)
+
+
+def test_a_client_that_dies_is_shown_as_stale(fleet):
+    fleet.member("survivor").see(5).sync(fleet.exchange)
+    fleet.member("mortal")
+    page = fleet.open()
+    page.get_by_label("Stale after").select_option("10")
+    alive = fleet.member("survivor")
+    module = ROOT / "tests" / "fleet_members.py"
+    device = (sys.executable, module, fleet.server.address, "mortal", fleet.client_token("mortal"))
+    with running(*device) as process:
+        wait_until(lambda: "mortal" in fleet.server.service.log.traces, "the first sync of the device", process)
+        page.get_by_role("link", name="mortal").wait_for()
+        process.kill()
+    badge = page.locator("tr").filter(has=page.get_by_role("link", name="mortal")).locator(".badge")
+
+    def is_stale():
+        alive.see(1).sync(fleet.exchange)
+        return badge.is_visible()
+
+    wait_until(is_stale, "the device to count as stale")
+    shows(page, page.locator("#tiles [data-name=Clients] small"), "1 stale")
+    assert page.locator(".badge:visible").count() == 1
+    page.get_by_label("Show", exact=True).select_option("stale")
+    page.get_by_role("link", name="survivor").wait_for(state="detached")
+    assert page.locator("#clients tbody tr").count() == 1
+
+
+def test_refused_uploads_and_their_reasons(fleet):
+    member = fleet.member("camera 1").see(5).sync(fleet.exchange)
+    upload = member.method.summary()
+    for _ in range(3):
+        with pytest.raises(ValueError, match="bad_upload"):
+            fleet.exchange.push("camera 1", type(upload)(-upload.vectors, upload.seen, upload.task))
+    page = fleet.open()
+    row = page.locator("#refused tbody tr")
+    row.wait_for()
+    assert "bad_upload" in row.inner_text() and "camera 1" in row.inner_text()
+    assert row.locator("td").nth(1).inner_text() == "3"
+    assert len(row.locator(".detail").inner_text()) > 20
+
+
+def test_hostile_names_are_text(fleet):
+    page = fleet.open()
+    for name in HOSTILE:
+        fleet.member(name).see(4).sync(fleet.exchange)
+    wait_until(lambda: page.locator("#clients tbody tr").count() == len(HOSTILE), "all rows")
+    shown = page.locator("#clients tbody th a").all_inner_texts()
+    assert {HOSTILE[0], HOSTILE[1], HOSTILE[2], "__proto__", "bad\\u202eeman\\x1b[31m\\x0aline"} <= set(shown)
+    for name in HOSTILE:
+        page.goto(f"{fleet.server.address}/#/client/{quote(name, safe='')}")
+        page.locator("#client .classes").wait_for()
+        assert page.locator("#client h2").first.inner_text() in shown
+    assert page.evaluate("[window.hit, document.images.length, document.scripts.length]") == [None, 0, 1]
+
+
+# --- where it is read -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_fits(fleet, width):
+    for name in ("camera 1", "camera 2", HOSTILE[-1]):
+        fleet.member(name).see(9).sync(fleet.exchange)
+    page = fleet.open(width=width)
+    page.locator(".heat").wait_for()
+    for where in ("#/", f"#/client/{quote(HOSTILE[-1])}"):
+        page.goto(f"{fleet.server.address}/{where}")
+        page.locator("#overview .heat:visible, #client .classes").first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, where
+
+
+def test_light_and_dark(fleet):
+    inks = [
+        fleet.open(scheme=scheme).evaluate("getComputedStyle(document.body).backgroundColor")
+        for scheme in ("light", "dark")
+    ]
+    assert inks == ["rgb(255, 255, 255)", "rgb(21, 24, 29)"]
+
+
+def test_headings_sort_and_names_are_found(fleet):
+    for number in (1, 2, 3):
+        fleet.member(f"camera {number}").see(10 * (number % 3) + 5).sync(fleet.exchange)
+    page = fleet.open()
+    page.get_by_role("link", name="camera 3").wait_for()
+    page.get_by_role("button", name="Images").click()
+    names = page.locator("#clients tbody th a")
+    assert names.all_inner_texts() == ["camera 2", "camera 1", "camera 3"]
+    page.keyboard.press("Enter")
+    assert names.all_inner_texts() == ["camera 3", "camera 1", "camera 2"]
+    page.get_by_label("Name contains").fill("RA 2")
+    page.get_by_role("link", name="camera 3").wait_for(state="detached")
+    assert names.all_inner_texts() == ["camera 2"]
+
+
+def test_a_server_that_stops_is_noticed_and_does_not_wait_for_the_page(tmp_path, browser):
+    with open_fleet(tmp_path, browser) as fleet:
+        page = fleet.open()
+        shows(page, page.locator("#status"), "live")
+        fleet.server.service.ready = False
+        shows(page, page.locator("#status"), "connection lost, trying again")
+        fleet.server.service.ready = True
+        shows(page, page.locator("#status"), "live")
+
+
+def test_the_numbers_are_those_of_the_route(fleet):
+    fleet.member("camera 1").see(7).sync(fleet.exchange)
+    page = fleet.open()
+    page.get_by_role("link", name="camera 1").wait_for()
+    answer = page.request.get(f"{fleet.server.address}/v1/fleet", headers={"Authorization": f"Bearer {fleet.token}"})
+    state = json.loads(answer.body())
+    assert state["fleet"]["sums"]["images"] == 7
+    assert set(state) == {"time", "task", "fleet", "load", "refusals", "client", "map"}

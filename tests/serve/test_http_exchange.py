@@ -1,0 +1,61 @@
+"""An exchange over HTTP keeps the contract of exchanges, and gives the predictions of one process."""
+
+import numpy as np
+import pytest
+
+from latte import Client, Schedule, create, create_exchange, simulate
+from latte.checks import exchange_checks, uploads_of
+from latte.data.catalogue import find_benchmark, read_benchmark
+from latte.data.embeddings import fixed_federation
+from latte.data.partition import federate
+from latte.edge.http_exchange import HttpExchange
+from latte.edge.make_task import make_task
+from latte.methods.ristretto import Ristretto
+from serving import Servers, serving
+
+PRECISIONS = {"latte": ("fp32", "exact"), "ristretto": ("exact",)}
+
+
+@pytest.mark.parametrize("check", exchange_checks())
+def test_latte_over_http_keeps_the_contract(check, tmp_path):
+    with Servers(tmp_path, "latte", k_e=2) as servers:
+        exchange_checks()[check](servers.make)
+
+
+@pytest.mark.parametrize("check", exchange_checks(uploads_of(Ristretto)))
+def test_ristretto_over_http_keeps_the_contract(check, tmp_path):
+    with Servers(tmp_path, "ristretto") as servers:
+        exchange_checks(uploads_of(Ristretto))[check](servers.make)
+
+
+@pytest.mark.parametrize("schedule", [Schedule(period=10), Schedule(period=7, barrier=False)], ids=["barrier", "alone"])
+@pytest.mark.parametrize("method", ["latte", "ristretto"])
+def test_the_predictions_are_those_of_one_process(method, schedule, tmp_path):
+    federation = fixed_federation(read_benchmark(find_benchmark("cifar10c-mini")))
+    streams = [federation.stream(client)[:40] for client in federation.clients[:12]]
+    task = make_task(federation.embeddings.zero_shot, method)
+    expected = _run(task, create_exchange(method, task.zero_shot, task.params), streams, schedule)
+    for number, precision in enumerate(PRECISIONS[method]):
+        with serving(task, tmp_path / str(number)) as server, HttpExchange(server.address, precision=precision) as http:
+            assert np.array_equal(_run(task, http, streams, schedule), expected)
+
+
+@pytest.mark.parametrize("method", ["latte", "ristretto"])
+def test_a_whole_benchmark_in_fp32_gives_the_labels_of_one_process(method, tmp_path):
+    """All of PACS: forty clients, 9,991 images."""
+    federation = federate(read_benchmark(find_benchmark("pacs-demo")), 10, seed=0)
+    streams = [federation.stream(client) for client in federation.clients]
+    task, schedule = make_task(federation.embeddings.zero_shot, method), Schedule(period=16, sync="doubling")
+    expected = _run(task, create_exchange(method, task.zero_shot, task.params), streams, schedule)
+    with serving(task, tmp_path) as server, HttpExchange(server.address, precision="fp32") as http:
+        scores = _run(task, http, streams, schedule)
+    assert np.array_equal(scores.argmax(axis=1), expected.argmax(axis=1))
+
+
+def _run(task, exchange, streams, schedule):
+    """Return the scores of every sample."""
+    clients = [
+        Client(f"client {i}", create(task.method, task.zero_shot, task.params), stream)
+        for i, stream in enumerate(streams)
+    ]
+    return np.array([step.prediction.scores for step in simulate(clients, exchange, schedule)])

@@ -1,0 +1,164 @@
+"""Tables of earlier and later versions, servers that make them at once, and databases that cannot be used."""
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+
+from latte.coordination import sqlite_store
+from latte.coordination.sqlite_store import SqliteStore
+from latte.serve import postgres_tables
+from latte.serve.postgres_link import Link
+from latte.serve.postgres_store import PostgresStore
+from latte.serve.postgres_tokens import PostgresTokens
+from latte.serve.upload_store import Record, StoreUnavailableError, open_store
+
+RECORD = Record("a", 1, b"key", b"body", 0.0)
+
+
+# --- SQLite -------------------------------------------------------------------------------------------------
+
+
+def test_sqlite_goes_to_a_later_version_with_what_it_holds(tmp_path, monkeypatch):
+    with closing(SqliteStore(tmp_path)) as store:
+        store.write([RECORD])
+    monkeypatch.setattr(sqlite_store, "SCHEMA", 2)
+    monkeypatch.setitem(sqlite_store._MIGRATIONS, 2, ("ALTER TABLE clients ADD COLUMN note TEXT",))
+    for _ in range(2):
+        with closing(SqliteStore(tmp_path)) as store:
+            assert list(store.changes()) == [RECORD]
+    with closing(sqlite3.connect(tmp_path / "clients.db")) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (2,)
+        assert database.execute("SELECT note FROM clients").fetchall() == [(None,)]
+
+
+def test_sqlite_that_a_newer_program_wrote_is_refused(tmp_path):
+    SqliteStore(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "clients.db")) as database:
+        database.execute("PRAGMA user_version = 2")
+    with pytest.raises(ValueError, match=r"version 2, want at most 1: a newer latte wrote it"):
+        SqliteStore(tmp_path)
+
+
+def test_a_broken_migration_of_sqlite_changes_nothing(tmp_path, monkeypatch):
+    with closing(SqliteStore(tmp_path)) as store:
+        store.write([RECORD])
+    with monkeypatch.context() as later:
+        later.setattr(sqlite_store, "SCHEMA", 2)
+        later.setitem(sqlite_store._MIGRATIONS, 2, ("ALTER TABLE clients ADD COLUMN note TEXT", "NO SQL"))
+        with pytest.raises((OSError, ValueError)):
+            SqliteStore(tmp_path)
+    with closing(SqliteStore(tmp_path)) as store:
+        assert list(store.changes()) == [RECORD]
+
+
+# --- PostgreSQL ---------------------------------------------------------------------------------------------
+
+
+def open_many(url, count=6):
+    """Open so many connections at once, and close them."""
+    with ThreadPoolExecutor(count) as pool:
+        for link in pool.map(lambda _: Link(url), range(count)):
+            link.close()
+
+
+def test_tables_are_made_once(postgres):
+    for _ in range(5):
+        url = postgres.new_schema()
+        open_many(url)
+        assert postgres.execute("SELECT value FROM latte_about WHERE name = 'schema'", url) == [("1",)]
+
+
+def test_postgres_goes_to_a_later_version_once_with_what_it_holds(postgres, monkeypatch):
+    url = postgres.new_schema()
+    with closing(PostgresStore(url)) as store:
+        store.write([RECORD])
+    monkeypatch.setattr(postgres_tables, "SCHEMA", 2)
+    steps = ("ALTER TABLE latte_clients ADD COLUMN note text", "CREATE TABLE latte_more (id bigint)")
+    monkeypatch.setitem(postgres_tables._MIGRATIONS, 2, steps)
+    open_many(url)
+    assert postgres.execute("SELECT value FROM latte_about WHERE name = 'schema'", url) == [("2",)]
+    with closing(PostgresStore(url)) as store:
+        assert list(store.changes()) == [RECORD]
+
+
+def test_a_broken_migration_of_postgres_changes_nothing(postgres, monkeypatch):
+    url = postgres.new_schema()
+    with closing(PostgresStore(url)) as store:
+        store.write([RECORD])
+    with monkeypatch.context() as later:
+        later.setattr(postgres_tables, "SCHEMA", 2)
+        later.setitem(postgres_tables._MIGRATIONS, 2, ("ALTER TABLE latte_clients ADD COLUMN note text", "NO SQL"))
+        with pytest.raises(ValueError, match="syntax error"):
+            PostgresStore(url)
+    with closing(PostgresStore(url)) as store:
+        assert list(store.changes()) == [RECORD]
+
+
+def test_postgres_that_a_newer_program_wrote_is_refused(postgres):
+    url = postgres.new_schema()
+    PostgresStore(url).close()
+    postgres.execute("UPDATE latte_about SET value = '2' WHERE name = 'schema'", url)
+    for kind in (PostgresStore, PostgresTokens):
+        with pytest.raises(ValueError, match=r"version 2, want at most 1: a newer latte wrote it"):
+            kind(url)
+
+
+# --- databases that cannot be used --------------------------------------------------------------------------
+
+
+def test_a_server_that_does_not_wait_for_the_disk_is_refused(postgres):
+    url = postgres.new_schema()
+    postgres.execute("ALTER SYSTEM SET fsync = off")
+    try:
+        postgres.execute("SELECT pg_reload_conf()")
+        postgres.wait_for("SHOW fsync", "off")
+        with pytest.raises(ValueError, match="fsync=off, want fsync=on"):
+            PostgresStore(url)
+    finally:
+        postgres.execute("ALTER SYSTEM RESET fsync")
+        postgres.execute("SELECT pg_reload_conf()")
+        postgres.wait_for("SHOW fsync", "on")
+
+
+@pytest.mark.parametrize(("asked", "used"), [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")])
+def test_commits_wait_for_the_disk_whatever_the_address_says(postgres, asked, used):
+    with closing(PostgresStore(f"{postgres.new_schema()}%20-csynchronous_commit%3D{asked}")) as store:
+        setting = store._link.run(lambda database: database.execute("SHOW synchronous_commit").fetchone())
+        assert setting == (used,)
+
+
+def test_a_database_that_cannot_be_written_is_not_available_now(postgres):
+    """As a standby is, until it takes over."""
+    with pytest.raises(StoreUnavailableError, match="read-only"):
+        PostgresStore(f"{postgres.new_schema()}%20-cdefault_transaction_read_only%3Don")
+
+
+def test_a_role_that_may_not_make_tables_is_told_so(postgres):
+    name = postgres.new_database().rpartition("/")[2]
+    postgres.execute("DROP ROLE IF EXISTS guest")
+    postgres.execute("CREATE ROLE guest LOGIN")
+    postgres.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC", postgres.url(name))
+    with pytest.raises(ValueError, match="permission denied for schema public, want a role that may create tables"):
+        PostgresStore(postgres.url(name).replace("latte@", "guest@"))
+
+
+def test_a_schema_that_is_not_there_is_refused(postgres):
+    with pytest.raises(ValueError, match="no schema to put tables into"):
+        PostgresStore(postgres.url(options="-csearch_path%3Dnowhere"))
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://me:secret@host/x?bad=1", "postgresql://me:secret@[half", "mysql://x"]
+)
+def test_an_address_that_cannot_be_one_is_refused_without_its_password(address):
+    with pytest.raises(ValueError, match="store: got") as caught:
+        open_store(address)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_password_is_in_no_message(postgres):
+    with pytest.raises(StoreUnavailableError) as caught:
+        PostgresStore("postgresql://me:secret@127.0.0.1:9/x")
+    assert "secret" not in str(caught.value)

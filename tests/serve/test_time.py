@@ -1,0 +1,53 @@
+"""Nothing but what people read depends on a clock: a client that comes back after a year goes on as it left."""
+
+import pytest
+
+from latte import create_exchange
+from latte.checks.material import a_zero_shot, an_upload, same_message
+from latte.edge.http_calls import Calls
+from latte.edge.http_exchange import HttpExchange
+from latte.edge.make_task import make_task
+from latte.serve.rates import RequestRate
+from latte.serve.running import ServerOptions
+from latte.serve.service import Access
+from latte.serve.token_file import TokenFile
+from latte.serve.tokens import new_token
+from serving import IMPATIENT
+from two_servers import forked_server
+
+YEAR = 365 * 86_400.0
+TASK = make_task(a_zero_shot(), "latte", {"k_e": 3})
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+@pytest.mark.parametrize("years", [1, -1])
+def test_a_client_that_comes_back_after_a_year(years, forgotten, tmp_path):
+    """Its token is valid, what it left out is sent, what it holds is not believed; also if the clock was set back."""
+    tokens, texts = TokenFile(tmp_path), {}
+    for name in "abcd":
+        texts[name], token = new_token(name)
+        tokens.add(token)
+    options = ServerOptions(tmp_path, port=0, access=Access(required=True, rate=RequestRate(0)))
+    with forked_server(TASK, options) as server:
+        traveller = HttpExchange(server, tokens=texts, precision="fp32", connection=IMPATIENT)
+        for name in "bca":
+            traveller.push_pull(name, an_upload(ord(name)))
+    uploads = {"a": an_upload(ord("a"))}
+    with (
+        forked_server(TASK, options, ahead=years * YEAR) as server,
+        HttpExchange(server, tokens=texts, precision="fp32", connection=IMPATIENT) as others,
+    ):
+        for name in "bcd":  # everything else has changed, and somebody is new
+            uploads[name] = an_upload(1000 + ord(name))
+            others.push(name, uploads[name])
+        if forgotten:
+            others.leave("a")
+        traveller._calls.close()
+        traveller._calls = Calls(server, texts, IMPATIENT)
+        wanted = create_exchange("latte", a_zero_shot(), {"k_e": 3})
+        for name, upload in uploads.items():
+            wanted.push(name, upload)
+        assert same_message(traveller.push_pull("a", uploads["a"]), wanted.pull("a"))
+        assert same_message(others.pull("b"), wanted.pull("b"))
+    traveller.close()
+    tokens.close()
