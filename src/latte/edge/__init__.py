@@ -1,13 +1,27 @@
 """One device: pictures to labels with a memory that adapts, and the file that preserves it between runs.
 
-=============== ==================================================================================
-module          contents
-=============== ==================================================================================
-``alone``       a device without others: it syncs with itself
-``classify``    from pictures to ``Answer``
-``memory_file`` the memory of a method in a file
-``learning``    such a file, kept up to date while pictures are classified
-=============== ==================================================================================
+=================== ==================================================================================
+module              contents
+=================== ==================================================================================
+``alone``           a device without others: it leaves near copies out of its memory, and syncs with itself
+``classify``        from pictures to ``Answer``
+``tally``           counters of a session
+``evidence``        did it help: agreement and entropy over time, accuracies with intervals
+``label_file``      labels that somebody gave
+``answer_file``     a CSV file with a row per answer
+``memory_file``     the memory of a method in a file
+``learning``        such a file, kept up to date while pictures are classified
+``device``          a member of a fleet: pictures in, answers out, syncs in between
+``device_record``   what it has done; ``device_file`` is the file, for all who read it
+``group_commits``   its transactions, written by a thread; ``marks`` says which pictures are certainly new
+``device_summary``  that file in short; ``answer_log`` is a file of JSON lines that follows it
+``feeds``           where pictures come from; ``watch_folder`` is a folder in which they arrive
+``joining``         task and name from the server, and the way to sync
+``background_sync`` syncs that nobody waits for
+``http_exchange``   the exchange of a federation over HTTP; ``http_calls`` are the calls of the server's routes
+``folder_exchange`` the same through a folder in which a Flower node carries messages: ``exchange_folder``
+``make_task``       what the clients of a federation share
+=================== ==================================================================================
 
 Nothing here knows of datasets or experiments.
 """
@@ -18,26 +32,35 @@ from ..lazy import lazy_names
 
 TYPE_CHECKING = False  # see latte.lazy
 if TYPE_CHECKING:
-    from .alone import Alone, create_alone
+    from .alone import Alone, create_alone, fill_of
+    from .answer_file import AnswerFile, locked_answers
     from .classify import Answer, classify_pictures, find_pictures
     from .learning import Learning, locked_memory
     from .memory_file import load_memory, save_memory
+    from .tally import SessionCounts, Tally
 
 _HOMES = {
-    ".alone": ("Alone", "create_alone"),
+    ".alone": ("Alone", "create_alone", "fill_of"),
+    ".answer_file": ("AnswerFile", "locked_answers"),
     ".classify": ("Answer", "classify_pictures", "find_pictures"),
     ".learning": ("Learning", "locked_memory"),
     ".memory_file": ("load_memory", "save_memory"),
+    ".tally": ("SessionCounts", "Tally"),
 }
 
 __all__ = [
     "Alone",
     "Answer",
+    "AnswerFile",
     "Learning",
+    "SessionCounts",
+    "Tally",
     "classify_pictures",
     "create_alone",
+    "fill_of",
     "find_pictures",
     "load_memory",
+    "locked_answers",
     "locked_memory",
     "save_memory",
 ]

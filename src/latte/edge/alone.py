@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..core.near_copies import NEAR_COPY
 from ..core.stored import exactly
 from ..core.sync import is_due, sync
-from ..core.types import Arrays, Collaborative, Exchange, Method, Prediction, State
+from ..core.types import Arrays, Collaborative, Exchange, MemoryFill, Method, Prediction, State
 from ..core.validate import at_least, refuse
 from ..core.zero_shot import ZeroShot
 from ..methods import create, create_exchange, describe
@@ -39,6 +41,10 @@ class Alone:
                 sync([(NAME, self.method)], self.exchange)
         return prediction
 
+    def memory_fill(self) -> MemoryFill | None:
+        """Return how much the method remembers, where it says so."""
+        return fill_of(self.method)
+
     def reset(self) -> None:
         """Forget everything."""
         self.method.reset()
@@ -57,8 +63,20 @@ class Alone:
         self.images = images
 
 
-def create_alone(name: str, zero_shot: ZeroShot, params: Any = None, preset: str | None = None) -> Method:
+def fill_of(method: Method) -> MemoryFill | None:
+    """Return how much a method remembers; None where it does not say."""
+    fill = getattr(method, "memory_fill", None)
+    return fill() if callable(fill) else None
+
+
+def create_alone(
+    name: str, zero_shot: ZeroShot, params: Any = None, preset: str | None = None, near_copy: float = NEAR_COPY
+) -> Method:
     """Return a method for a device without others, which answers from single embeddings.
+
+    A device sees the same scene again and again, so it leaves out of its memory what is already there: an image whose
+    cosine with a stored one is at least ``near_copy`` (0: everything is learnt). Parameters that name a ``near_copy``
+    of their own, or come whole, win; a method without that parameter learns from every image.
 
     >>> import numpy as np
     >>> device = create_alone("ristretto", ZeroShot(np.eye(2), ("cat", "dog")))
@@ -68,7 +86,15 @@ def create_alone(name: str, zero_shot: ZeroShot, params: Any = None, preset: str
     info = describe(name)
     if info.tunes_prompt or info.uses_views:
         raise refuse("method", repr(name), "one that needs neither other views of a picture nor a prompt to tune")
-    method = create(name, zero_shot, params, preset=preset)
+    chosen = _with_near_copy(info.params, params, near_copy)
+    method = create(name, zero_shot, chosen, preset=preset)
     if not info.alone or not isinstance(method, Collaborative):
         return method
-    return Alone(method, create_exchange(name, zero_shot, params, preset=preset), info.sync)
+    return Alone(method, create_exchange(name, zero_shot, chosen, preset=preset), info.sync)
+
+
+def _with_near_copy(kind: type, params: Any, near_copy: float) -> Any:
+    whole = params is not None and not isinstance(params, Mapping)
+    if whole or "near_copy" not in {field.name for field in fields(kind)}:
+        return params
+    return {"near_copy": near_copy, **(params or {})}

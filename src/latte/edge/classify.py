@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from ..core.types import Method, Vectors
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..encoders import Encoder
 from ..encoders.encoder import BATCH
-from ..encoders.pictures import PICTURE_SUFFIXES
+from ..encoders.pictures import MOST_PIXELS, PICTURE_SUFFIXES
 from ..encoders.stream import encode_files
 
 
@@ -19,14 +21,21 @@ from ..encoders.stream import encode_files
 class Answer:
     """The label of a picture.
 
-    ``certainty`` is 1 minus the entropy of the zero-shot prediction: 1 is certain, 0 is undecided. ``zero_shot`` is the
-    label without the memory. ``problem`` is the reason where there is no label.
+    ``probability`` is that of the label in the method's own ``Prediction.probabilities``: the adapted scores, at a
+    temperature that needs no labels. Nobody has compared it with labels of yours; docs/calibration.md says how far off
+    it was elsewhere. ``certainty`` is 1 minus the entropy of the zero-shot prediction: 1 is certain, 0 is undecided.
+    ``zero_shot`` is the label without the memory, and ``zero_shot_probability`` its probability. ``near_copy`` says
+    that the picture was not learnt from, because the memory has almost the same one. ``problem`` is the reason where
+    there is no label.
     """
 
     file: str
     label: str | None
+    probability: float | None = None
     certainty: float | None = None
     zero_shot: str | None = None
+    zero_shot_probability: float | None = None
+    near_copy: bool = False
     problem: str | None = None
 
 
@@ -46,7 +55,8 @@ def find_pictures(places: Sequence[Path]) -> list[Path]:
         if place.is_dir():
             inside = sorted(p for p in place.rglob("*") if p.suffix.lower() in PICTURE_SUFFIXES and p.is_file())
             if not inside:
-                raise refuse("folder", f"{place} without images", "at least one image")
+                kinds = " ".join(sorted(PICTURE_SUFFIXES))
+                raise refuse("folder", f"{place} without images", f"at least one, of {kinds}")
             pictures += inside
         elif place.exists():
             pictures.append(place)
@@ -60,10 +70,15 @@ def classify_pictures(encoder: Encoder, zero_shot: ZeroShot, method: Method, fil
     return (answer_picture(picture, zero_shot, method) for picture in embed_files(encoder, files))
 
 
-def embed_files(encoder: Encoder, files: Sequence[Path], start: int = 0) -> Iterator[EmbeddedPicture]:
-    """Yield the embedding of every file from position ``start`` on, the same to the last bit whatever ``start`` is."""
+def embed_files(
+    encoder: Encoder, files: Sequence[Path], start: int = 0, most_pixels: int = MOST_PIXELS
+) -> Iterator[EmbeddedPicture]:
+    """Yield the embedding of every file from position ``start`` on, the same to the last bit whatever ``start`` is.
+
+    A picture of more than ``most_pixels`` has a problem instead.
+    """
     first = start - start % BATCH  # whole batches: a row may depend on the batch it is computed in, in the last bits
-    for batch in encode_files(encoder, list(files), BATCH, skip_bad=True, start=first):
+    for batch in encode_files(encoder, list(files), skip_bad=True, start=first, most_pixels=most_pixels):
         rows = dict(zip(batch.index.tolist(), batch.rows, strict=True))
         bad = dict(batch.bad)
         for i in range(max(start, batch.start), batch.stop):
@@ -75,6 +90,15 @@ def answer_picture(picture: EmbeddedPicture, zero_shot: ZeroShot, method: Method
     if picture.row is None:
         return Answer(picture.file, None, problem=picture.problem)
     names = zero_shot.classnames
-    plain = int(zero_shot.logits(picture.row).argmax())
+    logits = zero_shot.logits(picture.row)
+    plain = int(logits.argmax())
     prediction = method.predict(picture.row[None])
-    return Answer(picture.file, names[prediction.label], 1 - prediction.entropy, names[plain])
+    return Answer(
+        file=picture.file,
+        label=names[prediction.label],
+        probability=prediction.probability,
+        certainty=1 - prediction.entropy,
+        zero_shot=names[plain],
+        zero_shot_probability=float(1 / np.add.reduce(np.exp(logits - logits[plain]))),  # of its softmax
+        near_copy=prediction.near_copy,
+    )

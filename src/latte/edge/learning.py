@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -52,15 +52,22 @@ class Learning:
     """A method that learns from ``files``, in order, and the file that stores its memory.
 
     ``start`` is the number of files that the memory covered at the beginning, ``done`` the number that it covers now.
+    ``before_save()`` is called before the file says so: what else has to be on disk by then.
     """
 
     def __init__(
-        self, file: Path, method: Method, zero_shot: ZeroShot, files: Sequence[Path], every: float = SAVE_EVERY
+        self,
+        file: Path,
+        method: Method,
+        zero_shot: ZeroShot,
+        files: Sequence[Path],
+        every: float = SAVE_EVERY,
+        before_save: Callable[[], object] = lambda: None,
     ) -> None:
         self.file, self.method, self.zero_shot, self.every = file, method, zero_shot, every
-        self.files = files
+        self.files, self._before_save = files, before_save
         notes = load_memory(file, method, zero_shot) if file.exists() else {}
-        self.start = self.done = self._covered(notes)
+        self.start = self.done = covered_files(notes, files)
         self.finished = False
         self._digest = _digest(files[: self.start])
         self._saved, self._cost = time.monotonic(), 0.0
@@ -74,6 +81,7 @@ class Learning:
 
     def save(self) -> None:
         """Write the memory and the number of files that it covers."""
+        self._before_save()
         before = time.monotonic()
         unfinished = Unfinished(self.done, self._digest.hexdigest())
         notes = {} if self.finished else {_NOTE: json.dumps(asdict(unfinished))}
@@ -86,14 +94,18 @@ class Learning:
         self.finished = True
         self.save()
 
-    def _covered(self, notes: Mapping[str, str]) -> int:
-        """Return the number of files that an interrupted call has covered; 0 after a call with other files."""
-        try:
-            note = structure(parse_json(notes.get(_NOTE, ""), _NOTE), Unfinished, _NOTE)
-        except ValueError:
-            return 0
-        same = 0 < note.done <= len(self.files) and _digest(self.files[: note.done]).hexdigest() == note.digest
-        return note.done if same else 0
+
+def covered_files(notes: Mapping[str, str], files: Sequence[Path]) -> int:
+    """Return the number of ``files`` that an interrupted call has covered; 0 after a call with other files.
+
+    ``notes`` are those of its memory file.
+    """
+    try:
+        note = structure(parse_json(notes.get(_NOTE, ""), _NOTE), Unfinished, _NOTE)
+    except ValueError:
+        return 0
+    same = 0 < note.done <= len(files) and _digest(files[: note.done]).hexdigest() == note.digest
+    return note.done if same else 0
 
 
 def _digest(files: Sequence[Path]) -> hashlib._Hash:

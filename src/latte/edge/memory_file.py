@@ -9,7 +9,7 @@ from ..core.types import Method
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..files.schema import refuse_inside, shorten
-from ..files.tensors import read_safetensors, write_safetensors
+from ..files.tensors import Tensors, read_safetensors, write_safetensors
 
 MEMORY_FORMAT = "latte-memory/1"
 
@@ -25,9 +25,7 @@ def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> Mapping[str,
 
     A file of other classes or of another encoder is refused.
     """
-    tensors = read_safetensors(path, "memory file")
-    if tensors.metadata.get("format") != MEMORY_FORMAT:
-        raise refuse(str(path), f"format {shorten(repr(tensors.metadata.get('format')))}", repr(MEMORY_FORMAT))
+    tensors = _read(path)
     if tensors.metadata.get("fingerprint") != zero_shot.fingerprint:
         raise refuse(str(path), "the memory of another task", "the same classes, templates and encoder")
     try:
@@ -35,3 +33,15 @@ def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> Mapping[str,
     except ValueError as error:
         raise refuse_inside(path, error) from None
     return tensors.metadata
+
+
+def read_notes(path: Path) -> Mapping[str, str]:
+    """Return the notes in a memory file; refuse anything that is none, before a model has been loaded for it."""
+    return _read(path).metadata
+
+
+def _read(path: Path) -> Tensors:
+    tensors = read_safetensors(path, "memory file")
+    if tensors.metadata.get("format") != MEMORY_FORMAT:
+        raise refuse(str(path), f"format {shorten(repr(tensors.metadata.get('format')))}", repr(MEMORY_FORMAT))
+    return tensors

@@ -1,0 +1,71 @@
+"""A file with the answers of a device as lines of JSON; whatever crashes, no line is missing in the end or there twice.
+
+The record of the device decides. When the file is opened, what it has beyond the record is cut off (half a line, or
+lines that a power cut took from the record), and what it lacks is added.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import BinaryIO
+
+from ..core.validate import refuse
+from ..files.documents import parse_json
+from .device_file import NumberedAnswer, open_record, read_answers
+
+_LONGEST = 1 << 20  # bytes of a line
+
+
+class AnswerLog:
+    """The file ``path`` with the answers in the record in ``state``, up to date from the start."""
+
+    def __init__(self, path: Path, state: Path) -> None:
+        self._file = path.open("ab+")
+        try:
+            self._complete(state)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _complete(self, state: Path) -> None:
+        database = open_record(state)
+        try:
+            last = database.execute("SELECT coalesce(max(number), 0) FROM pictures").fetchone()[0]
+            number, end = _covered(self._file, last)
+            self._file.truncate(end)
+            for answer in read_answers(database, number):
+                self.add(answer)
+        finally:
+            database.close()
+
+    def add(self, answer: NumberedAnswer) -> None:
+        """Write a line."""
+        self._file.write(json.dumps(answer.document()).encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _covered(file: BinaryIO, last: int) -> tuple[int, int]:
+    """Return the number of the last answer up to ``last`` that a file has, and the byte after it."""
+    number, end = 0, 0
+    file.seek(0)
+    while (line := file.readline(_LONGEST)).endswith(b"\n"):
+        now = _number(line, file.name)
+        if now > last:
+            break
+        number, end = now, end + len(line)
+    return number, end
+
+
+def _number(line: bytes, name: str) -> int:
+    try:
+        value = parse_json(line, name)["number"]
+    except (ValueError, TypeError, KeyError, IndexError):
+        value = None
+    if not isinstance(value, int):
+        raise refuse(name, "a line that is no answer of a device", "a file that latte edge wrote, or a new one")
+    return value

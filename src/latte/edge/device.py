@@ -1,0 +1,265 @@
+"""A device: pictures come in, answers go out, and between two pictures what was learnt is saved and synced.
+
+Inference never waits for the network: a thread of its own sends summaries and brings back what others learnt, and the
+device takes that over between two pictures.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ..core.sync import is_due
+from ..core.types import Collaborative, Method, Vectors
+from ..encoders import BadImageError, Encoder
+from ..version import __version__
+from ..wire.messages import DeviceReport
+from ..wire.task_file import Task
+from .alone import fill_of
+from .background_sync import BackgroundSync, SyncState
+from .classify import EmbeddedPicture, answer_picture
+from .device_file import DeviceStatus, NumberedAnswer, Source
+from .device_record import DeviceRecord
+from .feeds import PictureFeed
+from .tally import Tally
+
+SAVE_EVERY = 500  # pictures that have to be seen again after a crash, at most: they take a tenth of a second
+STATUS_EVERY = 1.0  # seconds
+SYNC_SECONDS = 60.0  # after which something new is shared even if the task's number of pictures has not come
+
+
+@dataclass(frozen=True, slots=True)
+class SyncTimes:
+    """When a device syncs: after so many pictures of its own (see ``latte.core.sync``), or after so many seconds.
+
+    With ``seconds`` 0, only pictures count.
+    """
+
+    kind: str = "every"
+    period: int = 16
+    seconds: float = SYNC_SECONDS
+
+
+class FeedState(NamedTuple):
+    """What is known of where pictures come from."""
+
+    waiting: int = 0
+    dropped: int = 0
+    problem: str = ""
+
+
+class Device:
+    """Classifies one picture after the other with ``method``, and keeps ``record`` of everything.
+
+    ``link`` sends summaries to a server; without one the device is alone. What the record holds of an earlier run is
+    continued: the memory is restored to the last bit.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        task: Task,
+        method: Method,
+        record: DeviceRecord,
+        link: BackgroundSync | None = None,
+        times: SyncTimes | None = None,
+    ) -> None:
+        self.encoder, self.task, self.method, self.record = encoder, task, method, record
+        self.link, self.times = link, times or SyncTimes(task.sync, task.period)
+        self.restored = self._unsaved = record.restore(method)
+        self.tally = Tally(record.counts(), record.recent())
+        self.status = DeviceStatus(pid=os.getpid(), started=time.time())
+        self._unseen: deque[NumberedAnswer] = deque()  # recorded, and not given to anybody yet
+        self._feed = FeedState()
+        self._offered, self._reported = time.monotonic(), 0.0
+        self._unshared = self.tally.answered  # pictures since the last summary: whether one arrived, nobody knows
+
+    # --- pictures -----------------------------------------------------------------------------------------
+
+    def answers(self, feed: PictureFeed) -> Iterator[NumberedAnswer | None]:
+        """Answer the pictures of ``feed``, each once; None now and then while there is nothing to answer.
+
+        An answer comes when it is on disk, with all that it stands for: a power cut does not take it back. Pictures
+        that follow each other closely share a transaction, so an answer may come a fifth of a second late.
+        """
+        for arrival in feed:
+            self._feed = FeedState(feed.waiting, 0, feed.place.problem)
+            if arrival is None:
+                self.idle()
+            elif not self.record.has(arrival.source):
+                self._learn(arrival.source, arrival.picture)
+            self._record(self.record.commit)
+            feed.hurry = self.record.busy
+            yield from self._unseen_answers() if self._unseen else (None,)
+        self._record(self.record.flush)
+        yield from self._unseen_answers()
+
+    def answer_frames(self, frames: Iterable[Any]) -> Iterator[NumberedAnswer]:
+        """Answer pictures as they come from an iterator, such as frames of a camera (see ``feeds.LatestFrames``)."""
+        for frame in frames:
+            self._feed = FeedState(getattr(frames, "waiting", 0), getattr(frames, "dropped", 0))
+            yield self.answer(Source(f"frame {self.record.number + 1}"), frame)
+
+    def answer(self, source: Source, picture: Any) -> NumberedAnswer:
+        """Answer one picture: a path, bytes, a PIL image, a uint8 or preprocessed array, or the problem with it.
+
+        It is recorded before it is returned. If that fails, nothing has been learnt from the picture.
+        """
+        numbered = self._learn(source, picture)
+        self._record(lambda: self.record.flush(durable=False))
+        self._unseen.clear()
+        return numbered
+
+    def _learn(self, source: Source, picture: Any) -> NumberedAnswer:
+        """Answer one picture; the answer is not recorded yet."""
+        embedded = self._embed(source, picture)
+        try:
+            answer = answer_picture(embedded, self.task.zero_shot, self.method)
+        except BaseException:
+            self._forget_unrecorded()
+            raise
+        numbered = self.record.add(source, answer, embedded.row)
+        self.tally.count(answer)
+        self._unsaved += 1
+        self._unshared += embedded.row is not None
+        self._between_pictures(embedded.row is not None)
+        return numbered
+
+    def _record(self, write: Callable[[], list[NumberedAnswer]]) -> None:
+        """Record what is due; where that fails, nothing unrecorded has been learnt."""
+        try:
+            self._unseen.extend(write())
+        except BaseException:
+            self._forget_unrecorded()
+            raise
+
+    def _forget_unrecorded(self) -> None:
+        self._unsaved = self.record.restore(self.method)
+        self.tally = Tally(self.record.counts(), self.record.recent())
+
+    def _unseen_answers(self) -> Iterator[NumberedAnswer]:
+        """Yield answers that are on disk; those that nobody takes come with the next call."""
+        while self._unseen:
+            yield self._unseen.popleft()
+
+    def flush(self) -> list[NumberedAnswer]:
+        """Record everything; return the answers that :meth:`answers` has not given yet."""
+        self._record(self.record.flush)
+        return list(self._unseen_answers())
+
+    def _embed(self, source: Source, picture: Any) -> EmbeddedPicture:
+        if isinstance(picture, BadImageError):
+            return EmbeddedPicture(source.name, None, str(picture))
+        try:
+            row: Vectors = self.encoder.images([picture])[0]
+        except BadImageError as error:
+            return EmbeddedPicture(source.name, None, str(error))
+        return EmbeddedPicture(source.name, row)
+
+    # --- between two pictures -------------------------------------------------------------------------------
+
+    def idle(self) -> None:
+        """Do what is due while there is no picture: take over a download, share, say how it goes, record."""
+        self._between_pictures(learnt=False)
+        self._record(self.record.flush)
+
+    def _between_pictures(self, learnt: bool) -> None:
+        if self.link is not None:
+            self._sync(self.link, learnt)
+        if self._unsaved >= SAVE_EVERY:
+            self._save()
+        if time.monotonic() - self._reported > STATUS_EVERY:
+            self.report()
+
+    def _sync(self, link: BackgroundSync, learnt: bool) -> None:
+        self._receive(link)
+        due = learnt and is_due(self.times.kind, self.tally.answered, self.times.period)
+        late = 0 < self.times.seconds <= time.monotonic() - self._offered
+        if self._unshared and (due or late):
+            self._share(link)
+
+    def _receive(self, link: BackgroundSync) -> None:
+        """Take over what others learnt; the memory is saved, because pictures alone cannot restore it any more."""
+        download = link.take()
+        if download is not None:
+            _collaborative(self.method).receive(download)
+            self._save()
+
+    def _share(self, link: BackgroundSync) -> None:
+        upload = _collaborative(self.method).summary()
+        if not getattr(upload, "empty", False):
+            link.offer(upload, self.summary_report())
+        self._offered, self._unshared = time.monotonic(), 0
+
+    def save(self) -> None:
+        """Store the memory now."""
+        self._save()
+        self._record(self.record.flush)
+
+    def _save(self) -> None:
+        """Store the memory, with the next transaction."""
+        self.record.save(self.method)
+        self._unsaved = 0
+
+    def report(self) -> None:
+        """Store what this device says of itself."""
+        self._reported = time.monotonic()
+        self.record.report(self.current_status())
+
+    def current_status(self) -> DeviceStatus:
+        """Return what this device says of itself."""
+        sync = self.link.state if self.link else SyncState()
+        return replace(
+            self.status,
+            updated=time.time(),
+            waiting=self._feed.waiting,
+            dropped=self._feed.dropped,
+            problem=self._feed.problem,
+            synced=sync.synced,
+            sync_images=sync.images,
+            sync_problem=sync.problem,
+        )
+
+    def summary_report(self) -> DeviceReport:
+        """Return what the owner of the fleet gets to know with a sync."""
+        counts, recent, labelled = self.tally.counts(), self.tally.recent(), self.record.labelled()
+        fill = fill_of(self.method)
+        return DeviceReport(
+            images=counts.answered,
+            differing=counts.changed,
+            agreement=recent.agreement,
+            entropy=min(1.0, max(0.0, recent.entropy)),
+            classes=fill.classes if fill else 0,
+            unreadable=counts.unreadable,
+            waiting=self._feed.waiting,
+            dropped=self._feed.dropped,
+            labelled=labelled.labelled,
+            correct=labelled.correct,
+            correct_zero_shot=labelled.correct_zero_shot,
+            software=f"latte {__version__}",
+        )
+
+    def close(self, patience: float = 5.0) -> None:
+        """Share what is new, for which a server that answers gets ``patience`` seconds; save, and end the syncs.
+
+        Answers that :meth:`answers` has not given are recorded, not returned: see :meth:`flush`.
+        """
+        if self.link is not None:
+            if self._unshared:
+                self._share(self.link)
+            self.link.drain(patience)
+            self.link.stop(patience)
+            self._receive(self.link)
+        self._feed = self._feed._replace(waiting=0)
+        self._save()
+        self.report()
+        self._record(self.record.flush)
+
+
+def _collaborative(method: Method) -> Collaborative[Any, Any]:
+    assert isinstance(method, Collaborative)  # a device with a link has one: see joining.new_member
+    return method

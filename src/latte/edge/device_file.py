@@ -1,0 +1,188 @@
+"""The file of a device, ``device.db`` (SQLite): its tables, and what anybody may read from it or add to it.
+
+The device itself writes it through :class:`latte.edge.device_record.DeviceRecord`; meanwhile other processes read its
+status and its answers, and add labels.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..core.validate import refuse
+from ..files.documents import parse_json
+from ..files.schema import structure
+from .classify import Answer
+from .evidence import MOST_STRETCHES, Labelled, Stretch
+from .tally import RECENT, SessionCounts
+
+DEVICE_FILE = "device.db"
+SCHEMA = 1
+_APPLICATION = 0x4C617465  # "Late", PRAGMA application_id
+_TABLES = (
+    "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE pictures (
+        number INTEGER PRIMARY KEY, source BLOB NOT NULL, modified INTEGER NOT NULL, size INTEGER NOT NULL,
+        label TEXT, probability REAL, certainty REAL, zero_shot TEXT, zero_shot_probability REAL,
+        near_copy INTEGER NOT NULL, problem TEXT, time REAL NOT NULL, UNIQUE (source, modified, size)
+    )""",
+    "CREATE TABLE embeddings (number INTEGER PRIMARY KEY, row BLOB NOT NULL)",
+    "CREATE TABLE snapshot (id INTEGER PRIMARY KEY CHECK (id = 1), number INTEGER NOT NULL, state BLOB NOT NULL)",
+    "CREATE TABLE labels (source BLOB PRIMARY KEY, label TEXT NOT NULL)",
+)
+_SETTINGS = (
+    "journal_mode=WAL",
+    "synchronous=NORMAL",
+    "wal_autocheckpoint=256",  # pages: the log has 1 MB at most, about a hundred pictures
+    "busy_timeout=10000",
+    "trusted_schema=OFF",
+)
+_ANSWER = "source, label, probability, certainty, zero_shot, zero_shot_probability, near_copy, problem"
+_FIELDS = tuple(field.name for field in fields(Answer))
+_STRETCH = "count(*), coalesce(sum(label != zero_shot), 0), coalesce(sum(1.0 - certainty), 0.0)"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStatus:
+    """What a running device says of itself; times are seconds since 1970, 0 for never."""
+
+    pid: int = 0
+    started: float = 0.0
+    updated: float = 0.0
+    name: str = ""
+    server: str = ""
+    waiting: int = 0
+    dropped: int = 0
+    synced: float = 0.0
+    sync_images: int = 0
+    sync_problem: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a picture comes from: a file as it was at one moment, or the number of a frame."""
+
+    name: str
+    modified: int = 0  # nanoseconds
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedAnswer:
+    """An answer of a device: ``number`` counts its pictures from 1, ``time`` is in seconds since 1970."""
+
+    number: int
+    time: float
+    answer: Answer
+
+    def document(self) -> dict[str, Any]:
+        """Return what is printed."""
+        answer = self.answer  # not asdict, which copies: this is done for every picture
+        return {"number": self.number, "time": self.time, **{name: getattr(answer, name) for name in _FIELDS}}
+
+
+def open_record(folder: Path, create: bool = False) -> sqlite3.Connection:
+    """Open the file of a device beside its owner, to read it or to add labels."""
+    path = folder / DEVICE_FILE
+    if not create and not path.is_file():
+        raise refuse("device", f"{folder}, where no device has worked", "the --state folder of latte edge")
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        for setting in _SETTINGS:
+            database.execute(f"PRAGMA {setting}")
+        _migrate(database, path)
+    except sqlite3.DatabaseError as error:
+        database.close()
+        fault = f"a file that cannot be used ({error})"
+        raise refuse(str(path), fault, "the file of a device, on a local disk with room") from None
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _migrate(database: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of a new file; refuse a file of another program, or of a newer version of this one."""
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    owner = database.execute("PRAGMA application_id").fetchone()[0]
+    if version and owner != _APPLICATION:
+        raise refuse(str(path), "a database of another program", "a folder of its own for the device")
+    if version > SCHEMA:
+        raise refuse(str(path), f"a record of version {version}", f"at most {SCHEMA}: a newer latte wrote it")
+    if version < SCHEMA:
+        database.execute("BEGIN IMMEDIATE")
+        for statement in _TABLES:
+            database.execute(statement)
+        database.execute(f"PRAGMA application_id={_APPLICATION}")
+        database.execute(f"PRAGMA user_version={SCHEMA}")
+        database.execute("COMMIT")
+
+
+# --- what anybody may read -------------------------------------------------------------------------------------
+
+
+def read_status(database: sqlite3.Connection) -> DeviceStatus:
+    """Return what the device said of itself last."""
+    row = database.execute("SELECT value FROM about WHERE name = 'status'").fetchone()
+    return structure(parse_json(row[0], "status"), DeviceStatus, "status") if row else DeviceStatus()
+
+
+def read_answers(database: sqlite3.Connection, after: int = 0) -> Iterator[NumberedAnswer]:
+    """Yield the answers with numbers above ``after``, in order."""
+    rows = database.execute(f"SELECT number, time, {_ANSWER} FROM pictures WHERE number > ? ORDER BY number", [after])
+    for number, time, source, label, probability, certainty, plain, plain_probability, near_copy, problem in rows:
+        adapted = (label, probability, certainty)
+        answer = Answer(os.fsdecode(source), *adapted, plain, plain_probability, bool(near_copy), problem)
+        yield NumberedAnswer(number, time, answer)
+
+
+def read_sources(database: sqlite3.Connection) -> Iterator[Source]:
+    """Yield where the pictures came from."""
+    for name, modified, size in database.execute("SELECT source, modified, size FROM pictures"):
+        yield Source(os.fsdecode(name), modified, size)
+
+
+def read_counts(database: sqlite3.Connection) -> SessionCounts:
+    """Return what was counted in the whole life of a device."""
+    statement = """SELECT count(*), count(problem), coalesce(sum(label != zero_shot), 0), coalesce(sum(near_copy), 0)
+        FROM pictures"""
+    return SessionCounts(*database.execute(statement).fetchone())
+
+
+def read_recent(database: sqlite3.Connection) -> list[Stretch]:
+    """Return the latest answers, each as a stretch of its own."""
+    statement = f"SELECT {_STRETCH} FROM pictures WHERE problem IS NULL GROUP BY number ORDER BY number DESC LIMIT ?"
+    return [Stretch(*row) for row in reversed(database.execute(statement, [RECENT]).fetchall())]
+
+
+def read_course(database: sqlite3.Connection) -> list[Stretch]:
+    """Return agreement and entropy over time, in a few stretches of equal length."""
+    last = database.execute("SELECT coalesce(max(number), 0) FROM pictures").fetchone()[0]
+    statement = f"SELECT {_STRETCH} FROM pictures WHERE problem IS NULL GROUP BY (number - 1) * ? / ? ORDER BY number"
+    return [Stretch(*row) for row in database.execute(statement, [min(MOST_STRETCHES, last), max(last, 1)])]
+
+
+def compare_labels(database: sqlite3.Connection) -> Labelled:
+    """Return how the answers compare with the labels that were given; of a picture that came twice, the last counts."""
+    statement = """SELECT count(*), coalesce(sum(right), 0), coalesce(sum(plain), 0),
+        coalesce(sum(right AND NOT plain), 0), coalesce(sum(plain AND NOT right), 0)
+        FROM (SELECT p.label = l.label AS right, p.zero_shot = l.label AS plain, max(p.number)
+              FROM labels l JOIN pictures p ON p.source = l.source WHERE p.problem IS NULL GROUP BY l.source)"""
+    return Labelled(*database.execute(statement).fetchone())
+
+
+def add_labels(database: sqlite3.Connection, labels: Mapping[str, str]) -> int:
+    """Store the true labels of pictures, by their names; return how many of these pictures have been classified."""
+    database.execute("BEGIN IMMEDIATE")
+    known = 0
+    for name, label in labels.items():
+        source = os.fsencode(name)
+        known += database.execute("SELECT 1 FROM pictures WHERE source = ?", [source]).fetchone() is not None
+        database.execute("INSERT OR REPLACE INTO labels VALUES (?, ?)", (source, label))
+    database.execute("COMMIT")
+    return known

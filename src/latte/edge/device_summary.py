@@ -1,0 +1,79 @@
+"""What the file of a device says in short: what it is doing, and whether adapting helped."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+from ..files.locks import is_locked
+from .device_file import (
+    DEVICE_FILE,
+    DeviceStatus,
+    compare_labels,
+    read_counts,
+    read_course,
+    read_recent,
+    read_status,
+)
+from .evidence import Labelled, Stretch, difference_interval, share_interval
+from .tally import SessionCounts
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSummary:
+    """A device in short; ``running`` says whether a process works with it now."""
+
+    running: bool
+    status: DeviceStatus
+    counts: SessionCounts
+    recent: Stretch
+    course: list[Stretch]
+    labelled: Labelled
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        counts = self.counts
+        return {
+            "running": self.running,
+            **asdict(self.status),
+            "images": counts.answered,
+            "unreadable": counts.unreadable,
+            "differing": counts.changed,
+            "near_copies": counts.near_copies,
+            "agreement": self.recent.agreement,
+            "entropy": self.recent.entropy,
+            "course": [
+                {"images": part.images, "agreement": part.agreement, "entropy": part.entropy} for part in self.course
+            ],
+            "labels": labelled_document(self.labelled),
+        }
+
+
+def labelled_document(labelled: Labelled) -> dict[str, Any]:
+    """Return the accuracies with their 95 % intervals, for JSON; without labels, only that there are none."""
+    total = labelled.labelled
+    if not total:
+        return {"labelled": 0}
+    return {
+        "labelled": total,
+        "accuracy": labelled.correct / total,
+        "accuracy_interval": share_interval(labelled.correct, total),
+        "zero_shot": labelled.correct_zero_shot / total,
+        "zero_shot_interval": share_interval(labelled.correct_zero_shot, total),
+        "gain": (labelled.correct - labelled.correct_zero_shot) / total,
+        "gain_interval": difference_interval(labelled.gained, labelled.lost, total),
+    }
+
+
+def summarise(database: Connection, folder: Path) -> DeviceSummary:
+    """Return what the file of a device says."""
+    return DeviceSummary(
+        is_locked(folder / f"{DEVICE_FILE}.lock"),
+        read_status(database),
+        read_counts(database),
+        sum(read_recent(database), Stretch()),
+        read_course(database),
+        compare_labels(database),
+    )

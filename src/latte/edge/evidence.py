@@ -1,0 +1,148 @@
+"""Did it help? What a device can say of its answers without labels, and with a few.
+
+Without labels: how often an answer differs from the zero-shot one, and how certain the zero-shot predictions are, over
+time. With labels: the accuracy of both with an interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .classify import Answer
+
+MOST_STRETCHES = 8  # of a course: enough to see a trend, few enough for one line
+_NORMAL = 1.959964  # standard deviations of a 95 % interval
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Some answers in a row: how many differ from zero-shot's, and the sum of their zero-shot entropies."""
+
+    images: int = 0
+    differing: int = 0
+    entropies: float = 0.0
+
+    def __add__(self, other: Stretch) -> Stretch:
+        return Stretch(self.images + other.images, self.differing + other.differing, self.entropies + other.entropies)
+
+    @property
+    def agreement(self) -> float:
+        """The share of answers that are zero-shot's, too."""
+        return 1.0 - self.differing / self.images if self.images else 1.0
+
+    @property
+    def entropy(self) -> float:
+        """The mean zero-shot entropy, in [0, 1]."""
+        return self.entropies / self.images if self.images else 0.0
+
+
+def stretch_of(answer: Answer) -> Stretch:
+    """Return the stretch of one answer; an unreadable picture is none."""
+    if answer.problem is not None:
+        return Stretch()
+    return Stretch(
+        1, int(answer.label != answer.zero_shot), 1.0 - (1.0 if answer.certainty is None else answer.certainty)
+    )
+
+
+class Course:
+    """Agreement and entropy over time, in a few stretches of equal length, however many answers there are.
+
+    >>> course = Course()
+    >>> for number in range(20):
+    ...     course.add(Stretch(1, int(number < 4), 0.5))
+    >>> [(part.images, part.agreement) for part in course.stretches()]
+    [(4, 0.0), (4, 1.0), (4, 1.0), (4, 1.0), (4, 1.0)]
+    """
+
+    def __init__(self) -> None:
+        self._length, self._parts = 1, [Stretch()]
+
+    def add(self, answer: Stretch) -> None:
+        """Add the stretch of one answer."""
+        if self._parts[-1].images == self._length:
+            self._make_room()
+            self._parts.append(Stretch())
+        self._parts[-1] += answer
+
+    def _make_room(self) -> None:
+        """Join neighbours where there are as many stretches as there may be."""
+        if len(self._parts) == MOST_STRETCHES:
+            self._parts = [first + second for first, second in zip(self._parts[::2], self._parts[1::2], strict=True)]
+            self._length *= 2
+
+    def stretches(self) -> list[Stretch]:
+        """Return the stretches in order; a last one of less than half the length belongs to the one before it."""
+        *parts, last = self._parts
+        if parts and 2 * last.images < self._length:
+            return [*parts[:-1], parts[-1] + last]
+        return [part for part in self._parts if part.images]
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Of the pictures that somebody labelled: how many answers are correct, with the memory and without it.
+
+    ``gained`` are correct only with the memory, ``lost`` only without it.
+    """
+
+    labelled: int = 0
+    correct: int = 0
+    correct_zero_shot: int = 0
+    gained: int = 0
+    lost: int = 0
+
+
+def compare_answers(answers: Iterable[Answer], labels: Mapping[str, str]) -> Labelled:
+    """Return how answers compare with the true ``labels`` of their files; one without a label does not count.
+
+    >>> compare_answers([Answer("a.jpg", "cat", zero_shot="dog")], {"a.jpg": "cat"})
+    Labelled(labelled=1, correct=1, correct_zero_shot=0, gained=1, lost=0)
+    """
+    pairs = [
+        (answer.label == labels[answer.file], answer.zero_shot == labels[answer.file])
+        for answer in answers
+        if answer.problem is None and answer.file in labels
+    ]
+    return Labelled(
+        len(pairs),
+        sum(right for right, _ in pairs),
+        sum(plain for _, plain in pairs),
+        sum(right and not plain for right, plain in pairs),
+        sum(plain and not right for right, plain in pairs),
+    )
+
+
+def share_interval(successes: int, total: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share by Wilson's formula, which is good for few samples, too.
+
+    >>> low, high = share_interval(8, 10)
+    >>> round(low, 2), round(high, 2)
+    (0.49, 0.94)
+    """
+    if not total:
+        return 0.0, 1.0
+    p, z = successes / total, _NORMAL
+    centre = (p + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def difference_interval(gained: int, lost: int, total: int) -> tuple[float, float]:
+    """Return the 95 % interval of the difference of two accuracies on the same pictures.
+
+    Only pictures on which the two disagree count. Half a picture is added to each side (Agresti and Min), so that the
+    interval does not vanish where they never disagree.
+
+    >>> low, high = difference_interval(9, 1, 50)
+    >>> round(low, 2), round(high, 2)
+    (0.04, 0.27)
+    """
+    if not total:
+        return -1.0, 1.0
+    b, c, n = gained + 0.5, lost + 0.5, total + 2.0
+    difference = (b - c) / n
+    half = _NORMAL * math.sqrt(max(b + c - (b - c) ** 2 / n, 0.0)) / n
+    return max(-1.0, difference - half), min(1.0, difference + half)

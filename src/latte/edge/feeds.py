@@ -1,0 +1,257 @@
+"""Where the pictures of a device come from: files, a list that grows, a folder that is watched, frames of a camera.
+
+Files wait where they are: at most :data:`ROOM` names and a few decoded pictures are in memory, and nothing is dropped.
+Frames of a camera do not wait: :class:`LatestFrames` drops the oldest, and counts them.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from ..encoders.pictures import BadImageError
+from .device_file import Source
+from .watch_folder import PATIENCE, FolderWatch, age, file_source
+
+ROOM = 256  # names of files that wait in a queue
+AHEAD = 4  # pictures that are decoded ahead: the device never waits for a disk, and few are in memory
+LOOK_EVERY = 0.5  # seconds between two looks at a folder
+_SHARE = 20  # looking takes at most one part in 20 of the time, however large the folder and however slow the share
+_TICK = 0.2  # seconds between two looks at whether to stop
+_HURRY = 0.01  # seconds to wait for another picture while answers wait to be recorded with it
+
+Prepare = Callable[[Path], Any]
+T = TypeVar("T")
+
+
+class Arrival(NamedTuple):
+    """A picture to classify: what the encoder takes, or the problem with it."""
+
+    source: Source
+    picture: Any
+
+
+class PicturePlace(Protocol):
+    """Files in turn, and how one is read; ``problem`` is what people should know, if anything."""
+
+    problem: str
+
+    @property
+    def waiting(self) -> int:
+        """How many files are known and not read yet."""
+
+    def __iter__(self) -> Iterator[Path | Source]:
+        """Yield files; wait for the next one where more may come."""
+
+    def read(self, file: Any, prepare: Prepare) -> Arrival | None:
+        """Return a file that was read, or None where it is to be left out, at least for now."""
+
+
+class NamedFiles:
+    """Files that are named in advance or, one after the other, by a list that may grow.
+
+    One that cannot be read is waited for until it has not changed for some seconds: it may be in the making.
+    """
+
+    def __init__(self, files: Iterable[Path], is_done: Callable[[Source], bool]) -> None:
+        self._files, self._is_done = files, is_done
+        self.waiting, self.problem, self.skipped = 0, "", 0
+
+    def __iter__(self) -> Iterator[Path]:
+        return iter(self._files)
+
+    def read(self, file: Path, prepare: Prepare) -> Arrival | None:
+        """Return a file that was read; None where it has been classified before."""
+        try:
+            source = file_source(file)
+        except OSError as error:
+            source = Source(str(file))
+            return None if self._skips(source) else Arrival(source, _unreadable(file, error))
+        return None if self._skips(source) else _read_written(source, prepare)
+
+    def _skips(self, source: Source) -> bool:
+        done = self._is_done(source)
+        self.skipped += done
+        return done
+
+
+def _read_written(source: Source, prepare: Prepare) -> Arrival:
+    """Read a file as soon as it is complete; one that stays unreadable is a problem."""
+    path, since = Path(source.name), time.monotonic() - age(source)
+    while True:
+        picture = read_picture(path, prepare)
+        try:
+            now = file_source(path)
+        except OSError as error:  # it is gone
+            return Arrival(source, picture if not isinstance(picture, BadImageError) else _unreadable(path, error))
+        if now != source:
+            source, since = now, time.monotonic()
+        elif not isinstance(picture, BadImageError) or time.monotonic() - since >= PATIENCE:
+            return Arrival(source, picture)
+        time.sleep(_TICK)
+
+
+class WatchedFolder:
+    """New pictures of a folder. A thread looks at it, so that a slow share keeps nobody from classifying."""
+
+    def __init__(self, watch: FolderWatch, every: float = LOOK_EVERY, room: int = ROOM) -> None:
+        self._watch, self._every = watch, every
+        self._queue: queue.Queue[Source] = queue.Queue(room)
+        self.problem = ""
+
+    @property
+    def waiting(self) -> int:
+        """Pictures that are ready and not read yet, up to the room of the queue."""
+        return self._queue.qsize()
+
+    def __iter__(self) -> Iterator[Source]:
+        threading.Thread(target=self._look, name="latte-watch", daemon=True).start()
+        while True:
+            yield self._queue.get()
+
+    def _look(self) -> None:
+        while True:
+            start = time.monotonic()
+            try:
+                ready = self._watch.look()
+                self.problem = ""
+            except OSError as error:
+                ready, self.problem = [], f"{self._watch.folder}: {error.strerror or error}"
+            taken = time.monotonic() - start
+            for source in ready:
+                self._queue.put(source)  # waits while the queue is full
+            time.sleep(max(self._every, _SHARE * taken))
+
+    def read(self, file: Source, prepare: Prepare) -> Arrival | None:
+        """Return a file that was read; None where it is gone, or not complete yet: then it comes again."""
+        path = Path(file.name)
+        picture = read_picture(path, prepare)
+        if isinstance(picture, BadImageError):
+            return None if self._watch.give_back(file) else Arrival(file, picture)
+        try:
+            changed = file_source(path) != file
+        except OSError:
+            changed = False
+        return None if changed else Arrival(file, picture)  # the next look sees what it is now
+
+
+class PictureFeed:
+    """The pictures of a place, read and decoded ahead by a thread. It yields None now and then while there is none.
+
+    With ``hurry``, which whoever takes the pictures sets, it does so almost at once.
+    """
+
+    def __init__(self, place: PicturePlace, prepare: Prepare, ahead: int = AHEAD) -> None:
+        self.place, self._prepare = place, prepare
+        self._ready: queue.Queue[Arrival | BaseException | None] = queue.Queue(ahead)
+        self._over = threading.Event()
+        self.hurry = False
+
+    @property
+    def waiting(self) -> int:
+        """Pictures that are known and not classified yet."""
+        return self.place.waiting + self._ready.qsize()
+
+    def __iter__(self) -> Iterator[Arrival | None]:
+        threading.Thread(target=self._read, name="latte-read", daemon=True).start()
+        while True:
+            try:
+                arrival = self._ready.get(timeout=_HURRY if self.hurry else _TICK)
+            except queue.Empty:
+                yield None
+                continue
+            if arrival is None:
+                return
+            if isinstance(arrival, BaseException):
+                raise arrival
+            yield arrival
+
+    def close(self) -> None:
+        """Let the thread end with the picture that it reads."""
+        self._over.set()
+
+    def _read(self) -> None:
+        try:
+            for file in self.place:
+                arrival = self.place.read(file, self._prepare)
+                if arrival is not None and not self._put(arrival):
+                    return
+        except BaseException as error:  # whoever asks for the next picture gets it
+            self._put(error)
+        else:
+            self._put(None)
+
+    def _put(self, item: Arrival | BaseException | None) -> bool:
+        """Wait for room; return False where nobody takes pictures any more."""
+        while not self._over.is_set():
+            try:
+                self._ready.put(item, timeout=_TICK)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+
+class LatestFrames:
+    """Frames that do not wait, such as those of a camera: a thread takes them as they come and stores ``room`` at most.
+
+    Where they come faster than they are used, the oldest make room for the newest, and are counted as ``dropped``.
+
+    >>> frames = LatestFrames(range(3))
+    >>> list(frames), frames.dropped
+    ([0, 1, 2], 0)
+    """
+
+    def __init__(self, frames: Iterable[Any], room: int = 8) -> None:
+        self._frames, self._stored = frames, deque[Any]()
+        self._room, self.dropped = room, 0
+        self._change = threading.Condition()
+        self._over = False
+
+    @property
+    def waiting(self) -> int:
+        """Frames that are stored."""
+        return len(self._stored)
+
+    def __iter__(self) -> Iterator[Any]:
+        threading.Thread(target=self._take, name="latte-frames", daemon=True).start()
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._stored or self._over)
+                if not self._stored:
+                    return
+                frame = self._stored.popleft()
+            yield frame
+
+    def _take(self) -> None:
+        try:
+            for frame in self._frames:
+                with self._change:
+                    if len(self._stored) >= self._room:
+                        self._stored.popleft()
+                        self.dropped += 1
+                    self._stored.append(frame)
+                    self._change.notify()
+        finally:
+            with self._change:
+                self._over = True
+                self._change.notify()
+
+
+def read_picture(path: Path, prepare: Prepare) -> Any:
+    """Return what the encoder takes, or the problem with a file."""
+    try:
+        return prepare(path)
+    except BadImageError as error:
+        return error
+    except OSError as error:
+        return _unreadable(path, error)
+
+
+def _unreadable(path: Path, error: OSError) -> BadImageError:
+    return BadImageError(f"{path}: {error.strerror or error}")

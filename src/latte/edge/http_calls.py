@@ -1,0 +1,171 @@
+"""Calls of the server's routes: connection reuse, time limits, and retries that respect what the server asks for."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.extras import need
+from ..core.validate import refuse
+from ..files.documents import parse_json
+from ..wire.messages import MEDIA_TYPE, NEVER
+from ..wire.versions import HEADER, PROTOCOL, UNSUPPORTED, choose_version, read_header, upgrade_advice
+
+_AGAIN = (408, 429, 500, 502, 503, 504, 507)  # statuses after which a repetition may succeed
+_LONGEST_PROBLEM = 65_536  # bytes of a refusal that are read
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach a server.
+
+    ``timeout`` in seconds for each step of a request. A request that fails on the way is repeated ``attempts`` times
+    at most, and for at most ``patience`` seconds, after pauses that double and vary at random (or that the server asks
+    for). ``authority`` is the certificate of who signed the server's, ``certificate`` and ``key`` are the client's own.
+    """
+
+    timeout: float = 10.0
+    attempts: int = 6
+    patience: float = 60.0
+    authority: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def tls(self) -> ssl.SSLContext | bool:
+        """Return the settings of TLS."""
+        if self.authority is None and self.certificate is None:
+            return True
+        context = ssl.create_default_context(cafile=self.authority)
+        if self.certificate is not None:
+            context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
+class RefusedError(ValueError):
+    """The server refused a request: ``code`` is that of docs/protocol.md."""
+
+    def __init__(self, code: str, status: int, detail: str, stored_version: int = NEVER) -> None:
+        super().__init__(f"server: {code}: {detail}")
+        self.code, self.status, self.detail, self.stored_version = code, status, detail, stored_version
+
+
+class UnreachableError(OSError):
+    """The server does not answer, or not now; ``pause`` is how many seconds it asked to wait, if it did."""
+
+    def __init__(self, reason: str, pause: float | None = None) -> None:
+        super().__init__(reason)
+        self.pause = pause
+
+
+class _AgainError(Exception):
+    """A failure after which the request is repeated, after ``pause`` seconds if the server said so."""
+
+    def __init__(self, reason: str, pause: float | None = None) -> None:
+        super().__init__(reason)
+        self.pause = pause
+
+
+class Calls:
+    """The connections of a program to one server."""
+
+    def __init__(self, server: str, tokens: str | Mapping[str, str] | None, connection: Connection) -> None:
+        if not server.startswith(("http://", "https://")):
+            raise refuse("server", repr(server), "an address such as https://latte.example.org")
+        self.server, self._tokens, self._connection = server.rstrip("/"), tokens, connection
+        self.protocol = PROTOCOL  # the version that both sides speak
+        self._http = need("httpx2", "http")
+        self._stamina = need("stamina", "http")
+        self._client = self._http.Client(timeout=connection.timeout, verify=connection.tls())
+
+    def get(self, path: str) -> bytes:
+        """Return what a route answers; with a mapping of tokens, any of them will do."""
+        name = next(iter(self._tokens), "") if isinstance(self._tokens, Mapping) else ""
+        return self._repeat(lambda: self._client.get(f"{self.server}{path}", headers=self._headers(name)))
+
+    def post(self, path: str, client: str, body: bytes) -> bytes:
+        """Send a message as ``client`` and return the answer."""
+        headers = {**self._headers(client), "Content-Type": MEDIA_TYPE}
+        return self._repeat(lambda: self._client.post(f"{self.server}{path}", content=body, headers=headers))
+
+    def post_json(self, path: str, client: str, value: Any) -> Any:
+        """Send a small request in JSON and return the answer."""
+        headers = {**self._headers(client), "Content-Type": "application/json"}
+        body = json.dumps(value).encode()
+        answer = self._repeat(lambda: self._client.post(f"{self.server}{path}", content=body, headers=headers))
+        return parse_json(answer, f"{self.server}{path}")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _headers(self, client: str) -> dict[str, str]:
+        token = self._tokens if isinstance(self._tokens, str) else (self._tokens or {}).get(client)
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def _repeat(self, call: Callable[[], Any]) -> bytes:
+        """Call until there is an answer that a repetition would not change."""
+        connection = self._connection
+        attempts = self._stamina.retry_context(
+            on=_pause_of, attempts=connection.attempts, timeout=connection.patience, wait_initial=0.1, wait_max=10.0
+        )
+        try:
+            for attempt in attempts:
+                with attempt:
+                    return self._once(call)
+        except _AgainError as error:
+            raise UnreachableError(f"{self.server} does not answer: {error}", error.pause) from None
+        raise AssertionError("the last attempt raises")
+
+    def _once(self, call: Callable[[], Any]) -> bytes:
+        try:
+            try:
+                response = call()
+            except self._http.RemoteProtocolError:  # the server has closed a connection that was not used for long
+                response = call()  # at once, on a new one: every request may be repeated
+        except self._http.TransportError as error:
+            raise _AgainError(f"{type(error).__name__} {error}".strip()) from None
+        self._agree(response.headers.get(HEADER))
+        content: bytes = response.content
+        if response.status_code == 200:
+            return content
+        if response.status_code in _AGAIN:
+            raise _AgainError(_refusal(response).detail, _seconds(response.headers.get("retry-after")))
+        raise _refusal(response)
+
+    def _agree(self, header: str | None) -> None:
+        """Take note of the versions that the server speaks, where it names them; refuse one that speaks none of ours.
+
+        An answer that names none, such as that of a proxy or of an early server, changes nothing.
+        """
+        if header is None:
+            return
+        theirs = read_header(header)
+        version = choose_version(theirs)
+        if version is None:
+            raise RefusedError(UNSUPPORTED, 400, upgrade_advice(theirs))
+        self.protocol = version
+
+
+def _pause_of(error: Exception) -> bool | float:
+    """Return whether to repeat, or after how many seconds, as stamina asks."""
+    if not isinstance(error, _AgainError):
+        return False
+    return True if error.pause is None else error.pause
+
+
+def _seconds(text: str | None) -> float | None:
+    return float(text) if text is not None and text.isdecimal() and len(text) < 6 else None
+
+
+def _refusal(response: Any) -> RefusedError:
+    """Return the problem document of a response as an error; a proxy may have answered something else."""
+    try:
+        document = parse_json(response.content[:_LONGEST_PROBLEM], "problem")
+        code, detail, stored = document["code"], document["detail"], document.get("stored_version", NEVER)
+        return RefusedError(str(code), response.status_code, str(detail), stored if isinstance(stored, int) else NEVER)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return RefusedError("http", response.status_code, f"HTTP status {response.status_code}")

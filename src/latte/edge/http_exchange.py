@@ -1,0 +1,216 @@
+"""The exchange of a federation over HTTP: the same calls as in one process, for Python programs on any machine.
+
+A client sends only rows that changed since its last upload, and gets only rows that it does not have. Where a request
+fails on the way, it is sent again with the same key, so that it counts once.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.names import client_name
+from ..core.validate import choice, message
+from ..methods import describe
+from ..wire.array_blocks import AtMost, Block, complete, decode, encode, encoded_rows
+from ..wire.messages import (
+    NEVER,
+    DeviceReport,
+    Have,
+    SameRows,
+    SyncReply,
+    SyncRequest,
+    have_of,
+    pack,
+    protocol_of,
+    unpack,
+)
+from ..wire.rows import PRECISIONS, EncodedRows
+from ..wire.task_file import Task, describe_difference, parse_task
+from ..wire.versions import SPOKEN, UNSUPPORTED, upgrade_advice
+from .http_calls import Calls, Connection, RefusedError
+
+MOST_DOWNLOAD = 1 << 30  # bytes of one array of a download
+PARALLEL = 16  # requests at once where many clients pull
+_AGAIN = ("stale_version", "unknown_base")  # problems that sending everything as a later version solves
+_ATTEMPTS = 3  # a program that uses the same name at the same time may be faster once, not always
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What a client and the server have said: the last upload that was acknowledged, the rows of the last download."""
+
+    version: int = NEVER
+    acknowledged: int = NEVER
+    uploaded: dict[str, EncodedRows] = field(default_factory=dict)
+    held: dict[str, EncodedRows] = field(default_factory=dict)
+    reused: bool = True  # whether listing what is held was of any use the last time
+    seed: int = field(default_factory=lambda: secrets.randbits(63))
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def forget_upload(self, stored: int) -> None:
+        """Begin again after the version that the server has."""
+        self.version, self.acknowledged, self.uploaded = max(self.version, stored), NEVER, {}
+
+
+class HttpExchange:
+    """The exchange that the server at ``server`` keeps. Any number of threads may use it.
+
+    ``task`` comes from the server where it is not given; one that differs from the server's is refused. ``tokens`` is
+    one token, or a mapping from the names of clients to theirs. ``precision`` is that of vectors on the way, in both
+    directions: "exact", "fp32", "fp16", "int8" or "int4".
+    """
+
+    def __init__(
+        self,
+        server: str,
+        task: Task | None = None,
+        *,
+        tokens: str | Mapping[str, str] | None = None,
+        precision: str = "fp32",
+        connection: Connection | None = None,
+    ) -> None:
+        choice("precision", precision, PRECISIONS)
+        self.precision = precision
+        self._calls = Calls(server, tokens, connection or Connection())
+        try:
+            self.shared_task = self._agree(task)
+        except BaseException:
+            self._calls.close()
+            raise
+        self._info = describe(self.shared_task.method)
+        self._conversations: dict[str, Conversation] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"HttpExchange({self._calls.server!r}, {self.shared_task!r}, precision={self.precision!r})"
+
+    def _agree(self, task: Task | None) -> Task:
+        """Return the task of the server; refuse another one than ``task``."""
+        served = parse_task(self._calls.get("/v1/task"), f"{self._calls.server}/v1/task")
+        if task is not None and task.fingerprint != served.fingerprint:
+            differs = describe_difference(served.fingerprint, task.fingerprint)
+            raise RefusedError("other_task", 409, f"another task than the server's: {differs} differ")
+        return served
+
+    @property
+    def task(self) -> str:
+        """The fingerprint of the classifier that all clients share."""
+        return self.shared_task.zero_shot.fingerprint
+
+    # --- the exchange -------------------------------------------------------------------------------------
+
+    def push(self, client: str, upload: Any, report: DeviceReport | None = None) -> None:
+        """Upload the latest summary of ``client``."""
+        self._send(client_name(client), upload, download=False, report=report)
+
+    def pull(self, client: str) -> Any:
+        """Download what ``client`` gets from the others."""
+        return self._send(client_name(client), None, download=True)
+
+    def pull_many(self, clients: Sequence[str]) -> list[Any]:
+        """Download what each of ``clients`` gets; the server answers those that wait together with one product."""
+        names = [client_name(client) for client in clients]
+        if len(set(names)) < 2:
+            return [self.pull(name) for name in names]
+        with ThreadPoolExecutor(min(PARALLEL, len(names))) as pool:
+            return list(pool.map(self.pull, names))
+
+    def push_pull(self, client: str, upload: Any, report: DeviceReport | None = None) -> Any:
+        """Upload and download in one round trip."""
+        return self._send(client_name(client), upload, download=True, report=report)
+
+    def leave(self, client: str) -> bool:
+        """Remove what ``client`` has uploaded; return whether there was anything."""
+        name = client_name(client)
+        with self._lock:
+            self._conversations.pop(name, None)
+        return bool(self._calls.post_json("/v1/leave", name, {"client": name})["removed"])
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._calls.close()
+
+    def __enter__(self) -> HttpExchange:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- one request --------------------------------------------------------------------------------------
+
+    def _send(self, client: str, upload: Any, download: bool, report: DeviceReport | None = None) -> Any:
+        if upload is not None:
+            message("upload", upload, self._info.kind.Upload, self.task)
+        talk = self._conversation(client)
+        with talk.lock:
+            for attempt in range(_ATTEMPTS):
+                request = self._request(client, talk, upload, download, report)
+                try:
+                    reply = self._post(request)
+                except RefusedError as error:
+                    if error.code not in _AGAIN or attempt + 1 == _ATTEMPTS:
+                        raise
+                    talk.forget_upload(error.stored_version)
+                else:
+                    return self._accept(talk, request, reply)
+        raise AssertionError("the last attempt raises")
+
+    def _conversation(self, client: str) -> Conversation:
+        with self._lock:
+            return self._conversations.setdefault(client, Conversation())
+
+    def _request(
+        self, client: str, talk: Conversation, upload: Any, download: bool, report: DeviceReport | None
+    ) -> SyncRequest:
+        blocks, base = None, NEVER
+        if upload is not None:
+            talk.version += 1
+            base = talk.acknowledged
+            before = SameRows(talk.uploaded) if base != NEVER else None
+            blocks = encode(upload, self.precision, self.shared_task.zero_shot.dim, before)
+        return SyncRequest(
+            task=self.shared_task.fingerprint,
+            client=client,
+            protocol=self._calls.protocol,
+            version=talk.version,
+            base=base,
+            key=secrets.token_bytes(16),
+            upload=blocks,
+            precision=self.precision if download else None,
+            have=self._have(talk) if download else (),
+            report=report,
+        )
+
+    def _have(self, talk: Conversation) -> tuple[Have, ...]:
+        """Return what the client has of the last download; after a list that was of no use, only now and then."""
+        useful = talk.reused or talk.version % 16 == 0
+        return have_of(talk.held, talk.seed) if talk.held and useful else ()
+
+    def _post(self, request: SyncRequest) -> SyncReply:
+        route = "sync" if request.precision else "upload"
+        route = "download" if request.upload is None else route
+        answer = self._calls.post(f"/v1/{route}", request.client, pack(request))
+        if protocol_of(answer) not in SPOKEN:
+            raise RefusedError(UNSUPPORTED, 200, upgrade_advice([protocol_of(answer)]))
+        return unpack(answer, SyncReply)
+
+    def _accept(self, talk: Conversation, request: SyncRequest, reply: SyncReply) -> Any:
+        if request.upload is not None and reply.version == request.version:
+            rows = encoded_rows(complete(request.upload, AtMost(MOST_DOWNLOAD), talk.uploaded))
+            talk.acknowledged, talk.uploaded = request.version, rows
+        if request.precision is None:
+            return None
+        blocks = complete(reply.download or (), AtMost(MOST_DOWNLOAD), talk.held)
+        download = decode(blocks, self._info.kind.Download, self.task)
+        talk.reused = _reuses(reply.download or ()) or not request.have
+        talk.held = encoded_rows(blocks)
+        return download
+
+
+def _reuses(blocks: Sequence[Block]) -> bool:
+    return any(block.source for block in blocks)

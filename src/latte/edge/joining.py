@@ -1,0 +1,158 @@
+"""How a device becomes a member of a fleet: the task from its server, its own name, and the way to sync."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..core.names import client_name
+from ..core.privacy import Privacy
+from ..core.private_client import PrivateClient
+from ..core.types import Collaborative, Method
+from ..core.validate import refuse
+from ..encoders import Encoder
+from ..files.atomic import write_text
+from ..files.documents import parse_json
+from ..files.reading import read_text
+from ..methods import create
+from ..wire.messages import DeviceReport
+from ..wire.task_file import Task, parse_task, read_task, write_task
+from .background_sync import BackgroundSync
+from .exchange_folder import Hidden
+from .folder_exchange import FolderExchange, folder_of, is_folder
+from .http_calls import Calls, Connection, UnreachableError
+from .http_exchange import HttpExchange
+
+TASK_FILE, NAME_FILE = "task.safetensors", "name.txt"
+_LONGEST_TOKEN = 4096  # bytes of a token file
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A server, and how to talk to it; ``name`` is needed only where the server asks for no token.
+
+    Instead of an address, ``server`` may be a folder in which somebody else carries messages: ``folder:DIR``.
+    """
+
+    server: str
+    token: str | None = None
+    name: str | None = None
+    precision: str = "int8"
+    connection: Connection = field(default_factory=Connection)
+    privacy: Privacy = field(default_factory=Privacy)
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file."""
+    return read_text(path, "token file", _LONGEST_TOKEN).strip()
+
+
+def join(membership: Membership, folder: Path) -> tuple[Task, str]:
+    """Return the task and the name of this device.
+
+    The first time both come from the server. They are stored in ``folder``, so that the next start needs no server.
+    """
+    path, name_path = folder / TASK_FILE, folder / NAME_FILE
+    if path.is_file() and name_path.is_file():
+        return read_task(path), _own_name(membership.name, read_text(name_path, "name").rstrip("\n"))
+    task, known = _from_folder(membership) if is_folder(membership.server) else _from_server(membership)
+    name = _own_name(membership.name, known)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_task(path, task)
+    write_text(name_path, f"{name}\n")
+    return task, name
+
+
+def _from_server(membership: Membership) -> tuple[Task, str | None]:
+    """Return the task of a server, and the name that the token is bound to."""
+    calls = Calls(membership.server, membership.token, membership.connection)
+    try:
+        task = parse_task(calls.get("/v1/task"), f"{membership.server}/v1/task")
+        about = parse_json(calls.get("/v1/whoami"), f"{membership.server}/v1/whoami")
+    except UnreachableError as error:
+        raise UnreachableError(f"{error}; the first start of a device needs its server") from None
+    finally:
+        calls.close()
+    return task, about.get("client")
+
+
+def _from_folder(membership: Membership) -> tuple[Task, str | None]:
+    """Return the task that a Flower client has put into the folder, and no name: Flower names its nodes."""
+    folder = folder_of(membership.server)
+    task = folder.task()
+    if task is None:
+        reason = f"{folder.path} has no task yet; the first start of a device needs a SuperNode with this state-dir"
+        raise UnreachableError(f"{reason}, and a run")
+    return task, None
+
+
+def _own_name(wanted: str | None, known: str | None) -> str:
+    """Return the name that the token is bound to; without a token the one that was given, or that of the machine."""
+    if wanted and known and wanted != known:
+        raise refuse("name", repr(wanted), f"{known!r}, to which the token and the state folder belong")
+    return client_name(known or wanted or socket.gethostname())
+
+
+def check_encoder(task: Task, encoder: Encoder, any_encoder: bool = False) -> None:
+    """Refuse another encoder than that of the task: its embeddings mean something else."""
+    if encoder.dim != task.zero_shot.dim:
+        raise refuse(
+            "encoder", f"{encoder.name} with {encoder.dim} dimensions", f"{task.zero_shot.dim}, as the task has"
+        )
+    if task.encoder is None or any_encoder or encoder.fingerprint == task.encoder.fingerprint:
+        return
+    want = f"{task.encoder.name} ({task.encoder.fingerprint[:12]}…), or --any-encoder if it is the same in another form"
+    raise refuse("encoder", f"{encoder.name} ({encoder.fingerprint[:12]}…)", want)
+
+
+def new_member(task: Task, privacy: Privacy | None = None) -> Method:
+    """Return the method of a device in a fleet; with ``privacy``, its summaries hide single images."""
+    method = create(task.method, task.zero_shot, task.params)
+    if not isinstance(method, Collaborative):
+        raise refuse("method", repr(task.method), "one that collaborates")
+    return PrivateClient(method, privacy) if privacy is not None and privacy.hides else method
+
+
+class ServerTrip:
+    """One sync with the server, over a connection that is made when it is first needed."""
+
+    def __init__(self, membership: Membership, task: Task, name: str) -> None:
+        self._membership, self._task, self._name = membership, task, name
+        self._exchange: HttpExchange | None = None
+
+    def __call__(self, upload: Any, report: DeviceReport) -> Any:
+        """Upload and download."""
+        if self._exchange is None:
+            self._exchange = HttpExchange(
+                self._membership.server,
+                self._task,
+                tokens=self._membership.token,
+                precision=self._membership.precision,
+                connection=self._membership.connection,
+            )
+        return self._exchange.push_pull(self._name, upload, report)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._exchange is not None:
+            self._exchange.close()
+
+
+def link_to(membership: Membership, task: Task, name: str) -> BackgroundSync:
+    """Return the background syncs of a member."""
+    if is_folder(membership.server):
+        hidden = Hidden(membership.privacy.least_images, membership.privacy.noise)
+        exchange = FolderExchange(folder_of(membership.server), task, membership.precision, hidden)
+        return BackgroundSync(exchange.push_pull)
+    trip = ServerTrip(membership, task, name)
+    return BackgroundSync(trip, close=trip.close)
+
+
+def default_state_folder() -> Path:
+    """Return where a device keeps its record by default."""
+    import platformdirs
+
+    return Path(os.environ.get("LATTE_STATE") or platformdirs.user_state_path("latte") / "device")

@@ -1,0 +1,99 @@
+"""Pictures that arrive in a folder, by looking again and again: that works on any file system, also on a share.
+
+A picture is ready when it has not changed for a while. One that is still being written has a newer time or another size
+at the next look.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..encoders.pictures import PICTURE_SUFFIXES
+from .device_file import Source
+
+SETTLED = 1.0  # seconds without a change after which a file is tried
+PATIENCE = 10.0  # seconds without a change after which a file that cannot be read is not being written any more
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A file as it is, the moment (of the monotonic clock) since when, and whether it is out of our hands."""
+
+    source: Source
+    since: float
+    taken: bool = False
+
+
+class FolderWatch:
+    """Looks for new pictures below ``folder``; ``is_done`` says which are not new.
+
+    Each picture is handed out once; :meth:`give_back` has it handed out again later. Clocks of other machines do not
+    matter, except that at the first look a file which seems to be older than ``settled`` seconds is ready at once.
+    """
+
+    def __init__(self, folder: Path, is_done: Callable[[Source], bool], settled: float = SETTLED) -> None:
+        self.folder, self._is_done, self._settled = folder, is_done, settled
+        self._files: dict[str, _Watched] = {}
+        self._first = True
+        self._lock = threading.Lock()  # one thread looks, another gives back
+
+    def look(self) -> list[Source]:
+        """Return the new pictures that are ready, the oldest first; a folder that cannot be read is an OSError."""
+        present = list(pictures_below(self.folder))  # without the lock: a share may take its time
+        with self._lock:
+            now, before = time.monotonic(), self._files
+            self._files = {source.name: self._watched(source, before.get(source.name), now) for source in present}
+            self._first = False
+            waiting = [file for file in self._files.values() if not file.taken and now - file.since >= self._settled]
+            ready = []
+            for file in waiting:
+                file.taken = True
+                if not self._is_done(file.source):
+                    ready.append(file.source)
+        return sorted(ready, key=lambda source: (source.modified, source.name))
+
+    def _watched(self, source: Source, before: _Watched | None, now: float) -> _Watched:
+        if before is not None and before.source == source:
+            return before
+        return _Watched(source, now - age(source) if self._first else now)
+
+    def give_back(self, source: Source) -> bool:
+        """Take a picture back that cannot be read; return whether it may become readable, or is gone."""
+        with self._lock:
+            file = self._files.get(source.name)
+            if file is None or file.source != source:
+                return True  # the next look sees what it is now
+            file.taken = time.monotonic() - file.since >= PATIENCE
+            return not file.taken
+
+
+def age(source: Source) -> float:
+    """Return the seconds since a file was changed, by the clocks; 0 where they disagree."""
+    return max(0.0, time.time() - source.modified / 1e9)
+
+
+def pictures_below(folder: Path) -> Iterator[Source]:
+    """Yield the pictures in a folder and the folders in it; hidden ones are left out."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from pictures_below(Path(entry.path))
+                elif Path(entry.name).suffix.lower() in PICTURE_SUFFIXES and entry.is_file():
+                    about = entry.stat()
+                    yield Source(entry.path, about.st_mtime_ns, about.st_size)
+            except FileNotFoundError:  # it was there a moment ago
+                continue
+
+
+def file_source(path: Path) -> Source:
+    """Return a file as it is now."""
+    about = path.stat()
+    return Source(str(path), about.st_mtime_ns, about.st_size)

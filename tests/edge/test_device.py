@@ -1,0 +1,188 @@
+"""A device in one process: whatever happens between two pictures, its record restores it to the last bit."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devices import RowEncoder, rows, small_task
+from latte.checks.material import same
+from latte.edge.background_sync import BackgroundSync
+from latte.edge.device import Device, SyncTimes
+from latte.edge.device_file import Source, open_record, read_answers, read_course
+from latte.edge.device_record import DeviceRecord, DiskFullError
+from latte.edge.feeds import LatestFrames
+from latte.edge.joining import new_member
+from latte.methods import create_exchange
+from waiting import wait_until
+
+METHODS = st.sampled_from(["latte", "ristretto"])
+
+
+def open_device(folder, task, link=None, **options):
+    record = DeviceRecord(folder, task.fingerprint, **options)
+    return Device(RowEncoder(task.zero_shot.dim), task, new_member(task), record, link, SyncTimes("every", 2, 0))
+
+
+def state_of(device):
+    return {name: array.tobytes() for name, array in device.method.state().items()}
+
+
+@given(method=METHODS, steps=st.lists(st.sampled_from(["picture", "bad", "download", "save", "crash"]), max_size=40))
+def test_after_a_crash_a_device_is_what_it_was(tmp_path_factory, method, steps):
+    folder, task = tmp_path_factory.mktemp("device"), small_task(method)
+    exchange = create_exchange(method, task.zero_shot, task.params)
+    donor = new_member(task)
+    for row in rows(20, seed=1):
+        donor.predict(row[None])
+    exchange.push("donor", donor.summary())
+    device, seen = open_device(folder, task), 0
+    for number, step in enumerate(steps):
+        if step == "picture":
+            device.answer(Source(f"{number}"), rows(1, seed=number)[0])
+        elif step == "bad":
+            assert device.answer(Source(f"{number}"), "no row").answer.problem
+        elif step == "download" and device.tally.answered:
+            exchange.push("me", device.method.summary())
+            device.method.receive(exchange.pull("me"))
+            device.save()  # as the device does after every download
+        elif step == "save":
+            device.save()
+        seen += step in ("picture", "bad")
+        before, counts = state_of(device), device.tally.counts()
+        if step == "crash":
+            device.record.close()  # nothing is saved on the way
+            device = open_device(folder, task)
+            assert state_of(device) == before
+            after = device.tally.counts()
+            assert (after.pictures, after.changed, after.unreadable) == (
+                counts.pictures, counts.changed, counts.unreadable
+            )  # fmt: skip
+    assert device.record.number == seen
+    device.record.close()
+
+
+def test_a_picture_that_cannot_be_recorded_has_not_been_learnt(tmp_path):
+    task = small_task()
+    device = open_device(tmp_path, task)
+    device.answer(Source("a"), rows(1)[0])
+    before = state_of(device)
+    pages = device.record._writer.execute("PRAGMA page_count").fetchone()[0]
+    device.record._writer.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(DiskFullError, match="pictures are recorded"):
+        for number in range(100):
+            device.answer(Source(f"b{number}" * 100), rows(1, seed=number)[0])
+            before = state_of(device)
+    assert state_of(device) == before
+    recorded = device.record.number
+    device.record._writer.execute("PRAGMA max_page_count=100000")
+    device.answer(Source("c"), rows(1, seed=999)[0])
+    assert device.record.number == recorded + 1
+    device.record.close()
+
+
+def test_a_full_disk_can_be_waited_for(tmp_path):
+    task, complaints = small_task(), []
+
+    def make_room(error):
+        complaints.append(str(error))
+        if len(complaints) == 3:
+            device.record._writer.execute("PRAGMA max_page_count=100000")
+
+    device = open_device(tmp_path, task, on_full=make_room)
+    twin = new_member(task)
+    device.record._writer.execute("PRAGMA max_page_count=1")  # it is never below what is used
+    for number in range(300):
+        device.answer(Source(f"{number}"), rows(1, seed=number)[0])
+        twin.predict(rows(1, seed=number))
+    assert len(complaints) == 3 and "device.db cannot be written" in complaints[0]
+    assert same(device.method.state(), twin.state()) and device.record.number == 300
+    device.record.close()
+
+
+def test_answers_do_not_wait_for_a_server_that_hangs(tmp_path):
+    hanging, entered = threading.Event(), threading.Event()
+
+    def trip(upload, report):
+        entered.set()
+        hanging.wait()
+        raise OSError("gone")
+
+    link = BackgroundSync(trip)
+    device = open_device(tmp_path, small_task(), link)
+    answers = list(device.answer_frames(rows(50)))
+    assert [answer.number for answer in answers] == list(range(1, 51)) and entered.is_set()
+    hanging.set()
+    device.close(patience=0.1)
+    device.record.close()
+
+
+def test_a_download_is_taken_over_and_survives_a_crash(tmp_path):
+    task = small_task()
+    exchange = create_exchange("latte", task.zero_shot, task.params)
+    donor = new_member(task)
+    for row in rows(50, seed=5):
+        donor.predict(row[None])
+    exchange.push("donor", donor.summary())
+    reports = []
+
+    def trip(upload, report):
+        exchange.push("me", upload)
+        reports.append(report)
+        return exchange.pull("me")
+
+    device = open_device(tmp_path, task, BackgroundSync(trip))
+    list(device.answer_frames(rows(4)))
+    device.link.drain(60)
+    device.idle()
+    assert device.method.state()["external.valid"].any()
+    before = state_of(device)
+    device.record.close()
+    again = open_device(tmp_path, task)
+    assert state_of(again) == before
+    again.record.close()
+    assert reports[-1].images == 4 and reports[-1].classes >= 1 and reports[-1].software.startswith("latte ")
+    assert 0 <= reports[-1].agreement <= 1 and 0 <= reports[-1].entropy <= 1
+
+
+def test_the_record_says_what_was_answered(tmp_path):
+    device = open_device(tmp_path, small_task())
+    answers = list(device.answer_frames([*rows(20), "bad", *rows(3, seed=3)]))
+    with pytest.raises(ValueError, match="another process"):
+        DeviceRecord(tmp_path, device.task.fingerprint)
+    device.record.close()
+    database = open_record(tmp_path)
+    assert list(read_answers(database)) == answers
+    assert sum(part.images for part in read_course(database)) == 23
+    database.close()
+    with pytest.raises(ValueError, match="another task"):
+        DeviceRecord(tmp_path, "other")
+
+
+def test_frames_that_come_too_fast_are_dropped_and_counted(tmp_path):
+    device, taken = open_device(tmp_path, small_task()), threading.Event()
+
+    def camera():
+        yield from rows(100)
+        taken.set()
+
+    frames = LatestFrames(camera(), room=4)
+    answers = []
+    for answer in device.answer_frames(frames):
+        answers.append(answer)
+        wait_until(taken.is_set, "the camera to be done")  # the first answer takes that long
+    assert len(answers) + frames.dropped == 100 and len(answers) <= 6
+    assert device.current_status().dropped == frames.dropped
+    device.record.close()
+
+
+def test_memory_is_saved_now_and_then_only(tmp_path, monkeypatch):
+    monkeypatch.setattr("latte.edge.device.SAVE_EVERY", 10)
+    device = open_device(tmp_path, small_task())
+    list(device.answer_frames(rows(25)))
+    device.record.close()
+    again = open_device(tmp_path, small_task())
+    assert again.restored == 5 and np.all(again.tally.counts().pictures == 25)
+    again.record.close()
