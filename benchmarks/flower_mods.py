@@ -1,0 +1,113 @@
+"""What the client mods of the Flower app cost in accuracy, and what they save in bytes.
+
+python benchmarks/flower_mods.py pacs.npz cifar10c.npz --seeds 0-2 --out mods.jsonl
+
+Every client is a node of the app, with its mods; messages and records are Flower's, without its processes between them
+(latte.flower.direct_grid). Clients sync after 1, 2, 4, 8, 16 images, then after every 16. Needs the extra flower.
+Writes JSON lines and a table; the same command again continues.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hostile import interval
+from latte.experiment.config import parse_seeds
+from latte.flower.barrier import Barrier
+from latte.flower.client_app import make_client_app
+from latte.flower.direct_grid import DirectGrid
+from latte.flower.mods import precision_mod, privacy_mod
+from latte.flower.settings import BenchmarkSettings
+
+PLAIN = "no mod"
+MODS: dict[str, list[Any]] = {
+    PLAIN: [],
+    "fp16": [precision_mod("fp16")],
+    "int8": [precision_mod("int8")],
+    "int4": [precision_mod("int4")],
+    "least_images=4": [privacy_mod(least_images=4)],
+    "noise=0.2": [privacy_mod(noise=0.2)],
+    "noise=0.5": [privacy_mod(noise=0.5)],
+    "int8, least_images=4, noise=0.2": [precision_mod("int8"), privacy_mod(least_images=4, noise=0.2)],
+}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    benchmark: str
+    method: str
+    mods: str
+    seed: int
+    accuracy: float
+    upload_bytes: float  # of arrays, per sync
+    seconds: float
+
+
+def measure(file: Path, method: str, mods: str, seed: int) -> Measurement:
+    started = time.process_time()
+    settings = BenchmarkSettings(str(file), method, sync="doubling", seed=seed)
+    clients = len(settings.federation())
+    nodes = {node + 1: {"partition-id": node} for node in range(clients)}
+    grid = DirectGrid(make_client_app(MODS[mods]), nodes)
+    barrier = Barrier(grid, settings)
+    outcome = barrier.run()
+    accuracy = 100 * float(np.concatenate(outcome.correct(barrier.federation)).mean())
+    seconds = round(time.process_time() - started, 1)
+    return Measurement(file.stem, method, mods, seed, accuracy, round(grid.sent / grid.replies), seconds)
+
+
+def measurements(a: argparse.Namespace, known: set[tuple[str, str, str, int]]) -> Iterator[Measurement]:
+    for file in a.files:
+        for seed in parse_seeds(a.seeds):
+            for method in a.methods.split(","):
+                for mods in MODS:
+                    if (file.stem, method, mods, seed) not in known:
+                        yield measure(file, method, mods, seed)
+
+
+def table(done: Sequence[Measurement]) -> str:
+    """Return accuracies, and the paired differences from no mod: mean and 95 % interval over seeds."""
+    by = {(m.benchmark, m.method, m.mods, m.seed): m for m in done}
+    lines = ["| benchmark | method | mods | accuracy | difference | bytes of a reply |", "|:--|:--|:--|--:|--:|--:|"]
+    for benchmark, method, mods in dict.fromkeys((m.benchmark, m.method, m.mods) for m in done):
+        seeds = [s for s in range(100) if (benchmark, method, mods, s) in by and (benchmark, method, PLAIN, s) in by]
+        mine = [by[benchmark, method, mods, s] for s in seeds]
+        changes = [m.accuracy - by[benchmark, method, PLAIN, m.seed].accuracy for m in mine]
+        accuracy, size = np.mean([m.accuracy for m in mine]), np.mean([m.upload_bytes for m in mine])
+        difference = "" if mods == PLAIN else interval(changes) if len(seeds) > 1 else f"{changes[0]:+.2f}"
+        lines.append(f"| {benchmark} | {method} | {mods} | {accuracy:.2f} | {difference} | {size:,.0f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--methods", default="latte,ristretto")
+    parser.add_argument("--seeds", default="0-2", help="the partitions")
+    parser.add_argument("--out", type=Path, help="JSON lines; what the file has is not measured again")
+    a = parser.parse_args()
+    lines = a.out.read_text().splitlines() if a.out and a.out.is_file() else []
+    done = [Measurement(**json.loads(line)) for line in lines]
+    out = a.out.open("a") if a.out else sys.stdout
+    for one in measurements(a, {(m.benchmark, m.method, m.mods, m.seed) for m in done}):
+        done.append(one)
+        print(json.dumps(asdict(one)), file=out, flush=True)
+    print(table(done))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Latte on Flower."""

@@ -1,0 +1,6 @@
+"""The ClientApp: everything is in latte; the mods take their options from the run's configuration."""
+
+from latte.flower.client_app import make_client_app
+from latte.flower.mods import precision_mod, privacy_mod
+
+app = make_client_app(mods=[precision_mod(), privacy_mod()])

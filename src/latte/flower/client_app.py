@@ -1,0 +1,65 @@
+"""The ClientApp of Latte: a node of a fleet, or a client of a benchmark.
+
+An app of your own is two lines, with whatever mods it wants::
+
+    from latte.flower.client_app import make_client_app
+    app = make_client_app(mods=[precision_mod("int8")])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from ..core.privacy import Privacy
+from ..core.validate import refuse
+from ..edge.exchange_folder import ExchangeFolder
+from .node import attend
+from .sync_records import PRIVACY, read_query, reply_content
+from .walk import walk
+
+SYNC, WALK = "sync", "walk"  # the actions: messages have the types query.sync and query.walk
+STATE_DIR = "state-dir"  # of the node's configuration
+
+
+def make_client_app(mods: Sequence[Any] = ()) -> ClientApp:
+    """Return a ClientApp; ``mods`` are Flower's, such as those of :mod:`latte.flower.mods`."""
+    app = ClientApp()
+    app.query(SYNC, mods=list(mods))(_sync)
+    app.query(WALK, mods=list(mods))(_walk)
+    return app
+
+
+def _sync(message: Message, context: Context) -> Message:
+    """A node of a fleet: its device offers what it learnt in the folder ``state-dir``."""
+    reply = attend(read_query(message.content), node_folder(context), _privacy(message.content))
+    return Message(reply_content(reply), reply_to=message)
+
+
+def _walk(message: Message, context: Context) -> Message:
+    """A client of a benchmark."""
+    return Message(walk(message.content, context, _privacy(message.content)), reply_to=message)
+
+
+def node_folder(context: Context) -> ExchangeFolder:
+    """Return the folder in which a node meets its device: ``state-dir`` of ``--node-config``."""
+    place = context.node_config.get(STATE_DIR)
+    if not isinstance(place, str) or not place:
+        wanted = f"a folder: flower-supernode --node-config '{STATE_DIR}=\"/var/lib/latte/node\"'"
+        raise refuse(f"node-config: {STATE_DIR}", place, wanted)
+    return ExchangeFolder(Path(place).absolute())
+
+
+def _privacy(content: RecordDict) -> Privacy | None:
+    """Return what a mod of this node demands of uploads."""
+    demanded = content.get(PRIVACY)
+    if not isinstance(demanded, ConfigRecord):
+        return None
+    return Privacy(int(demanded["least-images"]), float(demanded["noise"]))
+
+
+app = make_client_app()

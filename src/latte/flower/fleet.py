@@ -1,0 +1,193 @@
+"""The server of a fleet whose nodes decide when to sync.
+
+Flower's server speaks first, and a node has one message at a time. So every node always has a query: it keeps it for a
+short time, until its device has something new, and replies; the answer rides on the next query. A reply always says
+which answer the node has, and the server which upload it has: what was lost on the way is simply due again, and the
+versions of uploads make a repetition harmless.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.app import Message
+
+from ..coordination.hub import Hub
+from ..coordination.problems import Problem
+from ..edge.exchange_folder import FolderAnswer
+from ..wire.messages import NEVER, SyncReply, SyncRequest
+from .settings import FleetSettings
+from .sync_records import NodeQuery, NodeReply, query_content, read_reply
+
+log = logging.getLogger("flwr.latte")
+TICK = 0.2  # seconds between two looks at what has come
+QUERY_SYNC = "query.sync"
+_SLACK = 60.0  # seconds beyond the parking time after which a query counts as lost
+_LATER = ("store_full", "store_unavailable")  # problems of the server: the node sends the same again
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A query that a node has: the ``message`` that brought it, and when it counts as lost."""
+
+    message: str
+    until: float
+
+
+class Fleet:
+    """The nodes of a run, and what each is owed. One thread uses it."""
+
+    def __init__(self, grid: Any, hub: Hub, settings: FleetSettings) -> None:
+        self.grid, self.hub, self.settings = grid, hub, settings
+        self._waiting: dict[int, Waiting] = {}
+        self._answers: dict[int, FolderAnswer] = {}
+        self._without_task: set[int] = set()
+        self._complaints: dict[int, str] = {}
+        self._present: set[int] = set()
+        self._not_before: dict[int, float] = {}  # nodes that reply at once because something is wrong with them
+
+    def run(self) -> None:
+        """Serve until the time of the run is over."""
+        end = time.monotonic() + self.settings.seconds if self.settings.seconds else float("inf")
+        while time.monotonic() < end:
+            self.step()
+            time.sleep(TICK)
+
+    def step(self) -> None:
+        """Take what has come, and give every node that has none a query."""
+        self._note_present(set(self.grid.get_node_ids()))
+        self._take_replies()
+        self._forget_stale()
+        now = time.monotonic()
+        free = [node for node in sorted(self._present) if node not in self._waiting]
+        self._ask([node for node in free if now >= self._not_before.get(node, now)])
+
+    # --- who is there ---------------------------------------------------------------------------------------
+
+    def _note_present(self, nodes: set[int]) -> None:
+        for node in sorted(nodes - self._present):
+            log.info("node %s is there; version %s of its uploads is stored", node, self._stored(node))
+            if self._stored(node) == NEVER:
+                self._without_task.add(node)
+        for node in sorted(self._present - nodes):
+            log.info("node %s has left; what it uploaded still helps others", node)
+            self._waiting.pop(node, None)  # with the node its query is lost
+        self._present = nodes
+
+    def _forget_stale(self) -> None:
+        """Remove what nodes uploaded that left long ago."""
+        if not self.settings.stale_hours:
+            return
+        there, now = {str(node) for node in self._present}, time.time()
+        for client, updated in list(self.hub.updated.items()):
+            hours = (now - updated) / 3600
+            if client not in there and hours > self.settings.stale_hours:
+                self.hub.forget(client)
+                log.warning("node %s has left, its last upload is %.1f hours old: it is forgotten", client, hours)
+
+    def _stored(self, node: int) -> int:
+        return self.hub.versions.get(str(node), NEVER)
+
+    # --- replies --------------------------------------------------------------------------------------------
+
+    def _take_replies(self) -> None:
+        now = time.monotonic()
+        open_messages = {waiting.message: node for node, waiting in self._waiting.items()}
+        replies = dict(self._readable(self.grid.pull_messages(list(open_messages)), open_messages))
+        self._handle(replies)
+        for node, waiting in list(self._waiting.items()):
+            if now > waiting.until:  # its node was killed: ask again
+                del self._waiting[node]
+
+    def _readable(self, messages: Iterable[Message], nodes: Mapping[str, int]) -> Iterator[tuple[int, NodeReply]]:
+        """Yield the replies; a node whose message cannot be read is complained about, and asked again."""
+        for message in messages:
+            node = nodes[message.metadata.reply_to_message_id]
+            self._waiting.pop(node, None)
+            if message.has_error():
+                self._complain(node, f"error {message.error.code}: {str(message.error.reason)[:300]}")
+                self._pause(node)
+                continue
+            try:
+                yield node, read_reply(message.content)
+            except ValueError as error:
+                self._complain(node, f"bad_message: {error}")
+                self._pause(node)
+
+    def _handle(self, replies: Mapping[int, NodeReply]) -> None:
+        """Answer all replies that came together, in one batch."""
+        for node, reply in replies.items():
+            self._note(node, reply)
+        due = [(node, request) for node, reply in replies.items() if (request := self._request(node, reply))]
+        answers = self.hub.run([request for _, request in due]) if due else []
+        for (node, request), answer in zip(due, answers, strict=True):
+            self._answer(node, request, answer)
+
+    def _note(self, node: int, reply: NodeReply) -> None:
+        self._answers.pop(node, None)
+        self._without_task.discard(node)
+        if not reply.task:
+            self._without_task.add(node)
+        if reply.problem:
+            self._complain(node, f"problem on the node: {reply.problem}")
+            self._pause(node)
+
+    def _request(self, node: int, reply: NodeReply) -> SyncRequest | None:
+        """Return what a reply asks of the hub: to store an upload, or only for the answer that it lacks."""
+        if not reply.task or (reply.problem and reply.upload is None):
+            return None
+        other_task = reply.task != self.hub.task.fingerprint
+        if reply.upload is None and not other_task and reply.received >= self._stored(node):
+            return None
+        return SyncRequest(
+            task=reply.task,
+            client=str(node),
+            version=reply.version,
+            key=reply.key,
+            upload=reply.upload,
+            precision=reply.precision,
+            report=reply.report,
+        )
+
+    def _answer(self, node: int, request: SyncRequest, answer: SyncReply | Problem) -> None:
+        task = self.hub.task.fingerprint
+        if isinstance(answer, SyncReply):
+            self._complaints.pop(node, None)
+            self._answers[node] = FolderAnswer(task, answer.version, answer.download)
+            log.debug("node %s: version %s is stored", node, answer.version)
+            return
+        self._complain(node, f"refused: {answer}")
+        if request.upload is None:
+            self._pause(node)
+        elif answer.code not in _LATER:
+            stored = int(answer.more.get("stored_version", NEVER))
+            self._answers[node] = FolderAnswer(task, request.version, None, answer.code, answer.detail, stored)
+
+    def _complain(self, node: int, what: str) -> None:
+        """Say once what is wrong with a node."""
+        if self._complaints.get(node) != what:
+            self._complaints[node] = what
+            log.warning("node %s: %s", node, what)
+
+    def _pause(self, node: int) -> None:
+        """Ask a node that could not keep its query only after the time that it would have kept it."""
+        self._not_before[node] = time.monotonic() + self.settings.park_seconds
+
+    # --- queries --------------------------------------------------------------------------------------------
+
+    def _ask(self, nodes: Sequence[int]) -> None:
+        """Give each of the nodes a query."""
+        until = time.monotonic() + self.settings.park_seconds + _SLACK
+        for node in nodes:
+            for message in self.grid.push_messages([self._query(node)]):
+                self._waiting[node] = Waiting(message, until)
+
+    def _query(self, node: int) -> Message:
+        park = self.settings.park_seconds
+        task_file = self.hub.task.to_bytes() if node in self._without_task else b""
+        query = NodeQuery(self.hub.task.fingerprint, self._stored(node), park, self._answers.get(node), task_file)
+        return Message(query_content(query), node, QUERY_SYNC, ttl=park + _SLACK)

@@ -1,0 +1,67 @@
+"""The ServerApp of Latte: a plain loop around the method's exchange; there is no model to average, and no strategy."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Context
+from flwr.serverapp import ServerApp
+
+from ..coordination.sqlite_store import FILE
+from ..coordination.upload_check import mended_hub
+from ..edge.exchange_folder import look_for
+from ..files.locks import is_locked
+from ..wire.task_file import read_task
+from .barrier import Barrier, write_labels
+from .fleet import Fleet
+from .settings import BENCHMARK, BenchmarkSettings, FleetSettings, mode_of
+
+log = logging.getLogger("flwr.latte")
+STORE_SECONDS = 120.0  # in which another run has to let go of the store
+
+
+def make_server_app() -> ServerApp:
+    """Return a ServerApp."""
+    app = ServerApp()
+    app.main()(_main)
+    return app
+
+
+def _main(grid: Any, context: Context) -> None:
+    if mode_of(context.run_config) == BENCHMARK:
+        run_benchmark(grid, BenchmarkSettings.of(context.run_config))
+    else:
+        run_fleet(grid, FleetSettings.of(context.run_config))
+
+
+def run_fleet(grid: Any, settings: FleetSettings) -> None:
+    """Serve a fleet; what an earlier run stored is there again."""
+    wait_for_store(settings.state)
+    hub = mended_hub(read_task(settings.task), settings.state)
+    with closing(hub.store):
+        log.info("%r: the uploads of %s nodes are restored", hub.task, len(hub))
+        Fleet(grid, hub, settings).run()
+
+
+def wait_for_store(folder: Path, seconds: float = STORE_SECONDS) -> None:
+    """Wait until nobody else has the store: the app of a run outlives a SuperLink that was killed, for a while."""
+    if is_locked(folder / f"{FILE}.lock"):
+        log.warning("another run still has %s: waiting until it has ended", folder)
+        look_for(lambda: None if is_locked(folder / f"{FILE}.lock") else True, seconds)
+
+
+def run_benchmark(grid: Any, settings: BenchmarkSettings) -> None:
+    """Walk through a benchmark in step, and say how accurate the labels were."""
+    barrier = Barrier(grid, settings)
+    outcome = barrier.run()
+    accuracy = 100 * float(np.concatenate(outcome.correct(barrier.federation)).mean())
+    log.info("%s on %s: accuracy %.2f %%", settings.method, settings.benchmark, accuracy)
+    if settings.out:
+        write_labels(Path(settings.out), barrier.federation, outcome)
+
+
+app = make_server_app()

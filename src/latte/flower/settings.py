@@ -1,0 +1,131 @@
+"""What a run is called with: the flat values of ``[tool.flwr.app.config]`` and ``--run-config``, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..core.validate import at_least, choice, real, refuse
+from ..data.catalogue import default_clients, find_benchmark, read_benchmark
+from ..data.partition import federate
+from ..files.documents import parse_json
+from ..simulation.schedule import SYNCS, Schedule
+
+if TYPE_CHECKING:
+    from ..data.benchmark import Federation
+
+FLEET, BENCHMARK = "fleet", "benchmark"
+PARK_SECONDS = 20.0  # that a node waits for its device: a query that waits is not cancelled when its run ends
+STALE_HOURS = 168.0  # a week: after which the upload of a node that left helps nobody any more
+_LONGEST_PARK = 60.0
+
+RunConfig = Mapping[str, Any]  # Flower's UserConfig: text, numbers and truth values
+T = TypeVar("T", str, int, float)
+
+
+def mode_of(config: RunConfig) -> str:
+    """Return what a run does: serve a fleet, or walk through a benchmark."""
+    mode = setting(config, "mode", FLEET)
+    choice("run-config: mode", mode, (FLEET, BENCHMARK))
+    return mode
+
+
+def setting(config: RunConfig, name: str, default: T) -> T:
+    """Return a value; one that is missing has a default, and one of another type is refused.
+
+    >>> setting({"period": 4}, "period", 1)
+    4
+    """
+    value = config.get(name, default)
+    if type(value) is int and isinstance(default, float):
+        value = float(value)
+    if type(value) is not type(default):
+        raise refuse(f"run-config: {name}", repr(value), f"a value such as {default!r}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """A fleet whose nodes decide when to sync: its ``task`` file, and the folder ``state`` of the exchange.
+
+    The run ends after ``seconds``; 0: when it is stopped. A node that left is forgotten after ``stale_hours``.
+    """
+
+    task: Path
+    state: Path
+    park_seconds: float = PARK_SECONDS
+    stale_hours: float = STALE_HOURS
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, config: RunConfig) -> FleetSettings:
+        """Return the settings of a run."""
+        task, state = setting(config, "task", ""), setting(config, "state", "")
+        for name, value in (("task", task), ("state", state)):
+            if not value or not Path(value).is_absolute():
+                what = {"task": "the file that `latte task create` wrote", "state": "a folder for what nodes upload"}
+                raise refuse(f"run-config: {name}", repr(value), f"an absolute path: {what[name]}")
+        return cls(
+            Path(task),
+            Path(state),
+            real("run-config: park-seconds", setting(config, "park-seconds", PARK_SECONDS), 0.0, _LONGEST_PARK),
+            real("run-config: stale-hours", setting(config, "stale-hours", STALE_HOURS), 0.0, 1e9),
+            real("run-config: seconds", setting(config, "seconds", 0.0), 0.0, 1e9),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkSettings:
+    """A benchmark in step: every node is one of its clients, and all sync together.
+
+    ``parameters`` is JSON, such as ``{"k_e": 5}``. ``clients_per_domain`` 0: the clients of the file, or the default.
+    ``out`` is a file for the labels of every client.
+    """
+
+    benchmark: str = "cifar10c-mini"
+    method: str = "latte"
+    parameters: str = ""
+    sync: str = "method"
+    period: int = 1
+    seed: int = 0
+    clients_per_domain: int = 0
+    out: str = ""
+
+    @classmethod
+    def of(cls, config: RunConfig) -> BenchmarkSettings:
+        """Return the settings of a run."""
+        default = cls()
+        choice("run-config: sync", setting(config, "sync", default.sync), SYNCS)
+        return cls(
+            setting(config, "benchmark", default.benchmark),
+            setting(config, "method", default.method),
+            setting(config, "parameters", default.parameters),
+            setting(config, "sync", default.sync),
+            at_least("run-config: period", setting(config, "period", default.period), 1),
+            at_least("run-config: seed", setting(config, "seed", default.seed), 0),
+            at_least("run-config: clients-per-domain", setting(config, "clients-per-domain", 0), 0),
+            setting(config, "out", default.out),
+        )
+
+    def facts(self) -> dict[str, str | int]:
+        """Return the values that :meth:`of` reads, for a message to a node."""
+        return {name.replace("_", "-"): value for name, value in asdict(self).items() if name != "out"}
+
+    @property
+    def params(self) -> Any:
+        """The parameters that differ from the method's defaults."""
+        return parse_json(self.parameters, "run-config: parameters") if self.parameters else None
+
+    @property
+    def schedule(self) -> Schedule:
+        """When clients sync."""
+        return Schedule(period=self.period, sync=self.sync)
+
+    def federation(self) -> Federation:
+        """Return the clients and their streams, as ``latte run`` has them; fixed clients in the order of the file."""
+        entry = find_benchmark(self.benchmark)
+        embeddings = read_benchmark(entry)
+        clients = self.clients_per_domain or default_clients(embeddings, entry.name)
+        return federate(embeddings, clients, self.seed, "file" if clients is None else "shuffled")

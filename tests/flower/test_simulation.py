@@ -1,0 +1,42 @@
+"""Flower's simulation engine: the contract of an exchange holds, and the labels are those of one process."""
+
+import json
+import sys
+
+import pytest
+
+from flower_simulation import BENCHMARKS, METHODS, checks_of
+from latte.data.bundled import bundled
+from latte.simulation.readable import run_readable
+from latte.simulation.schedule import Schedule
+from waiting import ROOT, run
+
+pytest.importorskip("flwr", reason="needs the extra flower: pip install '.[flower]'")
+pytest.importorskip("ray", reason="needs the extra flower: pip install '.[flower]'")
+CHECKS = [f"{method}: {name}" for method in METHODS for name in checks_of(method)]
+
+
+@pytest.fixture(scope="module")
+def simulation(tmp_path_factory):
+    """One simulation for all tests of this file: starting the engine takes longest."""
+    folder = tmp_path_factory.mktemp("simulation")
+    run(sys.executable, ROOT / "tests" / "flower_simulation.py", folder, check=True, FLWR_HOME=str(folder / "flwr"))
+    return folder
+
+
+@pytest.mark.parametrize("method", BENCHMARKS)
+def test_the_labels_are_those_of_the_simulator(method, simulation):
+    config, federation = BENCHMARKS[method], bundled()
+    schedule = Schedule(period=config.get("period", 1), sync=config["sync"])
+    expected = run_readable(federation, method, schedule=schedule).labels
+    labels = json.loads((simulation / f"{method}.json").read_text())
+    assert list(labels) == [client.name for client in federation.clients]
+    for client, want in zip(federation.clients, expected, strict=True):
+        assert labels[client.name] == want.tolist(), client.name
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_contract_of_an_exchange_holds(check, simulation):
+    document = json.loads((simulation / "contract.json").read_text())
+    assert document["messages"] > 500  # each of them a message of Flower, there and back
+    assert document["outcomes"][check] == ""
