@@ -1,14 +1,14 @@
 """Hostile clients and poor networks: what is left of the gain over zero-shot, for Latte and Ristretto.
 
-python benchmarks/hostile.py pacs.npz --seeds 0-2                             # every condition
+python benchmarks/hostile.py pacs.npz --out pacs.jsonl                        # every condition, seeds 0 to 4
 python benchmarks/hostile.py pacs.npz --conditions flipped --shares 0.1,0.3   # one attack
 python benchmarks/hostile.py pacs.npz --conditions missing,late,int8,skew     # poor networks
-python benchmarks/hostile.py cifar10c.npz --clients-per-domain 3              # fewer clients, each with as many images
+python benchmarks/hostile.py pacs.npz --methods ristretto,ristretto+count_cap=4
 
-Both methods sync after 1, 2, 4, 8, 16 images of a client, then after every 16. Accuracies are those of the clients that
+All methods sync after 1, 2, 4, 8, 16 images of a client, then after every 16. Accuracies are those of the clients that
 are not hostile, and gains are over zero-shot on the same clients. "none, 30%" is the gain of the clients that are not
-among the 30 % where those behave: what an attack costs is the difference from it. Writes JSON lines,
-and a table at the end.
+among the 30 % where those behave: what an attack costs is the difference from it. Writes JSON lines, and a table at the
+end. With --out, the lines go to a file; the same command again continues where it stopped.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +34,9 @@ from latte.data.benchmark import Federation
 from latte.data.catalogue import BenchmarkFile, default_clients, read_benchmark
 from latte.data.label_skew import skew_labels
 from latte.data.partition import federate, generators
-from latte.experiment.config import parse_seeds
+from latte.experiment.config import parse_method, parse_seeds
 from latte.methods import create_exchange, describe, resolve
+from latte.simulation.engine import run_fast
 from latte.simulation.engine.ristretto_engine import run_ristretto
 from latte.simulation.hostile import ATTACKS, ATTACKS_ON_COUNTS, HostileExchange, choose_hostile
 from latte.simulation.outcome import Outcome
@@ -68,29 +70,62 @@ class Measurement:
         return self.accuracy - self.zero_shot
 
 
-def run(federation: Federation, method: str, schedule: Schedule, seed: int, wrap: Wrap) -> Outcome:
-    zero_shot = federation.embeddings.zero_shot
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method with parameters: ``text`` is how the command line names it."""
+
+    text: str
+
+    @property
+    def name(self) -> str:
+        return str(parse_method(self.text)["name"])
+
+    @property
+    def params(self) -> Any:
+        return resolve(self.name, parse_method(self.text)["params"])
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line: a method under a condition."""
+
+    method: MethodSpec
+    condition: str
+    share: float
+    seed: int
+
+    @property
+    def wraps(self) -> bool:
+        """Whether messages are altered on the way: Latte's engine has no messages."""
+        return self.condition in (*ATTACKS, "missing", "int8")
+
+
+def run(federation: Federation, case: Case, schedule: Schedule, wrap: Wrap) -> Outcome:
+    name, params, rng = case.method.name, case.method.params, generators(case.seed).cohort
+    if not case.wraps and name != "ristretto":
+        outcome = run_fast(federation, name, params, schedule, rng)
+        assert outcome is not None, "numba is needed"
+        return outcome
     names = tuple(client.name for client in federation.clients)
-    exchange = wrap(create_exchange(method, zero_shot, None, clients=names))
-    rng = generators(seed).cohort
-    if method == "ristretto":
-        return run_ristretto(federation, resolve(method), schedule, rng, exchange)
-    clients, _ = set_up(federation, method)
+    exchange = wrap(create_exchange(name, federation.embeddings.zero_shot, params, clients=names))
+    if name == "ristretto":
+        return run_ristretto(federation, params, schedule, rng, exchange)
+    clients, _ = set_up(federation, name, params)
     labels = [np.full(len(client), -1, np.int64) for client in federation.clients]
     for step in simulate(clients, exchange, schedule, rng):
         labels[step.client][step.sample] = step.prediction.label
     return Outcome(tuple(labels))
 
 
-def disturb(federation: Federation, method: str, condition: str, hostile: frozenset[str], seed: int) -> Wrap:
+def disturb(federation: Federation, case: Case, hostile: frozenset[str]) -> Wrap:
     """Return what is put around the exchange."""
-    rng = np.random.default_rng([seed, 1])
+    rng, condition = np.random.default_rng([case.seed, 1]), case.condition
     if condition in ATTACKS:
         return lambda exchange: HostileExchange(exchange, hostile, condition, rng)
     if condition == "int8":
         return QuantisedExchange
     if condition == "missing":
-        empty = describe(method).kind.Download.empty
+        empty = describe(case.method.name).kind.Download.empty
         zero_shot = federation.embeddings.zero_shot
         return lambda exchange: LossyExchange(exchange, MISSING, lambda: empty(zero_shot), rng)
     return lambda exchange: exchange
@@ -114,19 +149,19 @@ def score(federation: Federation, outcome: Outcome, hostile: frozenset[str]) -> 
     return 100 * float((answers == labels).mean()), 100 * float((zero_shot == labels).mean())
 
 
-def measure(federation: Federation, method: str, condition: str, share: float, seed: int) -> Measurement:
-    rng = np.random.default_rng([seed, 0])
-    if condition == "skew":
+def measure(federation: Federation, case: Case) -> Measurement:
+    rng = np.random.default_rng([case.seed, 0])
+    if case.condition == "skew":
         federation = skew_labels(federation, CONCENTRATION, rng)
-    hostile = choose_hostile([client.name for client in federation.clients], share, rng)
-    starts = late_starts(federation, rng) if condition == "late" else None
-    schedule = Schedule(sync="doubling", starts=starts)
-    started = time.perf_counter()
-    outcome = run(federation, method, schedule, seed, disturb(federation, method, condition, hostile, seed))
-    seconds = time.perf_counter() - started
+    hostile = choose_hostile([client.name for client in federation.clients], case.share, rng)
+    starts = late_starts(federation, rng) if case.condition == "late" else None
+    started = time.process_time()
+    outcome = run(federation, case, Schedule(sync="doubling", starts=starts), disturb(federation, case, hostile))
+    seconds = time.process_time() - started
     scores = score(federation, outcome, hostile)
+    name, clients = federation.embeddings.name, len(federation)
     return Measurement(
-        federation.embeddings.name, method, condition, share, seed, len(federation), *scores, round(seconds, 2)
+        name, case.method.text, case.condition, case.share, case.seed, clients, *scores, round(seconds, 2)
     )
 
 
@@ -172,31 +207,51 @@ def conditions_of(text: str, shares: list[float]) -> list[tuple[str, float]]:
     return [(name, share) for name in names for share in use.get(name, [0.0])]
 
 
+def cases_of(a: argparse.Namespace, seed: int) -> Iterator[Case]:
+    """Yield what is to be measured with one seed."""
+    for condition, share in conditions_of(a.conditions, [float(s) for s in a.shares.split(",")]):
+        for method in map(MethodSpec, a.methods.split(",")):
+            if describe(method.name).family == "ristretto" or condition not in RISTRETTO_ONLY:
+                yield Case(method, condition, share, seed)
+
+
+def read(file: Path) -> list[Measurement]:
+    """Return the measurements in a file of JSON lines; the last line may have been cut off."""
+    lines = file.read_text().splitlines(keepends=True) if file.is_file() else []
+    return [Measurement(**json.loads(line)) for line in lines if line[:1] == "{" and line[-1:] == "\n"]
+
+
+def measure_all(a: argparse.Namespace, done: list[Measurement]) -> Iterator[Measurement]:
+    """Yield what is not among those that are done."""
+    known = {(m.benchmark, m.method, m.condition, m.share, m.seed) for m in done}
+    for file in a.files:
+        embeddings = read_benchmark(BenchmarkFile(file.stem, file))
+        for seed in parse_seeds(a.seeds):
+            federation = first_clients(federate(embeddings, default_clients(embeddings, file.stem), seed), a)
+            for case in cases_of(a, seed):
+                if (embeddings.name, case.method.text, case.condition, case.share, seed) not in known:
+                    yield measure(federation, case)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--conditions", default="all", help=f"all, or some of {', '.join(CONDITIONS)}")
     parser.add_argument("--shares", default="0.1,0.3", help="of the clients that are hostile")
-    parser.add_argument("--methods", default="latte,ristretto")
-    parser.add_argument("--seeds", default="0-2")
+    parser.add_argument("--methods", default="latte,ristretto", help="such as latte,ristretto+count_cap=4")
+    parser.add_argument("--seeds", default="0-4")
     parser.add_argument("--clients-per-domain", type=int, help="use this many clients of each domain")
+    parser.add_argument("--out", type=Path, help="the file for the lines; what it has already is not measured again")
     parser.add_argument("--read", action="store_true", help="FILES are JSON lines from before: print their table")
     a = parser.parse_args()
     if a.read:
-        lines = [json.loads(line) for file in a.files for line in file.read_text().splitlines() if line[:1] == "{"]
-        print(table([Measurement(**line) for line in lines]))
+        print(table([measurement for file in a.files for measurement in read(file)]))
         return
-    measurements = []
-    for file in a.files:
-        embeddings = read_benchmark(BenchmarkFile(file.stem, file))
-        for seed in parse_seeds(a.seeds):
-            federation = first_clients(federate(embeddings, default_clients(embeddings, file.stem), seed), a)
-            for condition, share in conditions_of(a.conditions, [float(s) for s in a.shares.split(",")]):
-                for method in a.methods.split(","):
-                    if describe(method).family == "latte" and condition in RISTRETTO_ONLY:
-                        continue
-                    measurements.append(measure(federation, method, condition, share, seed))
-                    print(json.dumps(asdict(measurements[-1])), flush=True)
+    measurements = read(a.out) if a.out else []
+    out = a.out.open("a") if a.out else sys.stdout
+    for measurement in measure_all(a, list(measurements)):
+        measurements.append(measurement)
+        print(json.dumps(asdict(measurement)), file=out, flush=True)
     print(table(measurements))
 
 

@@ -17,6 +17,8 @@ MODULES = sorted(set(re.findall(r"`(latte(?:\.[a-z_]+)+)`", PAGE)))
 def test_a_module_exists(name):
     if name.startswith("latte.encoders.hf"):
         pytest.importorskip("torch", reason="transformers models need torch")
+    if name.startswith("latte.flower."):
+        pytest.importorskip("flwr", reason="needs the extra flower: pip install '.[flower]'")
     importlib.import_module(name)
 
 

@@ -48,12 +48,18 @@ def finish(process):
     return process.returncode, output.splitlines(), errors.splitlines()
 
 
+def is_summary(errors):
+    """Whether the lines on stderr are those at the end of a call, and no others."""
+    begins = (" pictures, ", "agreement with zero-shot ", "memory: ")
+    return len(errors) == 3 and all(word in line for line, word in zip(errors, begins, strict=True))
+
+
 @pytest.fixture(scope="module")
 def whole(pictures, tmp_path_factory):
     """What a call that nothing disturbs prints and leaves behind."""
     memory = tmp_path_factory.mktemp("whole") / "m.safetensors"
     code, lines, errors = finish(start(pictures, memory))
-    assert code == 0 and len(lines) == NUMBER and not errors
+    assert code == 0 and len(lines) == NUMBER and is_summary(errors)
     assert [path.name for path in memory.parent.iterdir()] == ["m.safetensors"]
     return lines, memory.read_bytes()
 
@@ -82,7 +88,7 @@ def test_a_signal_saves_what_was_printed_and_the_same_command_goes_on(pictures, 
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
 
     ended, rest, errors = finish(start(pictures, memory))
-    assert ended == 0 and len(errors) == 1 and f"after {len(printed)} of {NUMBER} pictures" in errors[0]
+    assert ended == 0 and f"after {len(printed)} of {NUMBER} pictures" in errors[0] and is_summary(errors[1:])
     assert printed + rest == whole[0]
     assert memory.read_bytes() == whole[1], "as if nothing had happened"
 
@@ -105,6 +111,75 @@ def test_killed_at_any_moment_the_memory_is_whole_and_goes_on(pictures, whole, t
     code, rest, _ = finish(start(pictures, memory))
     assert code == 0 and rest == whole[0][done:]
     assert memory.read_bytes() == whole[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_the_table_goes_on_with_the_memory(pictures, whole, tmp_path, number):
+    """Interrupted or killed, and gone on with: a row per picture, the answers that were printed."""
+    memory, table = tmp_path / "m.safetensors", tmp_path / "answers.csv"
+    options = ("--csv", str(table), "--save-every", "0")
+    process = start(pictures, memory, *options)
+    for _ in range(40):
+        process.stdout.readline()
+    while not memory.exists():
+        assert process.poll() is None
+    process.send_signal(number)
+    finish(process)
+    done = covered(memory)
+    assert len(rows_of(table)) >= done, "what the memory covers is in the table"
+    code, _, errors = finish(start(pictures, memory, *options))
+    assert code == 0 and errors[0].endswith(f"after {done} of {NUMBER} pictures, which m.safetensors covers")
+    assert errors[-1] == f"table: {table}"
+    answers = [json.loads(line) for line in whole[0]]
+    assert [(row["file"], row["label"]) for row in rows_of(table)] == [(a["file"], a["label"]) for a in answers]
+    assert [float(row["probability"]) for row in rows_of(table)] == pytest.approx(
+        [a["probability"] for a in answers], abs=1e-6
+    )
+    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")) == [
+        "answers.csv", "m.safetensors",
+    ]  # fmt: skip
+
+
+def rows_of(table):
+    import csv
+
+    with table.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_table_that_does_not_go_on_from_the_memory_is_refused(pictures, tmp_path):
+    memory, table = tmp_path / "m.safetensors", tmp_path / "answers.csv"
+    process = start(pictures, memory, "--save-every", "0")
+    process.stdout.readline()
+    while not memory.exists():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert finish(process)[0] == 130
+    table.write_text("mine", encoding="utf-8")
+    code, lines, errors = finish(start(pictures, memory, "--csv", str(table)))
+    assert code == 2 and not lines and "give another --csv, or remove the file" in errors[-1]
+    assert table.read_text(encoding="utf-8") == "mine"
+    table.unlink()
+    left = NUMBER - covered(memory)
+    code, lines, errors = finish(start(pictures, memory, "--csv", str(table)))
+    assert code == 0 and len(lines) == left == len(rows_of(table)) and any("is new: the rows of" in e for e in errors)
+
+
+def test_copies_do_not_fill_a_memory(pictures, tmp_path):
+    """Nine calls with the same dozen pictures: none is learnt twice, unless that is wanted."""
+    memory = tmp_path / "m.safetensors"
+    dozen = sorted(set(pictures))
+    counts = []
+    for _ in range(9):
+        _, lines, errors = finish(start(dozen, memory))
+        counts.append(sum(json.loads(line)["near_copy"] for line in lines))
+    assert min(counts[1:]) > counts[0], "some of these pictures of noise are near copies of others, too"
+    assert f"{counts[-1]} near copies not learnt" in errors[0]
+    once = tmp_path / "once.safetensors"
+    finish(start(dozen, once))
+    assert memory.read_bytes() == once.read_bytes()
+    _, lines, errors = finish(start(dozen, memory, "--near-copy", "0"))
+    assert "near cop" not in errors[0] and memory.read_bytes() != once.read_bytes()
 
 
 def test_a_reader_that_goes_away_costs_nothing(pictures, whole, tmp_path):
@@ -133,7 +208,7 @@ def test_a_second_process_is_told_who_has_the_memory_and_changes_nothing(picture
         assert code == 2 and not lines and len(errors) == 1
         assert f"pid {first.pid}," in errors[0] and "latte classify" in errors[0] and str(name) in errors[0]
     code, lines, errors = finish(first)
-    assert code == 0 and not errors and [line.rstrip("\n"), *lines] == whole[0]
+    assert code == 0 and is_summary(errors) and [line.rstrip("\n"), *lines] == whole[0]
     assert memory.read_bytes() == whole[1]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.safetensors", "m.safetensors"]
     assert link.is_symlink()
@@ -158,7 +233,7 @@ def test_other_pictures_after_an_interruption_start_at_the_first(pictures, tmp_p
     code, lines, errors = finish(start(others, memory))
     assert code == 0 and [json.loads(line)["file"] for line in lines] == others
     code, lines, errors = finish(start(pictures[:40], memory))
-    assert code == 0 and len(lines) == 40 and not errors, "a call that was finished is not gone on with"
+    assert code == 0 and len(lines) == 40 and is_summary(errors), "a call that was finished is not gone on with"
 
 
 @pytest.mark.parametrize("name", ["nowhere/m", "fifo", "/dev/null", "loop", "."])

@@ -12,7 +12,8 @@ from latte.cli import main
 from small_benchmark import small_file, unit
 from waiting import latte
 
-COLUMNS = ["benchmark", "method", "setting", "seeds", "accuracy", "sd", "per_client", "kB/client"]
+COLUMNS = ["benchmark", "method", "setting", "seeds", "accuracy", "sd", "per_client", "kB/client", "ece"]
+COLUMNS += ["worst_client", "worst_domain", "first_quarter", "last_quarter"]
 ON_SMALL = ["--benchmark", "small", "--methods"]
 
 
@@ -135,7 +136,7 @@ def test_data_commands(data, tmp_path):
     plain = latte("data", "show", "small", "--data", "data", cwd=tmp_path).stdout
     assert "x 24, y 24" in plain
     checked = latte("data", "check", "--data", "data", cwd=tmp_path)
-    assert checked.returncode == 2 and "small: ok" in checked.stdout and "5 of 7" in checked.stderr
+    assert checked.returncode == 2 and "small: ok" in checked.stdout and "5 of 8" in checked.stderr
     assert latte("data", "check", "small", "--data", "data", cwd=tmp_path).returncode == 0
 
 

@@ -131,7 +131,7 @@ def test_classify_and_embed(pictures, tmp_path):
     pytest.importorskip("onnxruntime")
     common = ("classify", pictures, "--encoder", ENCODER, "--classes", "c\x1bat\u202e,dog")
     lines = latte(*common).splitlines()
-    assert len(lines) == 4 and "n\\nINJECTED/cat/a\\x07\\udcfe.png" in lines[2]
+    assert len(lines) == 5 and "n\\nINJECTED/cat/a\\x07\\udcfe.png" in lines[3], "a heading, and a line each"
     rows = [json.loads(line) for line in latte(*common, "--json").splitlines()]
     assert all(Path(row["file"]).is_file() for row in rows), "JSON gives the name back"
     assert {row["label"] for row in rows} <= {"c\x1bat\u202e", "dog"}

@@ -6,6 +6,7 @@ import json
 import sys
 
 import numpy as np
+import pytest
 
 from latte import Schedule
 from latte.data.bundled import bundled
@@ -48,8 +49,9 @@ def test_a_changed_method_is_another_run_and_a_failing_one_is_told(tmp_path):
     copy.write_text(EXAMPLE.read_text().replace("logits = self.zero_shot", "logits = self.zero_shoot"))
     assert python(*command, "--dry-run", "--json", cwd=tmp_path).stdout != before
     failed = python(*command, cwd=tmp_path)
-    assert failed.returncode == 1 and failed.stdout == ""
+    assert failed.returncode == 1 and "clip" in failed.stdout and "mine" not in failed.stdout
     assert "mine, seed 0: AttributeError" in failed.stderr and "1 of 2 items failed" in failed.stderr
+    assert "(mine.py, line " in failed.stderr and "in predict_rows: logits = self.zero_shoot" in failed.stderr
     assert "Traceback" not in failed.stderr
     (folder,) = (tmp_path / "runs").iterdir()
     assert len((folder / "results.jsonl").read_text().splitlines()) == 1 and not (folder / "done").exists()
@@ -76,3 +78,58 @@ def test_a_method_with_an_exchange_of_its_own_runs_and_sweeps(tmp_path):
 def labels_of(name, schedule):
     load_plugin(ROOT / "examples" / "own_exchange.py")
     return np.concatenate(run_readable(bundled(), name, schedule=schedule).labels)
+
+
+NUMPY_FAILS = """
+import numpy as np
+from latte import BaseMethod, register
+
+class Mine(BaseMethod):
+    def predict_rows(self, views):
+        return self.prediction(np.linalg.inv(np.zeros((2, 2))) @ np.ones(2), 0.5)
+
+class Odd(BaseMethod):
+    def reset(self):
+        self.a = self.b
+
+class Strange(Exception):
+    def __init__(self, one, two):
+        super().__init__(one)
+
+class Stranger(BaseMethod):
+    def predict_rows(self, views):
+        raise Strange("own words", 2)
+
+for name in ("Mine", "Odd", "Stranger"):
+    register(name.lower(), f"{__name__}:{name}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("methods", "code", "words"),
+    [
+        ("clip,mine", 1, "LinAlgError: Singular matrix (plugin.py, line 7, in predict_rows: return self.prediction("),
+        ("clip,stranger", 1, "Strange: own words (plugin.py, line 19, in predict_rows: raise Strange("),
+        ("clip,odd", 2, "method odd: AttributeError: 'Odd' object has no attribute 'b' (plugin.py, line 11, in reset"),
+    ],
+)
+def test_the_line_of_a_failure_is_that_of_the_authors_own_code(tmp_path, methods, code, words):
+    (tmp_path / "plugin.py").write_text(NUMPY_FAILS)
+    what = ("--benchmark", "cifar10c-mini", "--methods", methods, "--out", "runs", "--json")
+    failed = python("-m", "latte", "run", "--plugin", "plugin.py", *what, cwd=tmp_path)
+    assert failed.returncode == code and words in failed.stderr and "Traceback" not in failed.stderr, failed.stderr
+    assert code == 2 or [row["method"] for row in json.loads(failed.stdout)] == ["clip"]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("import latte\nlatte.regster('x')\n", "(plugin.py, line 2, in <module>: latte.regster('x'))"),
+        ("def f(:\n", "SyntaxError"),
+    ],
+)
+def test_a_plugin_that_cannot_be_imported_says_where(tmp_path, source, words):
+    (tmp_path / "plugin.py").write_text(source)
+    what = ("--benchmark", "cifar10c-mini", "--methods", "clip", "--out", "runs")
+    failed = python("-m", "latte", "run", "--plugin", "plugin.py", *what, cwd=tmp_path)
+    assert failed.returncode == 2 and words in failed.stderr and "Traceback" not in failed.stderr

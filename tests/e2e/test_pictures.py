@@ -145,11 +145,16 @@ def test_datasets_that_are_not_there(pictures, tmp_path, dataset, message):
 
 def test_classify_prints_a_table_and_json_lines(pictures):
     plain = run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", "--encoder", ENCODER)
-    assert len(plain.stdout.splitlines()) == 18
+    assert len(plain.stdout.splitlines()) == 19 and plain.stdout.startswith("label     probability  file\n")
+    assert (
+        plain.stderr.startswith("18 pictures, the memory changed ") and "not saved (--memory FILE does)" in plain.stderr
+    )
     lines = run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", "--encoder", ENCODER, "--json")
     rows = [json.loads(line) for line in lines.stdout.splitlines()]
     assert {row["label"] for row in rows} <= {"cat", "dog", "sea_lion"}
-    assert all(0 <= row["certainty"] <= 1 for row in rows)
+    for row in rows:
+        assert 0 <= row["certainty"] <= 1
+        assert all(1 / 3 <= row[name] <= 1 for name in ("probability", "zero_shot_probability"))
 
 
 def test_the_python_example_of_the_docs_runs(pictures, capsys):
@@ -176,17 +181,23 @@ def test_classify_reports_bad_pictures_and_goes_on(pictures):
     bad = pictures / "day" / "cat" / "text.jpg"
     bad.write_text("not a picture")
     answer = run("classify", pictures / "day", "--classes", "cat,dog", "--encoder", ENCODER, check=False)
-    assert answer.returncode == 1 and "text.jpg" in answer.stderr and len(answer.stdout.splitlines()) == 18
+    assert answer.returncode == 1 and "text.jpg" in answer.stderr and len(answer.stdout.splitlines()) == 19
+    assert "19 pictures, 1 unreadable, the memory changed" in answer.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nowhere", "--classes", "a,b"), "not there"), (("PICTURES", "--classes", "a"), "classnames"),
+        (("nowhere", "--classes", "a,b"), "not there"), (("PICTURES", "--classes", "a"), "--classes cat,dog"),
         (("PICTURES", "--classes", "a,a"), "twice"), (("EMPTY", "--classes", "a,b"), "without images"),
         (("PICTURES", "--classes", "a,b", "--encoder", "onnx:nowhere"), "nowhere"),
         (("PICTURES", "--classes", "a,b", "--templates", "nowhere.txt"), "templates"),
         (("PICTURES", "--classes", "a," + "very " * 400), "tokens"),
+        (("PICTURES", "--classes", "classes.txt"), "'classes.txt', which is no file"),
+        (("PICTURES", "--classes", "a,b", "--encoder", "clip-b16"), "onnx:DIR, hf:ID"),
+        (("PICTURES", "--classes", "a,b", "--encoder", "openai/clip"), "did you mean hf:openai/clip?"),
+        (("PICTURES", "--classes", "a,b", "--csv", "no/such/a.csv"), "whose folder is not there"),
+        (("PICTURES", "--classes", "a,b", "--csv", "x", "--memory", "x"), "the same file"),
         (("PICTURES", "--classes", "a,b", "--method", "ristreto"), "ristretto"),
         (("PICTURES", "--classes", "a,b", "--method", "vte"), "other views"),
         (("PICTURES", "--classes", "a,b", "--method", "ristretto+eta=-1"), "eta"),

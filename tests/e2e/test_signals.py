@@ -15,6 +15,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="lo
 SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 AGAIN = "run the same command again to go on"
 WORDS = ("latte: interrupted", "latte: terminated")
+CLASSIFY_HEADER = "label  probability  file\n"
 RUN = ("--benchmark", "cifar10c-mini", "--methods", "clip,tda,tda-global,dmn", "--seeds", "0-99", "--out", "runs")
 
 
@@ -120,7 +121,8 @@ def test_a_signal_while_modules_are_imported(tmp_path, arguments, words, number,
     process = start(tmp_path, *arguments)
     wait(process, lambda: loaded(process, "_multiarray_umath"))
     ended, output, line, _ = stop(process, number)
-    assert ended == code and not output and words in line
+    # a signal that comes late finds the header of the table printed, and no row: no picture can be read
+    assert ended == code and output in ("", CLASSIFY_HEADER) and words in line
 
 
 @SIGNALS

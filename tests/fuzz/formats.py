@@ -8,6 +8,7 @@ import io
 import json
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,17 +28,18 @@ from latte.data.fetch import unpack_archive
 from latte.edge.memory_file import load_memory, save_memory
 from latte.encoders import read_templates
 from latte.encoders.model_json import read_model_json
+from latte.experiment.collection import collect
 from latte.experiment.config import read_config
 from latte.experiment.folder import RunFolder
-from latte.experiment.runs import encoders, read_run
+from latte.experiment.runs import read_run
 from latte.experiment.structure import configure
 from latte.experiment.tune import read_tuned
 from latte.files.documents import read_json
 from latte.files.reading import read_lines
 from latte.methods import create
+from latte.report.contents import build_report
 from latte.report.figures.record import ENDINGS, FigureRecord, Picture, RecordFile
-from latte.report.page import report_page
-from latte.report.tables import build_tables
+from latte.report.page import render_report
 from latte.simulation.records import ClientScore, Result
 
 Damage = Callable[[np.random.Generator, bytes], bytes]
@@ -195,12 +197,12 @@ def part(name: str, done: bool = True) -> Callable[[Path], Path]:
 
 def report(path: Path) -> None:
     run = read_run(path.parent)
-    tables = build_tables(list(run.results), encoders([run]), None)
+    contents = build_report(collect([path.parent]))
     assert all(0 <= result.micro <= 100 for result in run.results)
     if len(run.results) < len(RESULTS):
         assert not run.done
     assert run.done or all(result in RESULTS for result in run.results), "an edited line was believed"
-    report_page(tables, [run])
+    render_report(contents, "html")
 
 
 def report_again(path: Path) -> None:
@@ -213,6 +215,28 @@ def report_again(path: Path) -> None:
 
 def compare(path: Path) -> None:
     read_run(path.parent).file()
+
+
+def report_configured(path: Path) -> None:
+    """Report a run whose configuration is damaged, beside a sound one, and then read the configuration."""
+    make_run(Path(tempfile.mkdtemp(dir=path.parent.parent)))
+    render_report(build_report(collect([path.parent.parent])), "text")
+    compare(path)
+
+
+def make_sweep_file(folder: Path) -> Path:
+    make_run(folder)
+    points = [{"values": {"method.alpha": 0.5, "method.order": "a"}, "run": "run"}]
+    axes = [{"key": "method.alpha", "values": [0.5, 2]}, {"key": "method.order", "values": ["a"]}]
+    content = {"format": "latte-sweep/1", "axes": axes, "points": points, "purposes": ["sweep"]}
+    (folder / "sweep.json").write_text(json.dumps(content))
+    return folder / "sweep.json"
+
+
+def report_sweep(path: Path) -> None:
+    contents = build_report(collect([path.parent]))
+    for kind in ("html", "text", "csv", "json", "latex", "markdown"):
+        render_report(contents, kind)
 
 
 def make_record(folder: Path) -> Path:
@@ -303,6 +327,8 @@ FORMATS = [
     Format("results, marked", part("results.jsonl"), report_again, (damage_bytes, line_of, line_of), 2000),
     Format("items", part("items.jsonl", False), report, (damage_bytes, line_of), 400),
     Format("config.json", part("config.json"), compare, TREES, 1500),
+    Format("config.json, reported", part("config.json"), report_configured, TREES, 100),
+    Format("sweep.json", make_sweep_file, report_sweep, TREES, 400),
     Format("manifest.json", part("manifest.json"), report, TREES, 300),
     Format("done", part("done"), compare, (damage_bytes,), 300),
     Format("diagnosis.json", part("diagnosis.json"), lambda path: load_diagnosis(path.parent), TREES, 1500),

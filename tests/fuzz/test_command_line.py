@@ -20,6 +20,7 @@ COMMANDS = {
     "config.json": ("report", "PARENT", "--format", "html", "--out", "FOLDER/report.html"),
     "manifest.json": ("report", "PARENT", "--format", "html", "--out", "FOLDER/report.html"),
     "diagnosis.json": ("report", "PARENT", "--format", "html", "--out", "FOLDER/report.html"),
+    "sweep.json": ("report", "PARENT", "--format", "html", "--out", "FOLDER/report.html"),
     "done": ("diagnose", "PARENT"),
     "model.json": ("classify", "x.png", "--classes", "a,b", "--encoder", "onnx:PARENT"),
     "tuned": ("run", "--benchmark", "cifar10c-mini", "--methods", "latte", "--tuned", "FILE", "--dry-run"),

@@ -23,7 +23,7 @@ def _leave_early() -> NoReturn:
 
 
 try:
-    from .stop import Stopped, Stopper, hint_for
+    from .stop import Stopped, Stopper, hint_for, is_endless
 except KeyboardInterrupt:
     _leave_early()
 
@@ -43,7 +43,8 @@ def main(arguments: list[str] | None = None) -> None:
     SIGTERM are one line that says how to go on and exit code 130 or 143 (see :mod:`.stop`).
     """
     try:
-        stopper = Stopper(hint_for(sys.argv[1:] if arguments is None else arguments))
+        words = sys.argv[1:] if arguments is None else arguments
+        stopper = Stopper(hint_for(words), is_endless(words))
         stopper.install()
     except KeyboardInterrupt:
         if arguments is not None:  # a caller's to handle

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .output import block, line
+from .progress import draw_compilation
 
 if TYPE_CHECKING:
     from ..analysis.speed import Machine, Speed
@@ -42,7 +43,12 @@ def speed(shapes: tuple[str, ...], baseline: Path, repeat: int, as_json: bool) -
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")  # decided when numpy is imported: below
     from ..analysis.speed import load_baseline, measure_speed, probe
+    from ..core.extras import need
+    from ..simulation.engine import are_loops_on_disk, compile_loops
 
+    need("numba", "fast")  # the engine that is timed
+    if not are_loops_on_disk():
+        draw_compilation(compile_loops())
     machine, module = probe(), load_baseline(baseline)
     rows = []
     for name in shapes or NAMES:

@@ -6,158 +6,164 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict
-from pathlib import Path
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
 
+from .classify_inputs import ClassifyOptions, Inputs, check_inputs, classify_options
+from .classify_text import answer_text, counts_text, header_text, label_width, memory_text
+from .edge_text import course_lines, labelled_lines
 from .output import line, problem
 from .stop import Stopped, postponed
 
 if TYPE_CHECKING:
-    from ..core.types import Method
     from ..core.zero_shot import ZeroShot
-    from ..edge.classify import Answer
+    from ..edge.classify import Answer, EmbeddedPicture
     from ..edge.learning import Learning
     from ..encoders import Encoder
 
 
 @click.command()
-@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--classes", required=True, help="Class names, comma-separated, or a file with one per line.")
-@click.option(
-    "--encoder", required=True, envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR."
-)
-@click.option("--templates", help="A template set by name, or a file with one template per line.")
-@click.option(
-    "--method",
-    "spec",
-    metavar="NAME[:PRESET][+KEY=VALUE...]",
-    default="latte",
-    show_default=True,
-    help="How to adapt: latte, ristretto, tda, dmn, or clip for the model's own answer.",
-)
-@click.option("--zero-shot", "spec", flag_value="clip", help="The same as --method clip: do not adapt.")
-@click.option(
-    "--memory", type=click.Path(dir_okay=False, path_type=Path), help="Continue from this file, and save to it."
-)
-@click.option(
-    "--save-every",
-    metavar="SECONDS",
-    type=click.IntRange(0, 86_400),
-    default=10,
-    show_default=True,
-    help="How often --memory is saved on the way.",
-)
-@click.option("--json", "as_json", is_flag=True, help="JSON lines instead of a table.")
-def classify(
-    images: tuple[Path, ...],
-    classes: str,
-    encoder: str,
-    templates: str | None,
-    spec: str,
-    memory: Path | None,
-    save_every: int,
-    as_json: bool,
-) -> None:
+@classify_options
+def classify(chosen: ClassifyOptions) -> None:
     """Say what the pictures show: IMAGES are files or folders.
 
     The method adapts as it goes, from the pictures themselves; with --memory it goes on where it was the last time.
     Ristretto syncs with itself, after 1, 2, 4, 8 and 16 pictures and then after every 16. The file is saved on the way,
-    at the end, and on Ctrl-C: after an interruption, the same command goes on with the next picture. One process at a
-    time may use it. An unreadable picture is reported and makes the exit code 1.
-    """
-    from ..edge.classify import find_pictures
+    at the end, and on Ctrl-C: after an interruption, the same command goes on with the next picture, and so does the
+    table of --csv. One process at a time may use them. An unreadable picture is reported and makes the exit code 1.
 
-    files = find_pictures(images)
-    names = _names(classes)
-    with _locked(memory) as file:
-        model, task = _task(encoder, names, templates)
-        method = _method(task, spec, memory is not None)
-        learning = _learning(file, method, task, files, save_every)
-        bad = _answer_all(model, task, method, files, learning, as_json)
+    The probability is that of the label in the adapted model: a softmax of its scores, at a temperature that needs no
+    labels (with Latte, all in all as certain as the model without the memory). How often such an answer is right, only
+    labelled pictures can tell (docs/calibration.md). In JSON and CSV there are also the probability of the model's own
+    answer without the memory, and its certainty, 1 minus the entropy.
+    """
+    with ExitStack() as stack:
+        inputs = check_inputs(chosen, stack)
+        model, task = _load(chosen.encoder, inputs)
+        bad = Classifying(chosen, inputs, model, task).run()
     if bad:
         sys.exit(1)
 
 
-def _names(classes: str) -> list[str]:
-    from ..files.reading import read_lines
-
-    is_file = "," not in classes and os.path.exists(classes)  # noqa: PTH110  Path.exists fails on very long names
-    names = read_lines(Path(classes), "classes") if is_file else classes.split(",")
-    return [name.strip() for name in names if name.strip()]
-
-
-@contextmanager
-def _locked(memory: Path | None) -> Iterator[Path | None]:
-    """Lock the memory file before anything is read: what another process learns meanwhile would be lost."""
-    from ..edge.learning import locked_memory
-
-    if memory is None:
-        yield None
-        return
-    with locked_memory(memory) as file:
-        yield file
-
-
-def _task(encoder: str, names: list[str], templates: str | None) -> tuple[Encoder, ZeroShot]:
-    from ..encoders import load_encoder, read_templates, zero_shot
+def _load(encoder: str, inputs: Inputs) -> tuple[Encoder, ZeroShot]:
+    from ..encoders import load_encoder, zero_shot
 
     model = load_encoder(encoder)
-    return model, zero_shot(model, names, None if templates is None else read_templates(templates))
+    return model, zero_shot(model, inputs.names, inputs.templates)
 
 
-def _method(task: ZeroShot, spec: str, remembers: bool) -> Method:
-    from ..edge.alone import create_alone
-    from ..experiment.config import parse_method
+class Classifying:
+    """One call: what is printed, what is in the table and what is in the memory are always the same pictures."""
 
-    chosen = parse_method(spec)
-    method = create_alone(chosen["name"], task, chosen["params"], chosen["preset"])
-    if remembers and not method.state():
-        raise click.UsageError(f"{chosen['name']} remembers nothing: leave --memory out")
-    return method
+    def __init__(self, chosen: ClassifyOptions, inputs: Inputs, model: Encoder, task: ZeroShot) -> None:
+        from ..edge.tally import Tally
 
+        self.chosen, self.inputs, self.model, self.task = chosen, inputs, model, task
+        self.method = chosen.create_method(task)
+        self.learning = self._learning()
+        self.tally, self.width = Tally(), label_width(inputs.names)
+        self.labelled: list[Answer] = []  # answers whose true label is known
 
-def _learning(file: Path | None, method: Method, task: ZeroShot, files: list[Path], every: int) -> Learning | None:
-    from ..edge.learning import Learning
+    def _learning(self) -> Learning | None:
+        from ..edge.learning import Learning
 
-    if file is None:
-        return None
-    learning = Learning(file, method, task, files, every)
-    if learning.start:
-        problem(f"going on after {learning.start} of {len(files)} pictures, which {file.name} covers")
-    return learning
+        file, files, table = self.inputs.memory, self.inputs.files, self.inputs.table
+        if file is None:
+            return None
+        sync = table.sync if table else lambda: None
+        learning = Learning(file, self.method, self.task, files, self.chosen.save_every, sync)
+        if learning.start:
+            problem(f"going on after {learning.start} of {len(files)} pictures, which {file.name} covers")
+        return learning
 
+    def run(self) -> int:
+        """Answer every picture, and return how many are unreadable."""
+        from ..edge.classify import embed_files
 
-def _answer_all(
-    model: Encoder, task: ZeroShot, method: Method, files: list[Path], learning: Learning | None, as_json: bool
-) -> int:
-    """Show an answer per file and return how many are bad; what was printed and what is saved are the same pictures."""
-    from ..edge.classify import answer_picture, embed_files
-
-    bad = 0
-    try:
-        for picture in embed_files(model, files, learning.start if learning else 0):
-            with postponed():  # a signal waits until the picture is learnt, printed and counted
-                reply = answer_picture(picture, task, method)
-                bad += reply.problem is not None
-                try:
-                    _show(reply, as_json)
-                finally:  # it has been learnt, whether or not anybody reads the line
-                    if learning:
-                        learning.count()
-        if learning:
+        start = self.learning.start if self.learning else 0
+        self._begin()
+        try:
+            for picture in embed_files(self.model, self.inputs.files, start, self.chosen.max_pixels):
+                with postponed():  # a signal waits until the picture is learnt, printed and counted
+                    self._answer(picture)
             with postponed():
-                learning.finish()
-    except BaseException as reason:  # a signal, a pipe that nobody reads any more, a full disk, an encoder that fails
-        with suppress(OSError) if isinstance(reason, Stopped) else nullcontext():  # a full disk: the last save counts
-            hint = _saved(learning) if learning else ""
+                self._finish()
+        except BaseException as reason:  # a signal, a pipe that nobody reads any more, a full disk, a failing encoder
+            self._save_after(reason)
+            raise
+        return self.tally.counts().unreadable
+
+    def _save_after(self, reason: BaseException) -> None:
+        """Save what was learnt until ``reason`` ended the work; a signal then says how to go on."""
+        stopped = isinstance(reason, Stopped)
+        with suppress(OSError) if stopped else nullcontext():  # a full disk: the last save counts
+            hint = _saved(self.learning) if self.learning else self._rows_hint()
             if isinstance(reason, Stopped):
                 reason.hint = hint
-        raise
-    return bad
+
+    def _rows_hint(self) -> str:
+        """Return what a call without a memory leaves behind; empty where it is nothing."""
+        if not self.inputs.table:
+            return ""
+        done = self.tally.counts().pictures
+        rows = f"{self.chosen.csv} has the rows of {done} of {len(self.inputs.files)} pictures"
+        return f"{rows}: without --memory, the same command starts over"
+
+    def _begin(self) -> None:
+        if table := self.inputs.table:
+            table.open()
+            if table.missing:
+                problem(f"{table.path} is new: the rows of the first {table.missing} pictures are not in it")
+        if not self.chosen.as_json:
+            line(header_text(self.width))
+
+    def _answer(self, picture: EmbeddedPicture) -> None:
+        from ..edge.classify import answer_picture
+
+        answer = answer_picture(picture, self.task, self.method)
+        self.tally.count(answer)
+        if self.inputs.labels and (name := os.path.abspath(answer.file)) in self.inputs.labels:  # noqa: PTH100
+            self.labelled.append(replace(answer, file=name))
+        try:
+            if self.inputs.table:
+                self.inputs.table.add(answer)
+            self._show(answer)
+        finally:  # it has been learnt, whether or not anybody reads the line
+            if self.learning:
+                self.learning.count()
+
+    def _show(self, answer: Answer) -> None:
+        if self.chosen.as_json:
+            line(json.dumps(asdict(answer)))
+        elif answer.problem is not None:
+            problem(answer.problem)
+        else:
+            line(answer_text(answer, self.width))
+
+    def _finish(self) -> None:
+        """Save everything, and say what happened."""
+        from ..edge.alone import fill_of
+
+        if self.learning:
+            self.learning.finish()
+        if self.inputs.table:
+            self.inputs.table.close()
+        saved = str(self.chosen.memory or "")
+        memory = memory_text(fill_of(self.method), self.task.classes, saved)
+        table = f"table: {self.chosen.csv}" if self.chosen.csv else ""
+        for text in (counts_text(self.tally.counts()), *self._evidence(), memory, table):
+            if text:
+                line(text, err=True)
+
+    def _evidence(self) -> Iterator[str]:
+        """Yield what can be said about whether adapting helped."""
+        from ..edge.evidence import compare_answers
+
+        yield from course_lines(self.tally.course.stretches())
+        yield from labelled_lines(compare_answers(self.labelled, self.inputs.labels))
 
 
 def _saved(learning: Learning) -> str:
@@ -168,13 +174,3 @@ def _saved(learning: Learning) -> str:
     if learning.done > learning.start:
         learning.save()
     return f"{learning.done} of {total} pictures are done and saved in {file}: run the same command again to go on"
-
-
-def _show(answer: Answer, as_json: bool) -> None:
-    if as_json:
-        line(json.dumps(asdict(answer)))
-    elif answer.problem is not None:
-        problem(answer.problem)
-    else:
-        changed = "" if answer.label == answer.zero_shot else f"   (zero-shot: {answer.zero_shot})"
-        line(f"{answer.label:<20}{100 * (answer.certainty or 0):5.1f} %  {answer.file}{changed}")

@@ -12,19 +12,25 @@ import click
 from ..version import __version__
 
 COMMANDS = {
-    "demo": ("latte.cli.demo_command:demo", "Run CLIP and Latte on the bundled benchmark and write report.html."),
+    "demo": ("latte.cli.demo_command:demo", "Show what Latte and Ristretto gain on real data, in seconds."),
     "classify": (
         "latte.cli.classify_command:classify",
         "Say what pictures show, with a memory that adapts as it goes.",
     ),
     "embed": ("latte.cli.embed_command:embed", "Embed the pictures of a dataset into a file, resumably."),
     "export": ("latte.cli.export_command:export", "Write an encoder as an ONNX folder that needs no torch."),
+    "task": ("latte.cli.task_command:task", "Create and show the task that the clients of a federation share."),
+    "serve": ("latte.cli.serve_command:serve", "Serve a federation: devices sync with it over HTTP."),
+    "edge": ("latte.cli.edge_command:edge", "Run a device: classify what comes, adapt, and sync with a server."),
+    "token": ("latte.cli.token_command:token", "Create, rotate, revoke and list the tokens of a server."),
+    "store": ("latte.cli.store_command:store", "Back up, restore and check what a server stores."),
     "run": ("latte.cli.run_command:run", "Run methods on benchmarks and print their accuracy."),
     "sweep": ("latte.cli.sweep_command:sweep", "Run methods at every value of a parameter."),
     "tune": ("latte.cli.tune_command:tune", "Choose parameters on other partitions than those that are reported."),
     "report": ("latte.cli.report_command:report", "Show the results of run folders as a table or a page."),
     "reproduce": ("latte.cli.reproduce_command:reproduce", "Run the paper's whole table for one benchmark."),
     "theory": ("latte.cli.theory_command:theory", "Check the paper's theory by simulation: bounds, rates, limits."),
+    "methods": ("latte.cli.methods_command:methods", "List the methods with their parameters, presets and grids."),
     "data": ("latte.cli.data_command:data", "List, show, check and convert embedding files."),
     "bench": (
         "latte.cli.bench_command:bench",
@@ -33,6 +39,7 @@ COMMANDS = {
     "figure": ("latte.cli.figure_command:figure", "Draw the figures of the paper for a benchmark."),
     "cost": ("latte.cli.cost_command:cost", "What each method costs: computation, time, memory, bytes per round."),
     "diagnose": ("latte.cli.diagnose_command:diagnose", "Look into the memories of a run, class by class."),
+    "doctor": ("latte.cli.doctor_command:doctor", "Say what is installed and what is missing, and how to get it."),
 }
 
 
@@ -89,7 +96,23 @@ def _safe_messages() -> Iterator[None]:
         raise
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+EPILOG = """\b
+Environment variables:
+  LATTE_DATA     folder of embedding files, the default of --data
+  LATTE_MODELS   folder of model folders: onnx:NAME is then enough
+  LATTE_ENCODER  the default of --encoder
+  LATTE_STATE    folder of a device's record, the default of --state
+  LATTE_SERVER   address of a federation's server, the default of --server
+  OPENBLAS_NUM_THREADS, OMP_NUM_THREADS, MKL_NUM_THREADS
+                 threads of linear algebra; worker processes use one each
+
+\b
+Completion of commands, options and files with the Tab key (bash; also zsh and fish):
+  eval "$(_LATTE_COMPLETE=bash_source latte)"
+"""
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.version_option(__version__, prog_name="latte")
 def cli() -> None:
     """Latte: collaborative test-time adaptation of vision-language models, without labels and without training."""

@@ -65,10 +65,7 @@ def cost(
 
     shape = CostShape(classes, dim, views)
     chosen = [_method(text) for text in methods.split(",")]
-    try:
-        against = _encoder(encoder, None if encoder_macs is None else int(real("--encoder-macs", encoder_macs, 1)))
-    except ModuleNotFoundError as error:
-        raise click.ClickException(str(error)) from None
+    against = _encoder(encoder, None if encoder_macs is None else int(real("--encoder-macs", encoder_macs, 1)))
     rows = cost_rows(chosen, shape, against.macs, against.reference, clients)
     if as_json:
         _print_json(rows, shape, clients, against)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import Folder, InputFile
+from .arguments import Folder, InputFile, OutputFile, OutputFolder
 from .output import line, print_rows, problem
 
 if TYPE_CHECKING:
     from ..data.benchmark import Embeddings
     from ..data.catalogue import BenchmarkFile
 
-_DATA = click.option("--data", type=Folder(), help="Folder of embedding files.")
+_DATA = click.option("--data", type=Folder(), help="Folder of embedding files (default: $LATTE_DATA).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -30,7 +30,7 @@ def data() -> None:
 @_DATA
 @_JSON
 def ls(data: Path | None, as_json: bool) -> None:
-    """List the benchmarks: the bundled one, and the embedding files in the data folder."""
+    """List the benchmarks: the bundled ones, and the embedding files in the data folder."""
     from ..data.catalogue import list_benchmarks
 
     print_rows([_line(entry) for entry in list_benchmarks(data).values()], as_json)
@@ -74,7 +74,7 @@ def check(names: tuple[str, ...], data: Path | None) -> None:
 
 @data.command("convert")
 @click.argument("source", type=InputFile())
-@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("target", type=OutputFile())
 def convert(source: Path, target: Path) -> None:
     """Convert the .npz file SOURCE to the embedding file TARGET (.safetensors)."""
     from ..core.validate import refuse
@@ -90,7 +90,7 @@ def convert(source: Path, target: Path) -> None:
 
 @data.command("fetch")
 @click.argument("name")
-@click.option("--to", "dest", type=Folder(), default=Path("data"), show_default=True)
+@click.option("--to", "dest", type=OutputFolder(), default=Path("data"), show_default=True)
 @click.option("--from", "source", type=Folder(exists=True), help="Where it already is.")
 def fetch(name: str, dest: Path, source: Path | None) -> None:
     """Get the images of the dataset NAME: download it with checksums, or take it from a folder.
@@ -106,6 +106,9 @@ def fetch(name: str, dest: Path, source: Path | None) -> None:
     known = dataset_sources()
     if name not in known:
         raise click.UsageError(f"no dataset {name!r}; there is {', '.join(near(name, sorted(known)))}")
+    if known[name].manual:  # nothing is downloaded: it is checked, or the steps are printed
+        line(str(get(name, dest, source)))
+        return
     try:
         with bar(name, known[name].sums.size or 0, "bytes") as advance:
             place = get(name, dest, source, absolute(advance))

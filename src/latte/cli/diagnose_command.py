@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import Folder
+from .arguments import Folder, OutputFile
 from .output import block, line, print_rows, problem
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--method", "label", help="Label of a Latte or Ristretto of the run (default: the first).")
 @click.option("--seed", type=click.IntRange(0), help="One of the run's seeds (default: the first).")
 @click.option("--data", type=Folder(), help="Where the data is now, if it moved.")
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page of its own, too.")
+@click.option("--html", type=OutputFile(makes_folder=True), help="Write a page of its own, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def diagnose(
     run: Path, label: str | None, seed: int | None, data: Path | None, html: Path | None, as_json: bool
@@ -38,9 +38,11 @@ def diagnose(
     from ..analysis.collapse import zero_shot_answers
     from ..analysis.diagnose import Diagnosis
     from ..analysis.diagnose_run import open_replay, replay, save_diagnosis
+    from ..files.atomic import check_writable_folder
     from .progress import bar
 
     planned = open_replay(run, data, label, seed)
+    check_writable_folder(planned.run.folder, "run")
     with bar(planned.method.label[:12], planned.federation.samples) as advance:
         diagnosis = replay(planned, advance)
     line(f"wrote {save_diagnosis(diagnosis, planned.run.folder)}", err=True)
@@ -80,7 +82,7 @@ def _print_heads(diagnosis: HeadDiagnosis) -> None:
     line(f"trust of a head by the images of its client: {growth}")
     shares = " ".join(f"{share:.1f}" for share in diagnosis.spectrum)
     line(f"covariance: largest eigenvalues in % of all: {shares}; as {diagnosis.directions:.0f} equal directions")
-    block(_HEAD_NOTES.format(chance=diagnosis.chance))
+    block(_HEAD_NOTES.format(chance=diagnosis.chance, best=diagnosis.best()))
 
 
 def _head_row(report: DomainReport) -> dict[str, Any]:
@@ -141,5 +143,6 @@ entropy: 10, 50 and 90 % of the stored items are at most this uncertain (0 certa
 
 _HEAD_NOTES = """
 trust: the evidence weight w of a head at the end, 0 to 1. evidence: the images it rests on. own: those of the client
-itself. inside: of the others, those of the client's own domain (all alike: {chance:.1f} %).
+itself. inside: of the others, those of the client's own domain; {chance:.1f} % if everyone's counted alike, at best
+{best}, with heads that use their own domain only.
 """

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .arguments import Folder
+from .arguments import Folder, OutputFile
+from .options import ENCODER
 from .output import line
 
 if TYPE_CHECKING:
@@ -19,12 +20,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("dataset")
-@click.option(
-    "--encoder", required=True, envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR."
-)
-@click.option(
-    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The .safetensors to write."
-)
+@ENCODER
+@click.option("--out", required=True, type=OutputFile(), help="The .safetensors to write.")
 @click.option("--views", default="0", help="Random views besides the plain image: 63 (AugMix) or crop_flip:63.")
 @click.option("--templates", help="A template set by name, or a file with one template per line.")
 @click.option(
@@ -66,9 +63,10 @@ def embed(
     from ..data.corruptions import load_textures
     from ..data.embed import EmbedPlan
     from ..data.image_set import CorruptionPlan, open_images
-    from ..encoders import load_encoder, read_templates
+    from ..encoders import check_encoder, load_encoder, read_templates
 
     _check_target(out)
+    check_encoder(encoder)
     textures = None if frost is None else load_textures(frost)
     words = None if templates is None else read_templates(templates)
     plan = EmbedPlan(_view_plan(views, seed), words, dtype, os.cpu_count() or 1, skip_bad)
@@ -79,8 +77,6 @@ def embed(
 def _check_target(out: Path) -> None:
     if out.suffix != ".safetensors":
         raise click.BadParameter("it should end in .safetensors", param_hint="--out")
-    if not out.absolute().parent.is_dir():
-        raise click.BadParameter(f"the folder {out.parent} is not there", param_hint="--out")
 
 
 def _view_plan(text: str, seed: int) -> ViewPlan | None:
@@ -98,9 +94,9 @@ def _run(images: ImageSet, encoder: Encoder, out: Path, plan: EmbedPlan) -> None
 
     try:
         with bar("embed", len(images), "images") as advance:
-            made = embed_images(images, encoder, out, plan, advance)
+            embeddings = embed_images(images, encoder, out, plan, advance)
     except BadImagesError as error:
         for image in error.bad:
             line(image.message, err=True)
         raise
-    line(f"{out}: {len(made)} images, {len(images) - len(made)} left out", err=True)
+    line(f"{out}: {len(embeddings)} images, {len(images) - len(embeddings)} left out", err=True)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from .arguments import OutputFolder
 from .output import print_rows
 
 
 @click.command()
 @click.argument("encoder")
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=OutputFolder())
 @click.option(
     "--variants", default="fp32", show_default=True, help="fp32, and on request fp16 and int8, comma-separated."
 )

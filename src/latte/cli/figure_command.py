@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .arguments import Folder
+from .arguments import Folder, OutputFolder
 from .output import line
-from .run_options import Command, collect_options, command_line, or_exit
+from .run_options import Command, collect_options, or_exit, plain_options
 
 if TYPE_CHECKING:
     from ..analysis.studies import Setup
@@ -69,7 +69,7 @@ def figure_options(command: Command) -> Command:
 @click.argument("name", type=click.Choice(FIGURE_NAMES))
 @figure_options
 @click.option("--values", help="What decentralisation or period varies, such as 1,2,5,10.")
-@click.option("--out", type=Folder(), default=Path("figures"), show_default=True, help="Folder for the files.")
+@click.option("--out", type=OutputFolder(), default=Path("figures"), show_default=True, help="Folder for the files.")
 @click.option("--jobs", type=click.IntRange(0, 1024), default=0, help="Processes at once (default: one per core).")
 def figure(name: str, chosen: FigureOptions, values: str | None, out: Path, jobs: int) -> None:
     """Draw a figure of the paper or of Ristretto, or all, for a benchmark: PNG, SVG, the numbers as CSV, and a page.
@@ -91,11 +91,11 @@ def figure(name: str, chosen: FigureOptions, values: str | None, out: Path, jobs
         raise click.UsageError(f"--values is for {' and '.join(VARIED)}")
     if chosen.clients and name == "decentralisation":
         raise click.UsageError("decentralisation varies the clients per domain: give them as --values, not --clients")
+    from ..report.figures.make import need_packages
+
     names = FIGURE_NAMES[:-1] if name == "all" else (name,)
-    try:
-        or_exit(lambda: _draw(names, chosen.setup(), out, jobs, _numbers(values)))
-    except ModuleNotFoundError as error:
-        raise click.ClickException(str(error)) from None
+    need_packages(names)  # before the data is read
+    or_exit(lambda: _draw(names, chosen.setup(), out, jobs, _numbers(values)))
 
 
 def _numbers(values: str | None) -> tuple[int, ...]:
@@ -106,11 +106,10 @@ def _numbers(values: str | None) -> tuple[int, ...]:
 
 
 def _draw(names: tuple[str, ...], setup: Setup, out: Path, jobs: int, values: tuple[int, ...]) -> None:
-    from ..experiment.runner import Options
     from ..report.figures.gallery import write_gallery
     from ..report.figures.make import make_figures
 
-    pictures = make_figures(names, setup, out, Options(jobs, command=command_line()), values, _Follow())
+    pictures = make_figures(names, setup, out, plain_options(jobs), values, _Follow())
     page = write_gallery(pictures, setup, out)
     for picture in pictures:
         line(picture.path("svg"))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import sys
 from collections.abc import Sequence
 
 import click
@@ -27,21 +30,53 @@ def problem(text: object) -> None:
     line(f"latte: {text}", err=True)
 
 
-def print_rows(rows: Sequence[dict[str, object]], as_json: bool) -> None:
-    """Print rows as JSON or as a plain table on stdout."""
+def terminal_width() -> int | None:
+    """Return how many characters a line of the terminal on stdout has; None where stdout is a file or a pipe."""
+    if not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def print_rows(rows: Sequence[dict[str, object]], as_json: bool, keys: int = 1) -> None:
+    """Print rows as JSON or as a plain table on stdout.
+
+    On a terminal, a table with longer lines is broken into blocks of whole columns; each begins with the first
+    ``keys`` columns, which name the row. A pipe and a file get every row in one line.
+    """
     if as_json:
         line(json.dumps(list(rows)))
         return
     if not rows:
         return
     names = list(dict.fromkeys(name for row in rows for name in row))  # not every row has every column
-    values = [[row.get(name) for name in names] for row in rows]
-    cells = [[_cell(name) for name in names], *([_cell(value) for value in row] for row in values)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    numbers = [any(isinstance(value, (int, float)) for value in column) for column in zip(*values, strict=True)]
-    for row in cells:
-        parts = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numbers, strict=True))
-        line("  ".join(parts).rstrip())
+    columns = [_column(name, [row.get(name) for row in rows]) for name in names]
+    for number, block_of in enumerate(_blocks([len(column[0]) + 2 for column in columns], keys)):
+        if number:
+            line("")
+        for parts in zip(*(columns[i] for i in block_of), strict=True):
+            line("  ".join(parts).rstrip())
+
+
+def _column(name: str, values: Sequence[object]) -> list[str]:
+    """Return the lines of a column, its name first, all of one width; numbers stand on the right."""
+    texts = [_cell(name), *map(_cell, values)]
+    width, numbers = max(map(len, texts)), all(map(_is_number, texts[1:]))
+    return [text.rjust(width) if numbers else text.ljust(width) for text in texts]
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-|[+-]?[\d.,]+(e[+-]?\d+)?", text, re.ASCII) is not None
+
+
+def _blocks(widths: Sequence[int], keys: int) -> list[list[int]]:
+    """Return the columns of each block."""
+    from ..report.plain_text import split_columns
+
+    every, width = list(range(len(widths))), terminal_width()
+    if width is None or sum(widths) - 2 <= width:
+        return [every]
+    room = width + 2 - sum(widths[:keys])
+    return [[*every[:keys], *columns] for columns in split_columns(every[keys:], widths, room)]
 
 
 def _cell(value: object) -> str:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .arguments import Folder, OutputFile, OutputFolder
 from .output import line
 from .report_command import FORMAT_NAMES, format_of, write_output
-from .run_options import command_line, follow, or_exit
+from .run_options import follow, or_exit, plain_options
 from .tune_command import search_all
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("benchmark", type=click.Choice(["vlcs", "terra", "cifar10c", "cifar100c"]))
 @click.option("--backbone", type=click.Choice(["ViT-B/16", "RN50"]), default="ViT-B/16", show_default=True)
-@click.option("--data", type=click.Path(path_type=Path), help="Folder of the embedding files [default: $LATTE_DATA].")
+@click.option("--data", type=Folder(), help="Folder of the embedding files [default: $LATTE_DATA].")
 @click.option("--text-encoder", help="hf:ID, openclip:MODEL/WEIGHTS or onnx:DIR of the same model, for TPT.")
 @click.option("--seeds", default="0-4", show_default=True, help="Such as 0-4 or 0,2,7.")
 @click.option(
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="TDA and DMN: tuned on other seeds, on the reported ones, or not at all.",
 )
-@click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Run folders.")
+@click.option("--runs", type=OutputFolder(), default=Path("runs"), show_default=True, help="Run folders.")
 @click.option("--format", "kind", type=click.Choice(FORMAT_NAMES), help="Default: what --out ends in, else text.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file instead of stdout.")
+@click.option("--out", type=OutputFile(makes_folder=True), help="Write to a file instead of stdout.")
 def reproduce(
     benchmark: str,
     backbone: str,
@@ -53,12 +54,15 @@ def reproduce(
     than the reported ones, whose choice is written to --runs. What is finished is kept there and not done again.
     """
     from ..data.catalogue import data_folder
+    from ..encoders.tuning import check_prompt_tuner
     from ..experiment.config import parse_seeds
     from ..report.baselines import make_search
     from ..report.reproduce import benches, paper_files, tuning_source
 
     numbers, folder = parse_seeds(seeds), data_folder(data)
     files = _available_files(paper_files(benchmark, backbone, folder), text_encoder)
+    if text_encoder is not None:
+        check_prompt_tuner(text_encoder)
     tuning = tuning_source(benchmark, backbone, folder) if baselines == "tuned" else None
     extra = [tuning] if tuning is not None and tuning.path.is_file() else []
     bench_files = benches([*files, *extra], numbers, text_encoder)
@@ -72,6 +76,7 @@ def reproduce(
 def _table(bench_files: list[Bench], search: Search | None, runs: Path, kind: str) -> str:
     """Tune, run and return the table."""
     from ..experiment.runs import encoders, merged, read_run
+    from ..report.contents import Report
     from ..report.page import render_report
     from ..report.protocol import facts, notes
     from ..report.reproduce import one_name
@@ -86,7 +91,7 @@ def _table(bench_files: list[Bench], search: Search | None, runs: Path, kind: st
     table = build_table(one_name(merged(folders), source.benchmark), encoder, source.backbone)
     costs = facts(plans[0], source.benchmark, source.backbone, zero_shot)
     sentences = (*notes(source, plans[0], search, tuned), *(fact.sentence() for fact in costs))
-    return render_report([replace(table, notes=table.notes + sentences, facts=costs)], folders, kind)
+    return render_report(Report((replace(table, notes=table.notes + sentences, facts=costs),), tuple(folders)), kind)
 
 
 def _available_files(files: tuple[PaperFile, PaperFile], text_encoder: str | None) -> list[PaperFile]:
@@ -107,17 +112,16 @@ def _available_files(files: tuple[PaperFile, PaperFile], text_encoder: str | Non
 
 def _tuned(search: Search) -> dict[str, Any]:
     """Do what is missing of the search and write its choice."""
-    from ..experiment.runner import Options
     from ..report.baselines import choose
 
-    search_all(list(search.tunings), search.folder, Options(command=command_line()))
+    search_all(list(search.tunings), search.folder, plain_options())
     tuned = choose(search)
     line(f"wrote {search.file}", err=True)
     return tuned
 
 
 def _run(plans: list[Plan], runs: Path) -> None:
-    from ..experiment.runner import Options, execute
+    from ..experiment.runner import execute
 
     for plan in plans:
-        follow(execute(plan, runs, Options(command=command_line())), len(plan.items()), plan.config.benchmark)
+        follow(execute(plan, runs, plain_options()), len(plan.items()), plan.config.benchmark)

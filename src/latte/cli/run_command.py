@@ -11,6 +11,8 @@ from .arguments import InputFile
 from .output import line, print_rows
 from .run_options import (
     ExperimentOptions,
+    check_requirements,
+    collected_failures,
     experiment_options,
     follow,
     make_options,
@@ -45,6 +47,7 @@ def run(
     if dry_run:
         print_rows([_plan_row(plan, out, options) for plan in plans], as_json)
         return
+    check_requirements(plans, out, options)
     or_exit(lambda: _run_all(plans, out, options, as_json))
 
 
@@ -64,14 +67,16 @@ def _plans(chosen: ExperimentOptions, tuned: Path | None) -> list[Plan]:
 
 
 def _run_all(plans: list[Plan], out: Path, options: Options, as_json: bool) -> None:
-    from ..experiment.runner import execute, results
+    from ..experiment.runner import execute, present_results
 
     rows: list[dict[str, Any]] = []
-    for plan in plans:
-        follow(execute(plan, out, options), len(plan.items()), plan.config.benchmark)
-        line(out / plan.name, err=True)
-        rows += summarise(results(plan, out))
-    print_rows(rows, as_json)
+    with collected_failures() as collect:
+        for plan in plans:
+            with collect():
+                follow(execute(plan, out, options), len(plan.items()), plan.config.benchmark)
+            line(out / plan.name, err=True)
+            rows += summarise(present_results(plan, out))
+        print_rows(rows, as_json, keys=3)
 
 
 def _plan_row(plan: Plan, out: Path, options: Options) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,11 @@ import click
 
 from .arguments import Folder, InputFile
 from .output import problem
+from .progress import draw_compilation
 
 if TYPE_CHECKING:
     from ..experiment.config import RunConfig
+    from ..experiment.plan import Plan
     from ..experiment.runner import Event, Options
     from ..simulation.records import Result
 
@@ -51,13 +54,24 @@ class ExperimentOptions:
         if self.engine:
             raw["engine"] = self.engine
         if self.benchmark is None and self.config is None:
-            raise click.UsageError("name a benchmark (--benchmark NAME) or give a CONFIG.toml")
+            raise click.UsageError("name a benchmark (--benchmark NAME, see: latte data ls) or give a CONFIG.toml")
+        if "methods" not in raw:
+            raise self._no_methods()
         names = self.benchmark.split(",") if self.benchmark else []
         choices = [{**raw, "benchmark": name} for name in names] or [raw]
         try:
             return [apply_settings(configure(choice), self.settings) for choice in choices]
         except ValueError as error:
             raise (ValueError(f"{self.config}: {error}") if self.config else error) from None
+
+    def _no_methods(self) -> Exception:
+        """Return what to say where no methods are named: a file is refused, a call is told how it is used."""
+        from ..core.validate import refuse
+
+        example = "--methods clip,latte,ristretto (see: latte methods)"
+        if self.config is not None:
+            return refuse(str(self.config), "no methods", f"[[methods]] in it, or {example}")
+        return click.UsageError(f"name the methods to run, such as {example}, or write [[methods]] in CONFIG.toml")
 
 
 def experiment_options(command: Command) -> Command:
@@ -90,7 +104,7 @@ def _options() -> list[Callable[[Command], Command]]:
         click.option(
             "--engine",
             type=click.Choice(("auto", "readable")),
-            help="auto: the fast engine where a method has one; readable: sample by sample, with calibration (ECE).",
+            help="auto: the fast engine where a method has one; readable: sample by sample.",
         ),
         click.option("--data", type=Folder(), help="Folder of embedding files (default: $LATTE_DATA)."),
         click.option("--plugin", "plugins", type=file, multiple=True, help="Python file with methods of your own."),
@@ -125,11 +139,26 @@ def command_line() -> tuple[str, ...]:
 
 
 def make_options(chosen: ExperimentOptions, jobs: int, predictions: bool = False) -> Options:
-    """Return how to run, with the command line as it was typed."""
+    """Return how to run what was chosen."""
+    executor = click.get_current_context().meta.get(_EXECUTOR) or ""
+    plugins = tuple(str(path.resolve()) for path in chosen.plugins)
+    return replace(plain_options(jobs), plugins=plugins, executor=executor, predictions=predictions)
+
+
+def plain_options(jobs: int = 0) -> Options:
+    """Return how to run on this machine, with the command line as it was typed."""
     from ..experiment.runner import Options
 
-    executor = click.get_current_context().meta.get(_EXECUTOR) or ""
-    return Options(jobs, tuple(str(path.resolve()) for path in chosen.plugins), command_line(), executor, predictions)
+    return Options(jobs, command=command_line(), follow_compilation=draw_compilation)
+
+
+def check_requirements(plans: Sequence[Plan], out: Path, options: Options) -> None:
+    """Refuse what is planned if a package is missing or ``out`` cannot be written, before anything is computed."""
+    from ..experiment.requirements import check_packages
+    from ..files.atomic import check_writable_folder
+
+    check_writable_folder(out, "--out")
+    check_packages(plans, options)
 
 
 def follow(events: Iterable[Event], total: int, label: str) -> None:
@@ -143,6 +172,28 @@ def follow(events: Iterable[Event], total: int, label: str) -> None:
             advance(1)
 
 
+@contextmanager
+def collected_failures() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Yield a context for each of several runs, in which failed items are printed and the next run goes on.
+
+    After all of them, the first failure is raised, if there was one.
+    """
+    from ..experiment.runner import IncompleteError
+
+    failures: list[IncompleteError] = []
+
+    @contextmanager
+    def collect() -> Iterator[None]:
+        try:
+            yield
+        except IncompleteError as error:
+            failures.append(error)
+
+    yield collect
+    if failures:
+        raise failures[0]
+
+
 def or_exit(run: Callable[[], None]) -> None:
     """Call ``run``; a run with failed items ends in one line and exit code 1."""
     from ..experiment.runner import IncompleteError
@@ -154,13 +205,15 @@ def or_exit(run: Callable[[], None]) -> None:
         sys.exit(1)
 
 
-def summarise(results: Iterable[Result], **first: Any) -> list[dict[str, Any]]:
+def summarise(results: Iterable[Result], deployment: bool = True, **first: Any) -> list[dict[str, Any]]:
     """Return one row per method and parameters: accuracy over samples and over clients, mean and sd over seeds.
 
-    Where a run measured it, ``ece`` is the mean of the expected calibration error in per cent.
+    Where a run measured it, ``ece`` is the expected calibration error in per cent. With ``deployment``, the means of
+    the worst client and domain, and over the first and the last quarter of streams (None in older records).
     """
     from ..analysis.stats import estimate
-    from ..report.tables import group
+    from ..report.groups import group
+    from ..report.metrics import QUARTERS, WORST
 
     rows, groups = [], group(results)
     calibrated = any(same.calibration() for same in groups)
@@ -168,7 +221,12 @@ def summarise(results: Iterable[Result], **first: Any) -> list[dict[str, Any]]:
         micro, macro = estimate(same.micro().values()), estimate(same.macro().values())
         row = {"benchmark": same.benchmark, **first, "method": same.method, "setting": same.setting}
         row |= {"seeds": micro.seeds, "accuracy": micro.mean, "sd": micro.sd, "per_client": macro.mean}
-        kilobytes, errors = same.kilobytes(), same.calibration().values()
-        row |= {"kB/client": sum(kilobytes) / len(kilobytes) if kilobytes else None}
-        rows.append({**row, "ece": estimate(errors).mean if errors else None} if calibrated else row)
+        row |= {"kB/client": _mean(same.kilobytes())}
+        row |= {"ece": _mean(same.calibration().values())} if calibrated else {}
+        more = (*WORST, *QUARTERS[:2]) if deployment else ()
+        rows.append(row | {metric.column.key: _mean(same.values(metric).values()) for metric in more})
     return rows
+
+
+def _mean(values: Collection[float]) -> float | None:
+    return sum(values) / len(values) if values else None

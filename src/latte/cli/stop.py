@@ -1,5 +1,7 @@
 """SIGINT and SIGTERM: one line on stderr on how to go on, exit code 130 or 143, no process left behind.
 
+A command that would run for ever (``latte edge``) ends with exit code 0 instead: it was stopped as it should be.
+
 The signal becomes a :class:`Stopped` in the main thread: files are closed, locks released and workers ended on its way
 up. It is not raised in the middle of an import: extension modules turn it into another exception (numpy into an
 ImportError) or are left half made. It waits for the end of a short import, and ends the program in a long one, at the
@@ -29,6 +31,7 @@ _LOST = "nothing is kept: run the same command again to start over"
 _RESUMES = "what is finished is kept: run the same command again to go on"
 HINTS = {
     **dict.fromkeys(("run", "sweep", "tune", "reproduce", "figure", "embed", "data fetch"), _RESUMES),
+    "edge": "what is recorded is kept: run the same command again to go on",
     "classify": "without --memory nothing is kept: run the same command again to start over",
     "classify --memory": "what the memory file holds is kept: run the same command again to go on",
 }
@@ -47,8 +50,8 @@ class Stopped(BaseException):
 class Stopper:
     """The handler of both signals."""
 
-    def __init__(self, hint: str) -> None:
-        self.hint = hint
+    def __init__(self, hint: str, endless: bool = False) -> None:
+        self.hint, self.endless = hint, endless
         self.over = False  # the command has ended: only the interpreter is left to take down
         self.postponed = 0  # how many blocks must be finished first
         self._first: tuple[int, float] | None = None  # the signal that came, and when
@@ -112,7 +115,7 @@ class Stopper:
             sys.stderr.flush()
         with contextlib.suppress(OSError):
             os.write(2, f"latte: {word}; {hint or self.hint}\n".encode())
-        os._exit(128 + number)
+        os._exit(0 if self.endless else 128 + number)
 
     def _swallowed(self, lost: Any) -> None:
         """End where an exception has nowhere to go: in a destructor, or in a callback from C."""
@@ -134,6 +137,17 @@ def postponed() -> Iterator[None]:
     finally:
         stopper.postponed -= 1
     stopper.check()
+
+
+def requested() -> Stopped | None:
+    """Return the signal that waits for the end of a ``postponed`` block; None where there is none."""
+    first = _active._first if _active is not None else None
+    return Stopped(first[0]) if first else None
+
+
+def is_endless(arguments: list[str]) -> bool:
+    """Return whether a signal is the regular end of the command that ``arguments`` name: the exit code is then 0."""
+    return arguments[:1] == ["edge"] and not {"status", "label", "results"}.intersection(arguments[1:2])
 
 
 def hint_for(arguments: list[str]) -> str:

@@ -10,6 +10,8 @@ import click
 from .output import line, print_rows
 from .run_options import (
     ExperimentOptions,
+    check_requirements,
+    collected_failures,
     experiment_options,
     follow,
     make_options,
@@ -20,7 +22,7 @@ from .run_options import (
 
 if TYPE_CHECKING:
     from ..experiment.runner import Options
-    from ..experiment.sweep import Sweep
+    from ..experiment.sweep import Point, Sweep
 
 
 @click.command()
@@ -39,10 +41,12 @@ def sweep(chosen: ExperimentOptions, axes: tuple[str, ...], out: Path, jobs: int
     """
     sweeps = _sweeps(chosen, axes)
     if dry_run:
-        rows = [{**p.values, "folder": str(out / s.name / p.plan.name)} for s in sweeps for p in s.points]
+        rows = [{**_shown(p, as_json), "folder": str(out / s.name / p.plan.name)} for s in sweeps for p in s.points]
         print_rows(rows, as_json)
         return
-    or_exit(lambda: _run_all(sweeps, out, make_options(chosen, jobs), as_json))
+    options = make_options(chosen, jobs)
+    check_requirements([point.plan for current in sweeps for point in current.points], out, options)
+    or_exit(lambda: _run_all(sweeps, out, options, as_json))
 
 
 def _sweeps(chosen: ExperimentOptions, axes: tuple[str, ...]) -> list[Sweep]:
@@ -54,14 +58,24 @@ def _sweeps(chosen: ExperimentOptions, axes: tuple[str, ...]) -> list[Sweep]:
 
 
 def _run_all(sweeps: list[Sweep], out: Path, options: Options, as_json: bool) -> None:
-    from ..experiment.runner import results
+    from ..experiment.runner import present_results
     from ..experiment.sweep import execute_sweep
 
     rows: list[dict[str, Any]] = []
-    for current in sweeps:
-        total = sum(len(point.plan.items()) for point in current.points)
-        follow((event for _, event in execute_sweep(current, out, options)), total, current.name)
-        line(out / current.name, err=True)
-        for point in current.points:
-            rows += summarise(results(point.plan, out / current.name), **point.values)
-    print_rows(rows, as_json)
+    with collected_failures() as collect:
+        for current in sweeps:
+            total = sum(len(point.plan.items()) for point in current.points)
+            with collect():
+                follow((event for _, event in execute_sweep(current, out, options)), total, current.name)
+            line(out / current.name, err=True)
+            for point in current.points:
+                results = present_results(point.plan, out / current.name)
+                rows += summarise(results, as_json, **_shown(point, as_json))
+        print_rows(rows, as_json, keys=3 + len(sweeps[0].axes))
+
+
+def _shown(point: Point, as_json: bool) -> dict[str, Any]:
+    """Return the values of a point: as they are, or as a table shows them, with all their digits."""
+    from ..report.sweep_table import value_text
+
+    return {key: value if as_json else value_text(value) for key, value in point.values.items()}

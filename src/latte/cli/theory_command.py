@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from .arguments import Folder
+from .arguments import OutputFolder
 from .output import block, line
 
 
 @click.command("theory")
 @click.option(
     "--out",
-    type=Folder(),
+    type=OutputFolder(),
     default=Path("theory"),
     show_default=True,
     help="Folder for the figures (PNG, SVG, CSV), theory.json and theory.txt.",

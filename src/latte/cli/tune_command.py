@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .arguments import OutputFile
 from .output import line, print_rows
-from .run_options import ExperimentOptions, experiment_options, follow, make_options, or_exit, running_options
+from .run_options import (
+    ExperimentOptions,
+    check_requirements,
+    experiment_options,
+    follow,
+    make_options,
+    or_exit,
+    running_options,
+)
 
 if TYPE_CHECKING:
     from ..experiment.runner import Options
@@ -18,7 +27,7 @@ if TYPE_CHECKING:
 @click.command()
 @experiment_options
 @click.option("--over", "axes", metavar="KEY=V1,V2,...", multiple=True, help="The grid (default: the method's own).")
-@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), default=Path("tuned.json"), show_default=True)
+@click.option("--save", type=OutputFile(), default=Path("tuned.json"), show_default=True)
 @running_options
 def tune(
     chosen: ExperimentOptions, axes: tuple[str, ...], save: Path, out: Path, jobs: int, dry_run: bool, as_json: bool
@@ -35,7 +44,9 @@ def tune(
     if dry_run:
         print_rows([_search_row(tuning) for tuning in tunings], as_json)
         return
-    or_exit(lambda: _run_all(tunings, save, out, make_options(chosen, jobs), as_json))
+    options = make_options(chosen, jobs)
+    check_requirements([point.plan for tuning in tunings for point in tuning.sweep.points], out, options)
+    or_exit(lambda: _run_all(tunings, save, out, options, as_json))
 
 
 def _tunings(chosen: ExperimentOptions, axes: tuple[str, ...]) -> list[Tuning]:

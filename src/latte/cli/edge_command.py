@@ -1,0 +1,189 @@
+"""``latte edge``: the program of a device."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .edge_options import EdgeOptions, edge_options
+from .edge_reading import label, results, status
+from .output import line, problem
+from .stop import Stopped, postponed, requested
+
+if TYPE_CHECKING:
+    from ..edge.device import Device
+    from ..edge.device_file import NumberedAnswer
+    from ..edge.device_record import DiskFullError
+    from ..edge.feeds import PictureFeed
+
+_RETRY = 2.0  # seconds between two attempts to write to a full disk
+_COMPLAIN = 60.0  # seconds between two complaints about it
+_TICK = 0.2  # seconds in which a signal is noticed
+
+
+class DefaultGroup(click.Group):
+    """A group whose command ``run`` need not be named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put ``run`` before anything that is not the name of a command."""
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=DefaultGroup)
+def edge() -> None:
+    """Run a device, and look at what it has done. `latte edge …` is `latte edge run …`."""
+
+
+edge.add_command(status)
+edge.add_command(label)
+edge.add_command(results)
+
+
+@edge.command("run")
+@edge_options
+def run(chosen: EdgeOptions) -> None:
+    """Classify pictures as they come, adapt, and sync with a server: FILES, --watch DIR or --from LIST.
+
+    The first start takes the task from the server and stores it; later ones need no server. Every answer is a line of
+    JSON. It is recorded first, with what was learnt: after a crash or a power cut the same command goes on with the
+    next picture, and none is classified twice or left out. Pictures wait where they are until there is time for them.
+    Syncs happen in the background; a server that is away changes nothing but what is learnt from others. SIGTERM or
+    Ctrl-C ends the device with exit code 0.
+    """
+    chosen.check()
+    _check_packages()
+    with ExitStack() as stack:
+        running = RunningDevice(chosen, stack)
+        try:
+            running.work()
+        except Stopped as stopped:
+            stopped.hint = running.finish()
+            raise
+        problem(running.finish())
+
+
+class RunningDevice:
+    """One call: the device, where its pictures come from and where its lines go."""
+
+    def __init__(self, chosen: EdgeOptions, stack: ExitStack) -> None:
+        paths = chosen.paths()
+        self.device = _open_device(chosen, stack)
+        self.feed = _feed(chosen, paths, self.device)
+        stack.callback(self.feed.close)
+        self._log = _log(chosen, stack)
+        device = self.device
+        problem(f"device {device.status.name!r}: {device.record.number} pictures recorded, syncs with {chosen.server}")
+
+    def work(self) -> None:
+        """Answer every picture; a signal waits until one is recorded and its line is written."""
+        answers = self.device.answers(self.feed)
+        more = True
+        while more:
+            with postponed():
+                more = self._step(next(answers, False))
+
+    def _step(self, answer: NumberedAnswer | bool | None) -> bool:
+        """Show an answer; return False at the end of the pictures."""
+        if isinstance(answer, bool):
+            return answer
+        if answer is not None:
+            self._show(answer)
+        return True
+
+    def _show(self, answer: NumberedAnswer) -> None:
+        if self._log is not None:
+            self._log.add(answer)
+        else:
+            line(json.dumps(answer.document()))
+        if answer.answer.problem is not None:
+            problem(answer.answer.problem)
+
+    def finish(self) -> str:
+        """Save and share what is new; return what was done."""
+        with suppress(OSError):  # a full disk: what is recorded counts
+            for answer in self.device.flush():
+                self._show(answer)
+            self.device.close()
+        sync = self.device.current_status().sync_problem
+        away = f"; not synced: {sync}" if sync else ""
+        return f"{self.device.record.number} pictures are recorded in {self.device.record.folder}{away}"
+
+
+def _check_packages() -> None:
+    from ..core.extras import need
+
+    for module in ("msgspec", "httpx2", "stamina"):
+        need(module, "http")
+
+
+def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
+    """Join the fleet, load the encoder, and continue what the record has."""
+    from dataclasses import replace
+
+    from ..core.private_client import PrivateClient
+    from ..edge.device import Device, SyncTimes
+    from ..edge.device_record import DeviceRecord
+    from ..edge.joining import check_encoder, join, link_to, new_member
+    from ..encoders import check_encoder as check_spec
+    from ..encoders import load_encoder
+
+    check_spec(chosen.encoder)
+    membership = chosen.membership()
+    task, name = join(membership, chosen.folder)
+    method = new_member(task, chosen.privacy)
+    if isinstance(method, PrivateClient):
+        problem(f"privacy: {method.guarantee(task.zero_shot.dim)}")
+    record = stack.enter_context(closing(DeviceRecord(chosen.folder, task.fingerprint, RoomWait())))
+    encoder = load_encoder(chosen.encoder, chosen.threads)
+    check_encoder(task, encoder, chosen.any_encoder)
+    link = link_to(membership, task, name)
+    times = SyncTimes(task.sync, task.period, chosen.sync_seconds)
+    device = Device(encoder, task, method, record, link, times)
+    device.status = replace(device.status, name=name, server=chosen.server)
+    return device
+
+
+def _feed(chosen: EdgeOptions, paths: Iterator[Path], device: Device) -> PictureFeed:
+    from ..edge.feeds import NamedFiles, PictureFeed, WatchedFolder
+    from ..edge.watch_folder import FolderWatch
+    from ..encoders import open_picture
+
+    def prepare(path: Path) -> Any:
+        return device.encoder.preprocess(open_picture(path, chosen.max_pixels))
+
+    is_done = device.record.finder()
+    if chosen.watch is not None:
+        return PictureFeed(WatchedFolder(FolderWatch(chosen.watch.absolute(), is_done)), prepare)
+    return PictureFeed(NamedFiles(paths, is_done), prepare)
+
+
+def _log(chosen: EdgeOptions, stack: ExitStack) -> Any:
+    from ..edge.answer_log import AnswerLog
+
+    return None if chosen.out is None else stack.enter_context(closing(AnswerLog(chosen.out, chosen.folder)))
+
+
+class RoomWait:
+    """Says that the disk is full, once a minute at most, and waits a little; a signal ends the wait."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, error: DiskFullError) -> None:
+        """Wait before the next attempt."""
+        if time.monotonic() >= self._next:
+            problem(f"{error}; waiting for room")
+            self._next = time.monotonic() + _COMPLAIN
+        end = time.monotonic() + _RETRY
+        while time.monotonic() < end:
+            if (stopped := requested()) is not None:
+                raise stopped
+            time.sleep(_TICK)

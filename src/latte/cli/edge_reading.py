@@ -1,0 +1,99 @@
+"""``latte edge status``, ``label`` and ``results``: what a device has done, and whether it helped."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .arguments import InputFile
+from .edge_options import STATE, state_folder
+from .output import line
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@contextmanager
+def _opened(state: Path | None) -> Iterator[Connection]:
+    from ..edge.device_file import open_record
+
+    with closing(open_record(state_folder(state))) as database:
+        yield database
+
+
+@click.command()
+@STATE
+@_JSON
+def status(state: Path | None, as_json: bool) -> None:
+    """Show what a device is doing, and what can be said about its answers. It may run or not."""
+    from ..edge.device_summary import summarise
+    from .edge_text import summary_lines
+
+    with _opened(state) as database:
+        summary = summarise(database, state_folder(state))
+    if as_json:
+        line(json.dumps(summary.document()))
+        return
+    for text in summary_lines(summary):
+        line(text)
+
+
+@click.command()
+@STATE
+@click.option("--after", type=click.IntRange(0), default=0, show_default=True, help="Only later numbers than this.")
+def results(state: Path | None, after: int) -> None:
+    """Print the answers of a device, each a line of JSON."""
+    from ..edge.device_file import read_answers
+
+    with _opened(state) as database:
+        for answer in read_answers(database, after):
+            line(json.dumps(answer.document()))
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.argument("classname", metavar="CLASS", required=False)
+@click.option("--csv", "table", type=InputFile(), help="A file with lines FILE,CLASS instead.")
+@STATE
+def label(file: Path | None, classname: str | None, table: Path | None, state: Path | None) -> None:
+    """Say what FILE really shows: CLASS. A few labels say how often the device is right, and whether adapting helps.
+
+    The device does not learn from labels. FILE is a picture that it has classified or will classify.
+    """
+    from ..edge.device_file import add_labels
+
+    labels = _labels(file, classname, table, _classnames(state_folder(state)))
+    with _opened(state) as database:
+        known = add_labels(database, labels)
+    line(f"{len(labels)} labels stored, {known} of them for pictures that have been classified")
+
+
+def _labels(file: Path | None, name: str | None, table: Path | None, names: tuple[str, ...]) -> dict[str, str]:
+    """Return the labels; a class that the task does not have is refused: no answer could be right."""
+    from ..core.validate import choice
+    from .classify_inputs import read_class_labels
+
+    if (table is None) == (file is None or name is None) or (table is not None and file is not None):
+        raise click.UsageError("give FILE and CLASS, or --csv")
+    if table is not None:
+        return read_class_labels(table, names)
+    choice("class", name, names)
+    return {os.path.abspath(str(file)): str(name)}  # noqa: PTH100  a link stays the link that was named
+
+
+def _classnames(folder: Path) -> tuple[str, ...]:
+    from ..core.validate import refuse
+    from ..edge.joining import TASK_FILE
+    from ..wire.task_file import read_task
+
+    if not (folder / TASK_FILE).is_file():
+        raise refuse("device", f"{folder}, where no device has worked", "the --state folder of latte edge")
+    return tuple(read_task(folder / TASK_FILE).zero_shot.classnames)

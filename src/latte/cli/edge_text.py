@@ -1,0 +1,74 @@
+"""What ``latte edge status`` and the end of ``latte classify`` print for people: did it help?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..edge.device_summary import DeviceSummary
+    from ..edge.evidence import Labelled, Stretch
+
+
+def summary_lines(summary: DeviceSummary) -> Iterator[str]:
+    """Yield the lines of a device."""
+    status, counts = summary.status, summary.counts
+    state = f"running, pid {status.pid}" if summary.running else "not running"
+    yield f"device {status.name!r}: {state}; server {status.server}"
+    shown = f"{counts.answered} pictures answered, {counts.unreadable} unreadable"
+    yield f"{shown}, {status.waiting} waiting, {status.dropped} dropped"
+    yield _sync_text(summary)
+    if counts.answered:
+        share = 100 * counts.changed / counts.answered
+        yield f"the memory changed {counts.changed} labels ({share:.1f} %)"
+        yield from course_lines(summary.course)
+    yield from labelled_lines(summary.labelled)
+    if status.problem:
+        yield f"problem: {status.problem}"
+
+
+def _sync_text(summary: DeviceSummary) -> str:
+    status = summary.status
+    text = "never synced"
+    if status.synced:
+        text = f"last sync {_ago(time.time() - status.synced)} ago, after {status.sync_images} pictures"
+    return f"{text}; problem: {status.sync_problem}" if status.sync_problem else text
+
+
+def _ago(seconds: float) -> str:
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def course_lines(course: Sequence[Stretch]) -> Iterator[str]:
+    """Yield a line on agreement with zero-shot and zero-shot entropy over time, the oldest first."""
+    if len(course) > 1:
+        agreement = _shares([part.agreement for part in course])
+        entropy, length = _shares([part.entropy for part in course]), course[0].images
+        yield f"agreement with zero-shot {agreement} %, its entropy {entropy} %, by {length} pictures"
+
+
+def _shares(values: Sequence[float]) -> str:
+    return " ".join(f"{100 * value:.0f}" for value in values)
+
+
+def labelled_lines(labelled: Labelled) -> Iterator[str]:
+    """Yield the accuracies with and without the memory, with 95 % intervals."""
+    from ..edge.evidence import difference_interval, share_interval
+
+    total = labelled.labelled
+    if not total:
+        return
+    with_memory = _accuracy(labelled.correct, total, share_interval(labelled.correct, total))
+    plain = _accuracy(labelled.correct_zero_shot, total, share_interval(labelled.correct_zero_shot, total))
+    yield f"{total} labelled pictures: accuracy {with_memory}, zero-shot {plain}"
+    low, high = difference_interval(labelled.gained, labelled.lost, total)
+    gain = 100 * (labelled.correct - labelled.correct_zero_shot) / total
+    yield f"gain {gain:+.1f} points (95 % interval {100 * low:+.1f} to {100 * high:+.1f})"
+
+
+def _accuracy(correct: int, total: int, interval: tuple[float, float]) -> str:
+    return f"{100 * correct / total:.1f} % ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})"

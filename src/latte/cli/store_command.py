@@ -1,0 +1,113 @@
+"""``latte store``: back up, restore and check what a server stores."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .arguments import Folder, InputFile
+from .output import line, print_rows, problem
+
+if TYPE_CHECKING:
+    from ..serve.store_backup import StorePlace
+    from ..serve.store_check import StoreReport
+
+Command = Callable[..., Any]
+
+
+def _place(command: Command) -> Command:
+    """Add the options that say where the store is."""
+    command = click.option("--store", help="postgresql://USER@HOST/DATABASE, as given to latte serve.")(command)
+    return click.option("--data", type=Folder(), required=True, help="The folder given to latte serve --data.")(command)
+
+
+@click.group()
+def store() -> None:
+    """Back up, restore and check the store of a server: uploads and tokens, in SQLite or PostgreSQL."""
+
+
+@store.command("backup")
+@click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
+@_place
+def backup(out: Path, data: Path, store: str | None) -> None:
+    """Write everything in a store to the file OUT. Servers need not be stopped: it is the store of one moment."""
+    place = _located(data, store)
+    from ..serve.store_backup import back_up
+
+    written = back_up(place, out)
+    line(f"{out}: {written.clients} clients, {written.tokens} tokens")
+
+
+@store.command("restore")
+@click.argument("source", metavar="IN", type=InputFile())
+@_place
+@click.option("--replace", is_flag=True, help="Replace what the store holds.")
+@click.option("--keep-tokens", is_flag=True, help="Leave the tokens that are there as they are.")
+def restore(source: Path, data: Path, store: str | None, replace: bool, keep_tokens: bool) -> None:
+    """Fill a store from the backup IN, of whichever kind of store. No server may run on it.
+
+    Nothing is changed unless the whole backup is sound. A token that the store knows as revoked stays revoked.
+    """
+    place = _located(data, store)
+    from ..serve.store_backup import Restoration
+    from ..serve.store_backup import restore as fill
+
+    restored = fill(source, place, Restoration(replace, keep_tokens))
+    when = datetime.fromtimestamp(restored.head.created, UTC).isoformat(timespec="seconds")
+    tokens = "tokens as before" if keep_tokens else f"{len(restored.tokens)} tokens"
+    line(f"restored {restored.clients} clients, {tokens}, as of {when}")
+
+
+@store.command("check")
+@_place
+@click.option("--task", type=InputFile(), help="Try each upload on the exchange of this task.")
+@click.option("--plugin", "plugins", type=InputFile(), multiple=True, help="Python file with methods of your own.")
+@click.option("--forget-damaged", is_flag=True, help="Remove damaged uploads: their clients upload again.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(
+    data: Path, store: str | None, task: Path | None, plugins: tuple[Path, ...], forget_damaged: bool, as_json: bool
+) -> None:
+    """Read every upload in a store and list those that are damaged; exit code 1 if there are any."""
+    place = _located(data, store)
+    from ..experiment.item import load_plugin
+    from ..serve import store_check
+    from ..serve.upload_store import DamagedStoreError
+    from ..wire.task_file import read_task
+
+    for plugin in plugins:
+        load_plugin(plugin)
+    try:
+        report = store_check.check_store(place, None if task is None else read_task(task))
+    except DamagedStoreError as error:
+        problem(error)
+        sys.exit(1)
+    _print_report(report, as_json)
+    forgotten = store_check.forget_damaged(place, report) if forget_damaged else 0
+    if forgotten:
+        line(f"{forgotten} forgotten: they upload again at their next sync", err=True)
+    if len(report.damages) > forgotten:
+        sys.exit(1)
+
+
+def _located(data: Path, store: str | None) -> StorePlace:
+    from ..core.extras import need
+
+    need("msgspec", "serve")
+    from ..serve.store_backup import StorePlace
+
+    return StorePlace(store or data, data)
+
+
+def _print_report(report: StoreReport, as_json: bool) -> None:
+    rows = [{"client": damage.client, "fault": damage.fault} for damage in report.damages]
+    if as_json:
+        line(json.dumps({"clients": report.clients, "damaged": rows}))
+        return
+    print_rows([{**row, "client": row["client"] or "(the file)"} for row in rows], False)
+    line(f"{report.clients} clients, {len(rows) or 'none'} damaged")

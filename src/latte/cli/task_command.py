@@ -1,0 +1,122 @@
+"""``latte task``: what the clients of a federation agree on, in one file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .arguments import Folder, InputFile
+from .output import line
+
+if TYPE_CHECKING:
+    from ..core.zero_shot import ZeroShot
+    from ..wire.task_file import EncoderIdentity, Task
+
+    Source = tuple[ZeroShot, EncoderIdentity | None, tuple[str, ...]]
+
+
+@click.group()
+def task() -> None:
+    """Create and show task files: classes, text embeddings, method and encoder of a federation."""
+
+
+@task.command("create")
+@click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--encoder", envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR.")
+@click.option("--classes", help="Class names, comma-separated, or a file with one per line.")
+@click.option("--templates", help="A template set by name, or a file with one template per line.")
+@click.option("--benchmark", help="Take classes and text embeddings from an embedding file instead of an encoder.")
+@click.option("--data", type=Folder(), help="Folder of embedding files.")
+@click.option(
+    "--method",
+    "spec",
+    metavar="NAME[:PRESET][+KEY=VALUE...]",
+    default="latte",
+    show_default=True,
+    help="How clients adapt: latte, ristretto, or a method of your own.",
+)
+@click.option("--sync", type=click.Choice(["every", "doubling", "powers"]), help="When a client syncs.")
+@click.option("--period", type=click.IntRange(1), default=16, show_default=True, help="Images between two syncs.")
+def create(
+    out: Path,
+    encoder: str | None,
+    classes: str | None,
+    templates: str | None,
+    benchmark: str | None,
+    data: Path | None,
+    spec: str,
+    sync: str | None,
+    period: int,
+) -> None:
+    """Write the task file OUT: give --encoder and --classes, or --benchmark."""
+    from ..edge.make_task import make_task
+    from ..experiment.config import parse_method
+    from ..methods import resolve
+    from ..wire.task_file import write_task
+
+    if (benchmark is None) == (encoder is None or classes is None):
+        raise click.UsageError("give --encoder and --classes, or --benchmark")
+    chosen = parse_method(spec)
+    params = resolve(chosen["name"], chosen["params"], chosen["preset"])
+    source = _from_encoder(str(encoder), str(classes), templates) if benchmark is None else _from_file(benchmark, data)
+    zero_shot, identity, prompts = source
+    made = make_task(zero_shot, chosen["name"], params, encoder=identity, templates=prompts, sync=sync, period=period)
+    write_task(out, made)
+    _show(made, False)
+
+
+def _from_file(name: str, data: Path | None) -> Source:
+    from ..data.catalogue import find_benchmark, read_benchmark
+
+    return read_benchmark(find_benchmark(name, data)).zero_shot, None, ()
+
+
+def _from_encoder(encoder: str, classes: str, templates: str | None) -> Source:
+    from ..edge.make_task import identify
+    from ..encoders import load_encoder, read_templates, zero_shot
+    from ..encoders.prompts import DEFAULT
+    from .classify_inputs import read_class_names
+
+    names = read_class_names(classes)
+    prompts = read_templates(templates or DEFAULT)
+    model = load_encoder(encoder)
+    return zero_shot(model, names, prompts), identify(model), prompts
+
+
+@task.command("show")
+@click.argument("file", type=InputFile())
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(file: Path, as_json: bool) -> None:
+    """Show what the task FILE says."""
+    from ..wire.task_file import read_task
+
+    _show(read_task(file), as_json)
+
+
+def _show(made: Task, as_json: bool) -> None:
+    facts = _facts(made)
+    if as_json:
+        line(json.dumps(facts))
+        return
+    for key, value in facts.items():
+        shown = ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else value
+        shown = ", ".join(map(str, shown)) if isinstance(shown, list) else shown
+        line(f"{key:<12} {shown}")
+
+
+def _facts(made: Task) -> dict[str, Any]:
+    classifier = made.zero_shot
+    return {
+        "fingerprint": made.fingerprint,
+        "classes": list(classifier.classnames),
+        "dimensions": classifier.dim,
+        "scale": classifier.scale,
+        "method": made.method,
+        "parameters": dict(made.params),
+        "sync": f"{made.sync}, period {made.period}",
+        "encoder": made.encoder.name if made.encoder else "none: embeddings come from elsewhere",
+        "templates": list(made.templates),
+    }

@@ -1,0 +1,145 @@
+"""``latte token``: who may talk to a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .arguments import Folder
+from .output import line, print_rows
+
+if TYPE_CHECKING:
+    from ..serve.tokens import TokenStore
+
+Command = Callable[..., Any]
+
+
+def _place(command: Command) -> Command:
+    """Add the options that say where the tokens are."""
+    command = click.option("--store", help="postgresql://USER@HOST/DATABASE, as given to latte serve.")(command)
+    return click.option("--data", type=Folder(), required=True, help="The folder given to latte serve --data.")(command)
+
+
+_NAME = click.argument("client", required=False)
+_ADMIN = click.option("--admin", is_flag=True, help="A token for the owner of the fleet instead of a client.")
+_OUT = click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file that only you can read."
+)
+
+
+@click.group()
+def token() -> None:
+    """Create, rotate, revoke and list the tokens of a server. It need not be stopped."""
+
+
+@token.command("create")
+@_NAME
+@_ADMIN
+@_OUT
+@_place
+def create(client: str | None, admin: bool, out: Path | None, data: Path, store: str | None) -> None:
+    """Create a token for CLIENT and print it: it is not stored, and cannot be shown again."""
+    name = _name(client, admin)
+    with _opened(data, store) as tokens:
+        _create(tokens, data, name, out)
+
+
+@token.command("rotate")
+@_NAME
+@_ADMIN
+@_OUT
+@_place
+def rotate(client: str | None, admin: bool, out: Path | None, data: Path, store: str | None) -> None:
+    """Create a new token for CLIENT and revoke all earlier ones."""
+    from ..serve.tokens import valid_tokens
+
+    name = _name(client, admin)
+    with _opened(data, store) as tokens:
+        earlier = [one.id for one in valid_tokens(tokens.tokens(), name)]
+        _create(tokens, data, name, out)
+        _revoke(tokens, data, name, earlier)
+
+
+@token.command("revoke")
+@_NAME
+@_ADMIN
+@_place
+def revoke(client: str | None, admin: bool, data: Path, store: str | None) -> None:
+    """Revoke all tokens of CLIENT."""
+    from ..serve.tokens import valid_tokens
+
+    name = _name(client, admin)
+    with _opened(data, store) as tokens:
+        _revoke(tokens, data, name, [one.id for one in valid_tokens(tokens.tokens(), name)])
+
+
+@token.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_place
+def list_tokens(as_json: bool, data: Path, store: str | None) -> None:
+    """List tokens: whose they are, since when, and whether they are valid. The tokens themselves are not stored."""
+    with _opened(data, store) as tokens:
+        rows = sorted(tokens.tokens().values(), key=lambda one: (one.role, one.client, one.created))
+    print_rows(
+        [
+            {
+                "id": one.id,
+                "role": one.role,
+                "client": one.client,
+                "created": _date(one.created),
+                "revoked": _date(one.revoked),
+            }
+            for one in rows
+        ],
+        as_json,
+    )
+
+
+def _name(client: str | None, admin: bool) -> str | None:
+    if (client is None) != admin:
+        raise click.UsageError("name a CLIENT, or give --admin")
+    return client
+
+
+@contextmanager
+def _opened(data: Path, store: str | None) -> Iterator[TokenStore]:
+    from ..serve.upload_store import open_tokens
+
+    tokens = open_tokens(store or data, data)
+    try:
+        yield tokens
+    finally:
+        tokens.close()
+
+
+def _create(tokens: TokenStore, data: Path, name: str | None, out: Path | None) -> None:
+    from ..serve.audit import Audit
+    from ..serve.tokens import new_token
+
+    text, stored = new_token(name)
+    tokens.add(stored)
+    Audit(data).note("token created", name or "", stored.id, always=True)
+    if out is None:
+        line(text)
+        return
+    handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(text + "\n")
+
+
+def _revoke(tokens: TokenStore, data: Path, name: str | None, ids: list[str]) -> None:
+    from ..serve.audit import Audit
+
+    tokens.revoke(ids)
+    for one in ids:
+        Audit(data).note("token revoked", name or "", one, always=True)
+
+
+def _date(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,214 @@
+"""``latte serve`` and ``latte edge`` as real processes: a fleet of two, and whatever can happen to a device."""
+
+import json
+import os
+import socket
+
+import numpy as np
+import pytest
+
+import devices
+from devices import end, recorded, run_device, start_device, status, write_pictures
+from playback import playing
+from postgres import small_disk
+from serving import server_process
+from waiting import latte, wait_until
+
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    return devices.make_task_file(tmp_path_factory.mktemp("task"))
+
+
+@pytest.fixture(scope="module")
+def server(task, tmp_path_factory):
+    with server_process(task, tmp_path_factory.mktemp("server") / "data") as (address, _):
+        yield address
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_two_devices_with_tokens_learn_from_each_other(task, tmp_path):
+    data = tmp_path / "data"
+    for name in ("one", "two"):
+        latte("token", "create", name, "--data", data, "--out", tmp_path / name, check=True)
+        write_pictures(tmp_path / f"{name}.in", 40, first=100 * len(name) + ord(name[0]))
+    with server_process(task, data, "--auth") as (server, _):
+        for name in ("one", "two", "one"):  # the second time, "one" gets what "two" has learnt
+            run_token_device(server, tmp_path, name)
+        state = status(tmp_path / "one.state")
+        assert state["name"] == "one" and state["images"] == 40 and state["sync_images"] == 40 and not state["running"]
+        valid = np.frombuffer(devices.memory(tmp_path / "one.state")["external.valid"], np.bool_)
+        assert valid.any(), "one has something of two"
+        stranger = ("--server", server, "--encoder", devices.ENCODER, "--state", tmp_path / "s", tmp_path / "one.in")
+        refused = latte("edge", *stranger)
+        assert refused.returncode == 2 and "unauthorized" in refused.stderr and "Traceback" not in refused.stderr
+        wrong = latte("edge", *stranger, "--token-file", tmp_path / "one", "--name", "other")
+        assert wrong.returncode == 2 and "'one', to which the token" in wrong.stderr
+
+
+def run_token_device(server, folder, name):
+    more = ("--token-file", folder / name, "--state", folder / f"{name}.state", "--encoder", devices.ENCODER)
+    return latte("edge", "--server", server, *more, folder / f"{name}.in", check=True)
+
+
+def test_lines_of_json_go_to_stdout_and_a_second_call_has_nothing_to_do(server, tmp_path):
+    pictures = write_pictures(tmp_path / "in", 5)
+    done = run_device(server, tmp_path / "state", "lines", *pictures, pictures[0])
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["file"] for line in lines] == [str(path) for path in pictures], "one that is named twice comes once"
+    assert {"number", "time", "label", "probability", "certainty", "zero_shot", "near_copy", "problem"} <= set(lines[0])
+    assert done.stdout.splitlines() == devices.result_lines(tmp_path / "state")
+    assert run_device(server, tmp_path / "state", "lines", *pictures).stdout == ""
+
+
+def test_a_list_names_the_pictures(server, tmp_path):
+    pictures = write_pictures(tmp_path / "in", 3)
+    listed = tmp_path / "list.txt"
+    listed.write_text("\n".join([str(pictures[0]), "", str(tmp_path / "missing.png"), str(pictures[1])]) + "\n")
+    done = run_device(server, tmp_path / "state", "list", "--from", listed)
+    assert [json.loads(line)["label"] is None for line in done.stdout.splitlines()] == [False, True, False]
+    assert "missing.png: No such file" in done.stderr
+
+
+def test_a_watched_folder_and_sigterm(server, tmp_path):
+    folder = tmp_path / "in"
+    write_pictures(folder, 3)
+    (folder / "text.jpg").write_text("not a picture")
+    os.utime(folder / "text.jpg", (1_700_000_000,) * 2)
+    state = tmp_path / "state"
+    with start_device(server, state, "watcher", "--watch", folder) as process:
+        wait_until(lambda: recorded(state) == 4, "the pictures that were there", process)
+        whole = write_pictures(tmp_path / "elsewhere", 1, first=50)[0].read_bytes()
+        (folder / "half.png").write_bytes(whole[: len(whole) // 2])
+        write_pictures(folder, 1, first=9)
+        wait_until(lambda: recorded(state) == 5, "the picture that came later", process)
+        assert status(state)["running"] and status(state)["pid"] == process.pid
+        (folder / "half.png").write_bytes(whole)
+        wait_until(lambda: recorded(state) == 6, "the picture that was being written", process)
+        end(process)
+        errors = process.so_far().stderr
+    answers = devices.results(state)
+    assert [answer["problem"] is None for answer in answers].count(False) == 1, "only the text is unreadable"
+    assert status(state)["unreadable"] == 1
+    assert "text.jpg: not an image" in errors and "6 pictures are recorded" in errors
+    assert status(state)["sync_images"] == 5, "what is new is shared at the end"
+
+
+def test_a_thousand_pictures_while_the_server_is_away(task, tmp_path):
+    folder, state, port = tmp_path / "in", tmp_path / "state", free_port()
+    write_pictures(folder, 1)
+    with server_process(task, tmp_path / "data", "--port", port) as (server, _):
+        run_device(server, state, "away", folder)
+    write_pictures(folder, 1000, first=1)
+    with start_device(server, state, "away", "--watch", folder) as process:
+        wait_until(lambda: recorded(state) == 1001, "all pictures", process)
+        wait_until(lambda: "does not answer" in devices.said(state).sync_problem, "the problem", process)
+        assert devices.said(state).sync_images in (0, 1)
+        with server_process(task, tmp_path / "data", "--port", port):
+            wait_until(lambda: devices.said(state).sync_images == 1001, "a sync without anybody's help", process)
+            assert status(state)["sync_problem"] == ""
+        end(process)
+
+
+def test_the_first_start_needs_the_server_and_says_so(tmp_path):
+    pictures = write_pictures(tmp_path / "in", 1)
+    with start_device(f"http://127.0.0.1:{free_port()}", tmp_path / "state", "first", *pictures) as process:
+        done = process.finish()
+    assert done.returncode == 1 and "the first start of a device needs its server" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_server_of_another_protocol_is_named_and_the_device_goes_on_alone(task, tmp_path):
+    state, port = tmp_path / "state", free_port()
+    with server_process(task, tmp_path / "data", "--port", port) as (server, _):
+        run_device(server, state, "old", "--from", "/dev/null")
+    pictures = write_pictures(tmp_path / "in", 20)
+    with playing([], port, Latte_Protocol="2"):
+        done = run_device(server, state, "old", *pictures)
+        assert len(done.stdout.splitlines()) == 20
+        assert "the server speaks protocol 2, this program 1: upgrade latte on this device" in done.stderr
+        assert "upgrade latte" in status(state)["sync_problem"]
+        with start_device(server, tmp_path / "new", "new", *pictures) as process:
+            first = process.finish()
+    assert first.returncode == 2 and len(first.stderr.splitlines()) == 1 and "upgrade latte" in first.stderr
+
+
+def test_a_full_disk_is_waited_for_and_nothing_is_lost(server, tmp_path):
+    folder = tmp_path / "in"
+    write_pictures(folder, 400)
+    with small_disk(4) as disk:
+        state, filler = disk / "state", disk / "filler"
+        run_device(server, state, "full", "--from", "/dev/null")
+        with start_device(server, state, "full", "--watch", folder, "--out", tmp_path / "out.jsonl") as process:
+            wait_until(lambda: recorded(state) >= 20, "some pictures", process)
+            fill(filler)
+            wait_until(lambda: "waiting for room" in process.so_far().stderr, "the message", process)
+            assert recorded(state) < 400
+            end(process)  # it can be stopped meanwhile
+        with start_device(server, state, "full", "--watch", folder, "--out", tmp_path / "out.jsonl") as process:
+            wait_until(lambda: "waiting for room" in process.so_far().stderr, "the message", process)
+            filler.unlink()
+            wait_until(lambda: recorded(state) == 400, "the rest", process)
+            end(process)
+        assert [answer["file"] for answer in devices.results(state)] == sorted(map(str, folder.iterdir()))
+        assert (tmp_path / "out.jsonl").read_text().splitlines() == devices.result_lines(state)
+
+
+def fill(path):
+    """Write until the disk is full."""
+    with path.open("wb", buffering=0) as file:
+        for size in (65_536, 4096, 512, 1):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError:
+                continue
+
+
+def test_labels_say_whether_it_helped(server, tmp_path):
+    pictures = write_pictures(tmp_path / "in", 30)
+    state = tmp_path / "state"
+    run_device(server, state, "labels", *pictures)
+    answers = devices.results(state)
+    table = tmp_path / "labels.csv"
+    table.write_text("".join(f"{answer['file']},{answer['label']}\n" for answer in answers[:20]))
+    assert "20 labels stored, 20 of them" in latte("edge", "label", "--state", state, "--csv", table, check=True).stdout
+    wrong = next(name for name in devices.CLASSES.split(",") if name != answers[20]["label"])
+    latte("edge", "label", "--state", state, answers[20]["file"], wrong, check=True)
+    labels = status(state)["labels"]
+    assert labels["labelled"] == 21 and labels["accuracy"] == pytest.approx(20 / 21)
+    assert labels["accuracy_interval"][0] < 20 / 21 < labels["accuracy_interval"][1]
+    text = latte("edge", "status", "--state", state, check=True).stdout
+    assert "21 labelled pictures: accuracy 95.2 %" in text and "agreement with zero-shot" in text
+    refused = latte("edge", "label", "--state", state, answers[0]["file"], "unicorn")
+    assert refused.returncode == 2 and "'horse'" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run",), "give FILES, --watch DIR or --from LIST"),
+        (("status", "--state", "nowhere"), "where no device has worked"),
+        (("label", "a.png", "--state", "nowhere"), "where no device has worked"),
+        (("results", "--state", "nowhere"), "where no device has worked"),
+    ],
+)
+def test_what_edge_refuses(tmp_path, arguments, message):
+    more = ("--server", "http://127.0.0.1:9", "--encoder", devices.ENCODER) if arguments == ("run",) else ()
+    refused = latte("edge", *arguments, *more, cwd=tmp_path)
+    assert refused.returncode == 2 and message in refused.stderr and "Traceback" not in refused.stderr
+
+
+def test_another_encoder_is_refused(server, tmp_path, shared):
+    (path,) = write_pictures(tmp_path / "in", 1)
+    other = ("--encoder", f"onnx:{shared / 'data' / 'mini-vlm'}", "--any-encoder")
+    with start_device(server, tmp_path / "state", "other", *other, path) as process:
+        done = process.finish()
+    assert done.returncode == 2 and "256 dimensions" in done.stderr

@@ -1,0 +1,130 @@
+"""``latte demo --fleet``: real processes and real HTTP give the simulator's labels, and leave nothing behind."""
+
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import httpx2
+import numpy as np
+import pytest
+
+from latte.cli.fleet_demo import tally_row
+from latte.simulation.fleet_client import demo_federation
+from latte.simulation.readable import run_readable
+from latte.simulation.schedule import Schedule
+from waiting import DEADLINE, ROOT, latte, running, wait_until
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks at processes in /proc")
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    """The federation of the demo, and the labels that the simulator gives."""
+    federation = demo_federation(0)
+    outcome = run_readable(federation, "latte", schedule=Schedule(sync="doubling"))
+    return federation, np.concatenate(outcome.labels)
+
+
+def accuracy(federation, labels):
+    return 100 * np.mean(labels == np.concatenate([federation.labels(client) for client in federation.clients]))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_the_labels_are_those_of_the_simulator(simulated, tmp_path, precision):
+    federation, expected = simulated
+    command = ("demo", "--fleet", "--once", "--json", "--seconds", "0", "--devices", "2", "--precision", precision)
+    done = latte(*command, cwd=tmp_path, check=True, TMPDIR=str(tmp_path))
+    state = json.loads(done.stdout)
+    labels = np.concatenate([state["labels"][client.name] for client in federation.clients])
+    if precision == "fp32":
+        assert np.array_equal(labels, expected)
+        counts = [round(state[name] * state["images"] / 100) for name in ("adapted", "zero_shot")]
+        assert tally_row(state["images"], *counts) in (ROOT / "README.md").read_text("utf-8"), "the README's last row"
+    assert abs(accuracy(federation, labels) - accuracy(federation, expected)) <= 0.1
+    assert state["adapted"] == pytest.approx(accuracy(federation, labels)) and state["adapted"] > state["zero_shot"] + 3
+    assert list(tmp_path.iterdir()) == [], "no folder is left"
+
+
+def below(pid):
+    """Return the processes that a process started."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def start(tmp_path, *options):
+    command = (sys.executable, "-m", "latte", "demo", "--fleet", "--seconds", "3000", "--devices", "2", *options)
+    return running(*command, cwd=tmp_path, TMPDIR=str(tmp_path))
+
+
+def address_of(process):
+    """Return the address, the admin's token and the guest's, as soon as they are printed."""
+    pattern = r"dashboard: (\S+)/#token=([^&\s]+)\S*\n.*--token (\S+)"
+    return wait_until(lambda: re.search(pattern, process.so_far().stderr), "the address", process).groups()
+
+
+def fleet_at(address, token):
+    answer = httpx2.get(f"{address}/v1/fleet", headers={"Authorization": f"Bearer {token}"}, timeout=DEADLINE)
+    return answer.json()["fleet"]["sums"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_everything(tmp_path, number, code):
+    with start(tmp_path) as process:
+        address, token, _ = address_of(process)
+        wait_until(lambda: fleet_at(address, token)["images"] > 0, "the first reports", process)
+        children = below(process.pid)
+        assert len(children) == 3 and len(list(tmp_path.glob("latte-fleet-*"))) == 1
+        os.kill(process.pid, number)
+        done = process.finish()
+        assert done.returncode == code and "Traceback" not in done.stderr
+        assert all(map(gone, children)) and list(tmp_path.iterdir()) == []
+
+
+def test_nothing_survives_a_demo_that_is_killed(tmp_path):
+    with start(tmp_path) as process:
+        address, token, _ = address_of(process)
+        wait_until(lambda: fleet_at(address, token)["images"] > 0, "the first reports", process)
+        children = below(process.pid)
+        process.kill()
+        wait_until(lambda: all(map(gone, children)), "the end of the processes")
+        wait_until(lambda: list(tmp_path.iterdir()) == [], "the end of the folder")
+
+
+def test_another_device_joins_with_one_command(tmp_path):
+    with start(tmp_path) as process:
+        address, admin, guest = address_of(process)
+        done = latte("demo", "--join", address, "--token", guest, "--seconds", "0", cwd=tmp_path, check=True)
+        rows = [[float(word.replace(",", "")) for word in line.split()] for line in done.stdout.splitlines()[1:]]
+        assert "joined" in done.stderr and rows[-1][0] == rows[-1][0] // 1 > 100 and len(rows) >= 10
+        answer = httpx2.get(
+            f"{address}/v1/fleet?client=guest", headers={"Authorization": f"Bearer {admin}"}, timeout=DEADLINE
+        ).json()
+        assert answer["client"]["row"]["report"]["images"] > 0
+        assert answer["client"]["helpers"], "the others help the guest"
+        refused = latte("demo", "--join", address, "--token", admin, cwd=tmp_path)
+        assert refused.returncode == 2 and "latte: token: " in refused.stderr
+
+
+def test_a_port_that_is_taken_is_refused(tmp_path):
+    with start(tmp_path) as process:
+        address, _, _ = address_of(process)
+        other = latte("demo", "--fleet", "--port", address.rpartition(":")[2], cwd=tmp_path, TMPDIR=str(tmp_path))
+        assert other.returncode == 2 and "free on this machine" in other.stderr
+        assert len(list(tmp_path.glob("latte-fleet-*"))) == 1
+
+
+def test_options_that_do_not_go_together(tmp_path):
+    for options in (("--join", "http://x"), ("--token", "x"), ("--fleet", "--join", "http://x", "--token", "y")):
+        assert latte("demo", *options, cwd=tmp_path).returncode == 2
