@@ -216,6 +216,27 @@ def test_a_call_in_a_program_gives_the_signals_back():
     assert ([signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)], sys.unraisablehook) == before
 
 
+OPEN_POOL = """
+import sys
+import time
+from latte.cli.stop import Stopper
+from latte.data.processes import processes, signals_held
+
+if __name__ == "__main__":
+    pool = processes(2)
+    executor = pool.__enter__()
+    with signals_held():
+        executor.submit(time.sleep, 60)
+    Stopper("nothing").leave(2)
+"""
+
+
+def test_leaving_with_an_open_pool_removes_its_semaphores(tmp_path):
+    (tmp_path / "open_pool.py").write_text(OPEN_POOL)
+    done = subprocess.run([sys.executable, "open_pool.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 130 and done.stderr == "latte: interrupted; nothing\n"
+
+
 WORKING = """
 import sys
 from pathlib import Path

@@ -174,3 +174,6 @@ def _end_children() -> None:
         child.kill()
     for child in children:
         child.join(_WAIT)
+    if children_tools := sys.modules.get("multiprocessing.util"):
+        # what the interpreter would do at its end: a pool that an exception still refers to holds named semaphores
+        children_tools._run_finalizers(0)
