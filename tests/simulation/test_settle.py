@@ -1,15 +1,17 @@
 """Choices in doubt: the few nearest are enough for what the definition chooses among all."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import Routing
 from latte.core.donors import donors_of
 from latte.core.near_ties import Uploaded
+from latte.simulation.engine import blocks, latte_engine, server
 from latte.simulation.engine.settle import choose_among_nearest, choose_donors
 from latte.simulation.engine.tolerances import NEAR_SIMILARITY
-from simulation.engine_support import unit
+from simulation.engine_support import compare, made_up, unit
 
 
 def make_uploads(rng, n, dim, spread, share, own):
@@ -42,3 +44,18 @@ def test_the_nearest_are_enough(seed, n, dim, slots, rules, spread, share):
     want = np.where(donors.valid[0], donors.rows[0], -1)
     np.testing.assert_array_equal(choose_among_nearest(uploaded, routing, own, similarity), want)
     np.testing.assert_array_equal(choose_donors(lambda labels: uploaded, routing, own, 0, True), want)
+
+
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_clients_with_nothing_in_common_are_chosen_by_the_ranking_alone(monkeypatch, in_blocks):
+    """They are exactly equal: nothing is in doubt. With short streams and many classes they are most of the donors."""
+    settled = []
+
+    def note(call):
+        return lambda *values, **options: settled.append(values) or call(*values, **options)
+
+    monkeypatch.setattr(latte_engine, "SIMILARITY_BYTES", 0 if in_blocks else latte_engine.SIMILARITY_BYTES)
+    monkeypatch.setattr(server, "donors_of_unseen", note(server.donors_of_unseen))
+    monkeypatch.setattr(blocks, "choose_donors", note(blocks.choose_donors))
+    comparison = compare(made_up((4,) * 30, 20, 16, seed=3), "latte")
+    assert not comparison.ties and comparison.downloads_equal and not settled

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.near_ties import Uploaded
+from ...core.near_ties import NOTHING_IN_COMMON, Uploaded
 from ...core.types import Integers, Mask, Reals, Vectors
 from ...methods.latte import LatteParams
 from .loop_arrays import CLIENT, NONE, ListChanges, UploadBatch
@@ -86,7 +86,7 @@ class BlockServer:
                 donors[seen], doubtful[seen] = exact
                 if rules.empty == CLIENT:
                     donors[~seen] = mine.clients[~seen, : rules.slots]
-                    doubtful[~seen] = self._too_close(mine.values[~seen], rules.slots - 1)
+                    doubtful[~seen] = self._too_close_by_mean(mine.values[~seen])
                 elif rules.empty != NONE:
                     first = self.ranking[1 : rules.slots + 1]
                     donors[~seen] = np.where(now[first] >= 0, first, -1)
@@ -111,6 +111,12 @@ class BlockServer:
         """Say where rounding could have exchanged the places ``last`` and the next."""
         with np.errstate(invalid="ignore"):  # -inf beside -inf
             close: Mask = values[:, last] - values[:, last + 1] < self.rules.near
+        return close
+
+    def _too_close_by_mean(self, values: Reals) -> Mask:
+        """Say the same of the last slot; clients with nothing in common are equal, and tiles come in ranking order."""
+        last = self.rules.slots - 1
+        close: Mask = self._too_close(values, last) & (values[:, last] > NOTHING_IN_COMMON)
         return close
 
     def _settle(self, label: int, members: Integers, rows: Integers, donors: Integers) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ...core.near_ties import NOTHING_IN_COMMON
 from ...core.types import Integers, Mask, Reals, Vectors
 from .compiled import helper, kernel
 from .loops_lists import GLANCE, any_above, insert
-
-NO_COMMON_CLASS = -2.0  # below every cosine
 
 
 class DonorLists(NamedTuple):
@@ -69,7 +68,7 @@ def offer_means(
         if not some:
             continue
         for j in range(len(score)):
-            score[j] = total[m, j] / common[m, j] if common[m, j] > 0 else NO_COMMON_CLASS
+            score[j] = total[m, j] / common[m, j] if common[m, j] > 0 else NOTHING_IN_COMMON
         for y in range(unseen.shape[1]):
             if unseen[m, y]:
                 _offer_seen(

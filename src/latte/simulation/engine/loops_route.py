@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...core.near_ties import NOTHING_IN_COMMON
 from ...core.types import Integers, Mask, Reals, Vectors
 from .accept import accept
 from .array_types import Integers1, Reals1
@@ -171,7 +172,7 @@ def _update(
 
 @loose_helper
 def _average(latest: LatestPrototypes, i: int, mean: Reals) -> None:
-    """Write the mean similarity over the classes both have seen (N,), -2 where there is none (B3)."""
+    """Write the mean similarity over the classes both have seen (N,), ``NOTHING_IN_COMMON`` where none is (B3)."""
     for j in range(len(mean)):
         mean[j] = 0.0
     for y in range(len(latest.seen)):
@@ -180,7 +181,7 @@ def _average(latest: LatestPrototypes, i: int, mean: Reals) -> None:
             for j in range(len(mean)):
                 mean[j] += row[j]
     for j in range(len(mean)):
-        mean[j] = mean[j] / latest.common[i, j] if latest.common[i, j] else -2.0
+        mean[j] = mean[j] / latest.common[i, j] if latest.common[i, j] else NOTHING_IN_COMMON
 
 
 @helper
@@ -225,9 +226,28 @@ def _choose_unseen(seen: Mask, ranking: Integers, donors: Integers, rules: Route
             room.rows[seeds] = donors[e]
             seeds += 1
     count = _find_largest(room.mean, seen, i, seeds, room.rows, room.values)
+    comparable = int(np.int64(0))
     for e in range(rules.slots):
         room.chosen[e] = room.rows[e] if e < count else -1
-    return 0 < rules.slots < count and room.values[rules.slots - 1] - room.values[rules.slots] < rules.near
+        if e < count and room.values[e] > NOTHING_IN_COMMON:
+            comparable += 1
+    if comparable < min(count, rules.slots):
+        _fill_by_ranking(seen, ranking, rules.slots, i, comparable, room)
+    doubtful = comparable == rules.slots and 0 < rules.slots < count
+    return doubtful and room.values[rules.slots - 1] - room.values[rules.slots] < rules.near
+
+
+@helper
+def _fill_by_ranking(seen: Mask, ranking: Integers, slots: int, i: int, count: int, room: RouteRoom) -> None:
+    """Complete ``count`` chosen donors with clients that have nothing in common with client ``i``.
+
+    These are exactly equal, so the ranking decides. Where clients have seen few classes, that is a common case.
+    """
+    for place in range(len(ranking)):
+        j = ranking[place]
+        if count < slots and j != i and seen[j] and room.mean[j] == NOTHING_IN_COMMON:
+            room.chosen[count] = j
+            count += 1
 
 
 @helper
