@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte.core.maths import entropy_of_one
+from latte.core.near_ties import exact_products
 from latte.core.validate import lengths_of, unit_rows
 from latte.core.zero_shot import ZeroShot
 from latte.simulation.engine import has_loops, plain_classify, tolerances
@@ -18,12 +19,19 @@ if not has_loops():
 
 from latte.simulation.engine import loops_classify, server, tda_engine
 from latte.simulation.engine.compiled import kernel
+from latte.simulation.engine.loops_route import dot_exactly
 from latte.simulation.engine.tiles import compare_with_all
 
 
 @kernel
 def similarities(vectors, rows, out):
     compare_with_all(vectors, rows, out)
+
+
+@kernel
+def exact_similarities(vectors, own, out):
+    for j in range(len(vectors)):
+        out[j] = dot_exactly(vectors[own], vectors[j])
 
 
 def same_sign(rng, n, D):
@@ -65,6 +73,18 @@ def test_similarities(kind, seed, D):
     gap = fast[:, :, None].astype(float) - fast[:, None, :]
     readable_gap = readable[:, :, None].astype(float) - readable[:, None, :]
     assert np.abs(gap - readable_gap).max() < tolerances.NEAR_SIMILARITY
+
+
+@settings(max_examples=80)
+@given(**cases)
+def test_exact_similarities(kind, seed, D):
+    """Beside those that the definition of the donors compares: again the error of two differences counts."""
+    vectors = kind(np.random.default_rng(seed), 9, D)
+    loop = np.zeros(9)
+    exact_similarities(vectors, 0, loop)
+    defined = exact_products(vectors[None], 0, np.arange(9), 0)
+    gap = (loop[:, None] - loop) - (defined[:, None] - defined)
+    assert np.abs(gap).max() < tolerances.NEAR_EXACT
 
 
 @settings(max_examples=60)

@@ -27,18 +27,21 @@ from .loop_arrays import (
 from .loops_lists import GLANCE, any_above, insert
 from .loops_push import find_starts, push
 from .timeline import Window
+from .tolerances import NEAR_EXACT
 
 UNTOUCHED, CHANGED, SHORT = 0, 1, 2  # what new prototypes of others do to a list
 
 
 class RouteRoom(NamedTuple):
-    """Scratch space: the chosen donors (E,), a list (E + 1,), mean similarities (N,), where classes start (C + 1,)."""
+    """Scratch space of a pull."""
 
-    chosen: Integers1
-    rows: Integers1
-    values: Reals1
-    mean: Reals1
-    starts: Integers1
+    chosen: Integers1  # (E,) the donors
+    rows: Integers1  # (E + 1,) a list by mean similarity
+    values: Reals1  # (E + 1,)
+    order: Integers1  # (M,) a list of the most similar of a class in its true order
+    exact: Reals1  # (M,) similarities in double precision
+    mean: Reals1  # (N,) mean similarities
+    starts: Integers1  # (C + 1,) where classes start
 
 
 class Pull(NamedTuple):
@@ -128,7 +131,7 @@ def _pull(
                 continue
             if state == SHORT:
                 _scan(latest, nearest, rules, i, y)
-            doubtful = _choose_seen(latest.seen[y], nearest, rules, i, y, room.chosen)
+            doubtful = _choose_seen(latest, nearest, rules, i, y, room)
         else:
             nearest.length[i, y] = 0
             doubtful = _choose_unseen(latest.seen[y], latest.ranking, received.donors[i, y], rules, i, room)
@@ -195,21 +198,70 @@ def _scan(latest: LatestPrototypes, nearest: NearestLists, rules: RouteRules, i:
 
 
 @helper
-def _choose_seen(seen: Mask, nearest: NearestLists, rules: RouteRules, i: int, y: int, chosen: Integers) -> bool:
+def _choose_seen(
+    latest: LatestPrototypes, nearest: NearestLists, rules: RouteRules, i: int, y: int, room: RouteRoom
+) -> bool:
     """Write the first donors of a list (slots,), -1 for none; return whether the choice is in doubt.
 
     The released code leaves out the best match, whichever client that is, and counts a client that has not seen the
     class as 0 (B4).
     """
-    rows, values = nearest.clients[i, y], nearest.values[i, y]
+    rows, values, seen = nearest.clients[i, y], nearest.values[i, y], latest.seen[y]
     count, skip = nearest.length[i, y], 1 if rules.drop_first else 0
-    for e in range(rules.slots):
-        chosen[e] = rows[e + skip] if e + skip < count and seen[rows[e + skip]] else -1
-    doubtful = False
+    doubtful, sorted_to = False, 0
     for last in (0, rules.slots) if rules.drop_first else (rules.slots - 1, rules.slots - 1):
-        if last >= 0 and last + 1 < count and values[last] - values[last + 1] < rules.near:
-            doubtful = doubtful or seen[rows[last]] or seen[rows[last + 1]]
+        if last < 0 or last + 1 >= count or values[last] - values[last + 1] >= rules.near:
+            continue
+        if not doubtful and (seen[rows[last]] or seen[rows[last + 1]]):
+            if sorted_to == 0:
+                for e in range(count):
+                    room.order[e] = rows[e]
+            sorted_to = _sort_around(latest.vectors[y], nearest, rules.near, i, y, last, sorted_to, room)
+            doubtful = sorted_to < 0
+            if not rules.drop_first:
+                break
+    for e in range(rules.slots):
+        j = -1
+        if e + skip < count:
+            j = room.order[e + skip] if sorted_to > 0 else rows[e + skip]
+        room.chosen[e] = j if j >= 0 and seen[j] else -1
     return doubtful
+
+
+@helper
+def _sort_around(
+    vectors: Vectors, nearest: NearestLists, near: float, i: int, y: int, last: int, first: int, room: RouteRoom
+) -> int:
+    """Sort the list in ``room.order`` by exact similarities where it is too close around the place ``last``.
+
+    Returns where the sorted part ends; -1 where even these do not decide, where clients that are not on the list may be
+    as near, or where the part would begin before ``first``. ``vectors`` (N, D) are those of the class.
+    """
+    values, count = nearest.values[i, y], nearest.length[i, y]
+    begin, end = last, last + 2
+    while begin > 0 and values[begin - 1] - values[last + 1] < near:
+        begin -= 1
+    while end < count and values[last] - values[end] < near:
+        end += 1
+    if begin < first or values[last] - nearest.bound[i, y] < near:
+        return -1
+    for e in range(begin, end):
+        j, at = room.order[e], e
+        similarity = dot_exactly(vectors[i], vectors[j])
+        while at > begin and room.exact[at - 1] < similarity:
+            room.exact[at], room.order[at] = room.exact[at - 1], room.order[at - 1]
+            at -= 1
+        room.exact[at], room.order[at] = similarity, j
+    return end if room.exact[last] - room.exact[last + 1] > NEAR_EXACT else -1
+
+
+@helper
+def dot_exactly(one: Vectors, other: Vectors) -> float:
+    """Return a product summed in double precision, in which products of float32 numbers are exact."""
+    total = 0.0
+    for d in range(len(one)):
+        total += np.float64(one[d]) * np.float64(other[d])
+    return total
 
 
 @helper

@@ -72,8 +72,15 @@ class RouteServer:
             downloads=np.zeros((n, n), np.int64),
         )
         self.routes = RouteTable(latest, nearest, received)
-        lists = np.empty(slots, np.int64), np.empty(slots + 1, np.int64), np.empty(slots + 1)
-        self.room = RouteRoom(*lists, np.empty(n), np.empty(classes + 1, np.int64))
+        self.room = RouteRoom(
+            chosen=np.empty(slots, np.int64),
+            rows=np.empty(slots + 1, np.int64),
+            values=np.empty(slots + 1),
+            order=np.empty(length, np.int64),
+            exact=np.empty(length),
+            mean=np.empty(n),
+            starts=np.empty(classes + 1, np.int64),
+        )
 
     def play(self, window: Window, uploads: UploadBatch) -> list[ListChanges]:
         """Play the syncs of a window; return the lists that change in the pulls, in order."""
