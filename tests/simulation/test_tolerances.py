@@ -19,7 +19,7 @@ if not has_loops():
 
 from latte.simulation.engine import loops_classify, server, tda_engine
 from latte.simulation.engine.compiled import kernel
-from latte.simulation.engine.loops_route import dot_exactly
+from latte.simulation.engine.loops_donors import dot_exactly
 from latte.simulation.engine.tiles import compare_with_all
 
 

@@ -13,7 +13,8 @@ replay of what is held, window of rounds by window, and a reading of each window
     queues     queues.py     the slot that each sample takes in its client's queue of its class        -> slot (n,)
     windows    timeline.py   32 rounds at a time, and the syncs in them                                -> Window
     uploads    store.py      the prototypes of the queues that changed before a sync (loops_upload)    -> UploadBatch
-    routes     server.py     similarities between clients, donors, downloads (loops_push, loops_route) -> ListChanges
+    routes     server.py     similarities between clients, donors, downloads (loops_push, loops_route, -> ListChanges
+                             loops_donors)
     reading    reader.py     merge, readout and label of every sample of the window (loops_merge,      -> labels
                              loops_number, loops_read, loops_readout)
 

@@ -22,7 +22,8 @@ from .loop_arrays import (
     UploadBatch,
     first_rows,
 )
-from .loops_route import RouteRoom, play
+from .loops_donors import RouteRoom
+from .loops_route import play
 from .settle import choose_among_nearest, choose_donors, rank_clients
 from .timeline import Window
 from .tolerances import NEAR_SIMILARITY
