@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core.types import Integers
+from ...core.types import Integers, Mask
 from ..schedule import Round, Schedule, rounds
 from .array_types import Integers1
 
@@ -34,7 +34,7 @@ Sync = tuple[Integers, Integers]  # members, and what each has handled
 def windows(lengths: list[int], schedule: Schedule, rng: np.random.Generator, size: int) -> Iterator[Window]:
     """Yield the windows of a run of ``size`` rounds; the generator gives the cohorts of the readable simulator."""
     schedule.check(len(lengths))
-    if schedule.barrier and schedule.participation == 1 and schedule.sync not in ("doubling", "powers"):
+    if schedule.barrier and schedule.participation == 1:
         yield from _everyone(np.array(lengths, np.int64), schedule, size)
         return
     handled = np.zeros(len(lengths), np.int64)
@@ -61,14 +61,25 @@ def _everyone(length: Integers, schedule: Schedule, size: int) -> Iterator[Windo
     """Yield the windows where all clients that have started take part in every round, and no generator is needed."""
     start = np.ones(len(length), np.int64) if schedule.starts is None else np.array(schedule.starts)
     final = int((start + length - 1)[length > 0].max(initial=0))
+    due = _due_images(schedule, int(length.max(initial=0)))
     for first in range(1, final + 1, size):
         number = np.arange(first, min(first + size, final + 1))[:, None]  # (rounds, 1)
         handled = np.clip(number + 1 - start, 0, length)  # (rounds, N)
-        due = (number % schedule.period == 0) & (number < final)
-        there = due & (start <= number)
-        starts = np.cumsum([0, *there.sum(axis=1)[due[:, 0]]])
+        there = (start <= number) & (number < final)
+        if due is None:
+            there &= number % schedule.period == 0
+        else:  # a client syncs after certain images of its own
+            there &= due[handled] & (number < start + length)
+        starts = np.cumsum([0, *there.sum(axis=1)[there.any(axis=1)]])
         members = np.ascontiguousarray(np.nonzero(there)[1])  # else the loops were compiled for strided arrays, too
         yield Window(handled[-1], members, handled[there], starts)
+
+
+def _due_images(schedule: Schedule, most: int) -> Mask | None:
+    """Return after which images (most + 1,) a client syncs; None where rounds are counted."""
+    if schedule.sync not in ("doubling", "powers"):
+        return None
+    return np.array([schedule.is_due(images) for images in range(most + 1)])
 
 
 def _each(lengths: list[int], schedule: Schedule, rng: np.random.Generator) -> Iterator[tuple[Integers, list[Sync]]]:
