@@ -11,10 +11,11 @@ from waiting import ROOT, run, running, wait_until
 
 TALKS = "import sys, time; print('spoken', flush=True); print('muttered', file=sys.stderr, flush=True); time.sleep(1e6)"
 OWN_LIMIT = re.compile(r"timeout\s*=\s*[\d.]|deadline\s*=\s*(?!None)|time\.sleep\(|signal\.alarm\(")
-# the last two poll in processes of their own (a simulation, a story in a network namespace), where pytest is not
+# the last three poll in processes of their own (a simulation, a story in a network namespace), where pytest is not
 WITH_REASON = {"waiting.py", "test_waiting.py", "conftest.py", "gated_method.py", "test_kills.py"} | {
     "flower_simulation.py",
     "flower_story.py",
+    "adopt.py",
 }
 WITH_REASON |= {
     "killed_devices.py",

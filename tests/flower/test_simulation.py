@@ -9,6 +9,7 @@ from flower_simulation import BENCHMARKS, METHODS, checks_of
 from latte.data.bundled import bundled
 from latte.simulation.readable import run_readable
 from latte.simulation.schedule import Schedule
+from made_once import made_once
 from waiting import ROOT, run
 
 pytest.importorskip("flwr", reason="needs the extra flower: pip install '.[flower]'")
@@ -19,9 +20,12 @@ CHECKS = [f"{method}: {name}" for method in METHODS for name in checks_of(method
 @pytest.fixture(scope="module")
 def simulation(tmp_path_factory):
     """One simulation for all tests of this file: starting the engine takes longest."""
-    folder = tmp_path_factory.mktemp("simulation")
-    run(sys.executable, ROOT / "tests" / "flower_simulation.py", folder, check=True, FLWR_HOME=str(folder / "flwr"))
-    return folder
+
+    def simulate(folder):
+        script = ROOT / "tests" / "flower_simulation.py"
+        run(sys.executable, script, folder, check=True, FLWR_HOME=str(folder / "flwr"))
+
+    return made_once(tmp_path_factory, "simulation", simulate)
 
 
 @pytest.mark.parametrize("method", BENCHMARKS)
