@@ -1,5 +1,6 @@
 """A fleet without a network: the loop of the server and the app of the nodes, message by message."""
 
+import logging
 import time
 
 import numpy as np
@@ -82,11 +83,13 @@ def test_a_server_that_lost_everything_gets_it_again(task, tmp_path, fleet_of):
     assert again.hub.versions == {"100": 1, "101": 1}
 
 
-def test_a_node_that_left_long_ago_is_forgotten_and_may_come_back(task, tmp_path, fleet_of):
+def test_a_node_that_left_long_ago_is_forgotten_and_may_come_back(task, tmp_path, fleet_of, caplog):
+    caplog.set_level(logging.INFO, "flwr.latte")
     _, fleet = two_that_synced(task, tmp_path, fleet_of, stale_hours=1.0)
     fleet.grid.away.add(100)
     steps(fleet)
     assert set(fleet.hub.versions) == {"100", "101"}  # it has just left
+    assert "node 100 has left; version 1 of its uploads is stored, 0.0 hours old" in caplog.messages
     for client in fleet.hub.updated:
         fleet.hub.updated[client] -= 2 * 3600
     steps(fleet)
