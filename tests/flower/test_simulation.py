@@ -7,6 +7,8 @@ import pytest
 
 from flower_simulation import BENCHMARKS, METHODS, checks_of
 from latte.data.bundled import bundled
+from latte.methods import METHODS as REGISTERED
+from latte.methods import describe
 from latte.simulation.readable import run_readable
 from latte.simulation.schedule import Schedule
 from made_once import made_once
@@ -26,6 +28,11 @@ def simulation(tmp_path_factory):
         run(sys.executable, script, folder, check=True, FLWR_HOME=str(folder / "flwr"))
 
     return made_once(tmp_path_factory, "simulation", simulate)
+
+
+def test_every_method_that_collaborates_is_run():
+    infos = [describe(name) for name in REGISTERED]
+    assert {info.name for info in infos if info.built_in and info.collaborative} == set(METHODS) == set(BENCHMARKS)
 
 
 @pytest.mark.parametrize("method", BENCHMARKS)
