@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 APP = Path(__file__).parent
 NAME = "loopback"  # of the connection in Flower's config.toml
@@ -190,7 +191,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends everything, as Ctrl-C does
     try:
         start_all(deployment, processes, options.task, options.nodes)
-        time.sleep(options.seconds) if options.seconds else signal.pause()
+        Event().wait(options.seconds or None)
     except KeyboardInterrupt:
         print("stopping", file=sys.stderr)
     finally:

@@ -1,11 +1,14 @@
 """Mods of a node, in a fleet and in a benchmark in step: coarser numbers, and less of single images."""
 
 from functools import lru_cache
+from textwrap import dedent
 
 import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower: pip install '.[flower]'")
+
+from flwr.app import ConfigRecord, Message, RecordDict
 
 from devices import small_task
 from flower_nodes import METHODS, Node, complaints, nodes_of, steps
@@ -17,6 +20,9 @@ from latte.flower.client_app import make_client_app
 from latte.flower.direct_grid import DirectGrid
 from latte.flower.mods import precision_mod, privacy_mod
 from latte.flower.settings import BenchmarkSettings
+from latte.flower.walk import read_walk
+from latte.methods import registry
+from latte.methods.ristretto import Ristretto
 from latte.simulation.readable import run_readable
 from latte.simulation.schedule import Schedule
 
@@ -73,6 +79,23 @@ def test_a_benchmark_gives_the_labels_of_the_simulator_and_almost_with_int8(meth
     assert all(np.array_equal(a, b) for a, b in zip(exact.labels, expected.labels, strict=True))
     same = np.concatenate(exact.labels) == np.concatenate(rounded.labels)
     assert same.mean() > 0.99 and less < 0.5 * sent
+
+
+def test_a_method_of_a_plugin_is_known_to_a_node(tmp_path, monkeypatch):
+    text = """
+        from latte import register
+        from latte.methods.ristretto import Ristretto
+        class Mine(Ristretto): ...
+        register("mine", "method_of_a_plugin:Mine")
+    """
+    (tmp_path / "method_of_a_plugin.py").write_text(dedent(text))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "METHODS", dict(registry.METHODS))
+    facts = ConfigRecord({**BenchmarkSettings(method="mine").facts(), "until": 4, "begin": True})
+    grid = DirectGrid(make_client_app(plugins=["method_of_a_plugin"]), {1: {"partition-id": 0}})
+    grid.push_messages([Message(RecordDict({"latte": facts}), 1, "query.walk")])
+    (reply,) = grid.pull_messages(["1"])
+    assert len(read_walk(reply.content, Ristretto.Upload).labels) == 4
 
 
 def test_private_clients_share_less():
