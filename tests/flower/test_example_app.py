@@ -17,7 +17,7 @@ def test_the_bundle_has_the_app_and_nothing_else(tmp_path):
     shutil.copytree(ROOT / "examples" / "flower_app", app)
     installed = app / "deployment" / "flwr" / "apps" / "latte.latte-flower"
     installed.mkdir(parents=True)
-    for path in (installed / "server_app.py", installed.parent.parent / "config.toml", app / "photos.json"):
+    for path in (installed / "README.md", installed / "latte_flower.py", app / "deployment" / "config.toml"):
         path.write_text("")
     flwr = Path(sys.executable).with_name("flwr")
     run(flwr, "build", "--app", app, cwd=tmp_path, check=True, FLWR_HOME=str(tmp_path))
