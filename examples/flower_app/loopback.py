@@ -3,8 +3,8 @@
 python loopback.py FOLDER --task federation.task --nodes 3
 
 It makes an authority, a certificate and keys in FOLDER, starts everything on 127.0.0.1, starts the run, and prints the
-commands that start the devices. Ctrl-C ends it (the ServerApp, which is Flower's own, some seconds later); the same command
-goes on where it ended. Needs openssl and ssh-keygen.
+commands that start the devices. Ctrl-C ends it (the ServerApp, which Flower started, some seconds later); the same
+command goes on where it ended. Needs openssl and ssh-keygen.
 """
 
 from __future__ import annotations
