@@ -85,7 +85,7 @@ def flower(task: Task, folder: Path, nodes: int) -> Iterator[list[Trip]]:
         folders = [ExchangeFolder(deployment.node_folder(node)) for node in range(nodes)]
         yield [FolderExchange(each, task, "int8", patience=600.0).push_pull for each in folders]
     finally:
-        processes.end()
+        processes.end_all()
 
 
 @contextmanager

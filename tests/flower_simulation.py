@@ -16,6 +16,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -24,6 +25,10 @@ QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
+}
+RAY = {  # no third of the memory for 38 small clients
+    "include_dashboard": False,
+    "object_store_memory": 100 << 20,
 }
 NODES = 38  # the clients of the bundled benchmark
 BENCHMARKS = {
@@ -132,7 +137,7 @@ class SharedGrid:
     def __init__(self, grid) -> None:
         self._grid, self._lock = grid, threading.Lock()
         self._nodes = itertools.cycle(sorted(grid.get_node_ids()))
-        self._open: dict[str, list] = {}
+        self._open: dict[str, SimpleQueue] = {}
         self.messages = 0
         threading.Thread(target=self._look, daemon=True).start()
 
@@ -140,22 +145,21 @@ class SharedGrid:
         """Send a query to the next node and return the content of its reply."""
         from flwr.app import Message
 
-        done: list = []
+        replies: SimpleQueue = SimpleQueue()
         with self._lock:
             message = Message(content, next(self._nodes), "query.sync", ttl=600.0)
             (identity,) = self._grid.push_messages([message])
-            self._open[identity] = done
+            self._open[identity] = replies
             self.messages += 1
-        while not done:
-            time.sleep(0.005)
-        assert not done[0].has_error(), done[0].error.reason
-        return done[0].content
+        reply = replies.get()
+        assert not reply.has_error(), reply.error.reason
+        return reply.content
 
     def _look(self) -> None:
         while True:
             with self._lock:
                 for reply in self._grid.pull_messages(list(self._open)) if self._open else ():
-                    self._open.pop(reply.metadata.reply_to_message_id).append(reply)
+                    self._open.pop(reply.metadata.reply_to_message_id).put(reply)
             time.sleep(0.02)
 
 
@@ -173,7 +177,7 @@ def run_contract(grid, folder: Path) -> None:
         except BaseException:
             return f"{method}: {name}", traceback.format_exc()
 
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(len(cases)) as pool:  # Flower looks for messages ten times a second: all at once
         outcomes = dict(pool.map(run, cases))
     (folder / "contract.json").write_text(json.dumps({"outcomes": outcomes, "messages": shared.messages}))
 
@@ -215,7 +219,7 @@ def run_all(folder: Path) -> None:
         run_contract(grid, folder)
         print(f"contract: {time.monotonic() - start:.1f} s", flush=True)
 
-    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"include_dashboard": False}}
+    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": RAY}
     run_simulation(app, make_client_app(mods=[folder_mod]), NODES, backend_config=resources)
 
 

@@ -3,6 +3,7 @@
 import re
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,11 @@ from waiting import ROOT, run, running, wait_until
 
 TALKS = "import sys, time; print('spoken', flush=True); print('muttered', file=sys.stderr, flush=True); time.sleep(1e6)"
 OWN_LIMIT = re.compile(r"timeout\s*=\s*[\d.]|deadline\s*=\s*(?!None)|time\.sleep\(|signal\.alarm\(")
-# the last two poll in processes of their own (a simulation, a story in a network namespace), where pytest is not
+# the last three poll in processes of their own (a simulation, a story in a network namespace), where pytest is not
 WITH_REASON = {"waiting.py", "test_waiting.py", "conftest.py", "gated_method.py", "test_kills.py"} | {
     "flower_simulation.py",
     "flower_story.py",
+    "adopt.py",
 }
 WITH_REASON |= {
     "killed_devices.py",
@@ -46,6 +48,29 @@ def test_a_wait_for_a_process_that_ended_fails_at_once():
     with running(sys.executable, "-c", "raise SystemExit(3)") as process, told:
         wait_until(lambda: False, "a file", process)
     assert time.monotonic() - started < waiting.DEADLINE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans is Linux's")
+def test_what_a_command_leaves_behind_is_ended_with_it():
+    start = f"subprocess.Popen([sys.executable, '-c', {TALKS!r}], start_new_session=True, stdout=subprocess.DEVNULL)"
+    leaves = f"import subprocess, sys; print({start}.pid); sys.exit(3)"
+    done = run(sys.executable, ROOT / "tests" / "adopt.py", sys.executable, "-c", leaves)
+    assert done.returncode == 3
+    assert not (Path("/proc") / done.stdout.strip()).exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs flock")
+def test_what_is_made_once_is_made_once_and_a_failure_is_not_tried_again(tmp_path_factory):
+    from made_once import made_once
+
+    calls = []
+    folders = [made_once(tmp_path_factory, "once", calls.append) for _ in range(2)]
+    assert calls == folders[:1] == folders[1:]
+    with pytest.raises(ZeroDivisionError):
+        made_once(tmp_path_factory, "never", lambda folder: 1 / 0)
+    with pytest.raises(pytest.fail.Exception, match="never: another process"):
+        made_once(tmp_path_factory, "never", calls.append)
+    assert len(calls) == 1
 
 
 def test_what_must_succeed_shows_why_it_did_not():

@@ -3,7 +3,8 @@
 python loopback.py FOLDER --task federation.task --nodes 3
 
 It makes an authority, a certificate and keys in FOLDER, starts everything on 127.0.0.1, starts the run, and prints the
-commands that start the devices. Ctrl-C ends it; the same command goes on where it ended. Needs openssl and ssh-keygen.
+commands that start the devices. Ctrl-C ends it (the ServerApp, which Flower started, some seconds later); the same
+command goes on where it ended. Needs openssl and ssh-keygen.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 APP = Path(__file__).parent
 NAME = "loopback"  # of the connection in Flower's config.toml
@@ -113,31 +116,44 @@ def _words(*words: object) -> list[str]:
 
 
 class Processes:
-    """Processes in sessions of their own, all of which end with this one."""
+    """Processes by name, each in a session of its own; what one prints goes to ``NAME.log``."""
 
     def __init__(self, deployment: Loopback) -> None:
-        self._deployment, self._running = deployment, list[subprocess.Popen[bytes]]()
+        self._deployment, self._running = deployment, dict[str, subprocess.Popen[bytes]]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._running))
 
     def start(self, name: str, command: list[str]) -> None:
-        """Start a process; what it prints goes to a file."""
-        with (self._deployment.folder / f"{name}.log").open("ab") as log:
+        """Start a process."""
+        with self.log(name).open("ab") as log:
             process = subprocess.Popen(command, env=self._deployment.environment(), stdin=subprocess.DEVNULL,
                                        stdout=log, stderr=log, start_new_session=True)  # fmt: skip
-        self._running.append(process)
+        self._running[name] = process
 
-    def end(self) -> None:
-        """End every process and its children."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for process in self._running:
-                try:
-                    os.killpg(process.pid, number)
-                except ProcessLookupError:
-                    continue
-            for process in self._running:
-                try:
+    def log(self, name: str) -> Path:
+        """Return the file with what a process printed."""
+        return self._deployment.folder / f"{name}.log"
+
+    def alive(self, name: str) -> bool:
+        """Return whether a process has not ended yet."""
+        return self._running[name].poll() is None
+
+    def end(self, *names: str, number: int = signal.SIGTERM) -> None:
+        """Send a signal to processes and their children; whatever does not end within ten seconds is killed."""
+        processes = [self._running.pop(name) for name in names]
+        for each in (number, signal.SIGKILL):
+            for process in processes:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, each)
+            for process in processes:
+                with suppress(subprocess.TimeoutExpired):
                     process.wait(10)
-                except subprocess.TimeoutExpired:
-                    print(f"process {process.pid} does not end", file=sys.stderr)
+
+    def end_all(self) -> None:
+        """End every process, the one that was started last first: nodes say goodbye to a SuperLink that is there."""
+        for name in reversed(list(self)):
+            self.end(name)
 
 
 def call(deployment: Loopback, command: list[str], attempts: int = 60) -> None:
@@ -150,6 +166,18 @@ def call(deployment: Loopback, command: list[str], attempts: int = 60) -> None:
     raise SystemExit(f"{' '.join(command)}: {(done.stdout + done.stderr)[-2000:]}")
 
 
+def start_all(deployment: Loopback, processes: Processes, task: Path, nodes: int) -> None:
+    """Start the SuperLink, the SuperNodes and the run; print the commands of the devices."""
+    processes.start("superlink", deployment.superlink())
+    for node in range(nodes):
+        call(deployment, deployment.register(node))
+        processes.start(f"supernode{node}", deployment.supernode(node, deployment.port + 1 + node))
+    call(deployment, deployment.run(task=str(task.absolute())))
+    for node in range(nodes):
+        place = f"--server folder:{deployment.node_folder(node)}"
+        print(f"latte edge {place} --state DIR --watch PICTURES --encoder ENCODER", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -160,22 +188,15 @@ def main() -> None:
     options = parser.parse_args()
     deployment = Loopback(options.folder, options.port)
     deployment.prepare()
-    with ExitStack() as stack:
-        processes = Processes(deployment)
-        stack.callback(processes.end)
-        processes.start("superlink", deployment.superlink())
-        for node in range(options.nodes):
-            call(deployment, deployment.register(node))
-            processes.start(f"supernode{node}", deployment.supernode(node, options.port + 1 + node))
-        call(deployment, deployment.run(task=str(options.task.absolute())))
-        for node in range(options.nodes):
-            print(f"latte edge --server folder:{deployment.node_folder(node)} --state DIR --watch PICTURES", flush=True)
-        end = time.monotonic() + options.seconds if options.seconds else float("inf")
-        try:
-            while time.monotonic() < end:
-                time.sleep(0.5)
-        except KeyboardInterrupt:
-            print("stopping", file=sys.stderr)
+    processes = Processes(deployment)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends everything, as Ctrl-C does
+    try:
+        start_all(deployment, processes, options.task, options.nodes)
+        Event().wait(options.seconds or None)
+    except KeyboardInterrupt:
+        print("stopping", file=sys.stderr)
+    finally:
+        processes.end_all()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ from latte.methods import describe
 from latte.wire.array_blocks import AtMost, complete, decode, encode
 from latte.wire.messages import SyncRequest
 from latte.wire.task_file import read_task
+from made_once import made_once
 from waiting import ROOT, run
 
 pytest.importorskip("flwr", reason="needs the extra flower: pip install '.[flower]'")
@@ -25,7 +28,7 @@ for tool in ("openssl", "ssh-keygen"):
     if shutil.which(tool) is None:
         pytest.skip(f"needs {tool}", allow_module_level=True)
 
-PARTS = (0, 1, 0, 2, 0, 1, 0)  # who sees four pictures and syncs, in this order; node 0 sees two more at the end
+PARTS = (1, 0, 0, 2, 0, 1, 0)  # who sees four pictures and syncs, in this order; node 0 sees two more at the end
 
 
 def lonely() -> tuple[str, ...]:
@@ -40,8 +43,11 @@ def lonely() -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("story")
-    run(*lonely(), sys.executable, ROOT / "tests" / "flower_story.py", folder, check=True)
+    def tell(folder):
+        adopt, story = ROOT / "tests" / "adopt.py", ROOT / "tests" / "flower_story.py"
+        run(*lonely(), sys.executable, adopt, sys.executable, story, folder, check=True)
+
+    folder = made_once(tmp_path_factory, "story", tell)
     return folder, json.loads((folder / "story.json").read_text())
 
 
@@ -106,5 +112,15 @@ def test_an_unknown_key_is_refused_with_one_line(story):
 
 
 def test_nothing_is_left_running(story):
-    _, facts = story
-    assert facts["left"] == []
+    folder, _ = story
+    assert processes_of(folder / "deployment" / "flwr") == []
+
+
+def processes_of(home):
+    """Return every process of a deployment: those that have the folder of its Flower in their environment."""
+    mark, found = f"FLWR_HOME={home}\0".encode(), []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in path.read_bytes():
+                found.append((path.parent / "cmdline").read_text())
+    return found

@@ -7,8 +7,11 @@ import pytest
 
 from flower_simulation import BENCHMARKS, METHODS, checks_of
 from latte.data.bundled import bundled
+from latte.methods import METHODS as REGISTERED
+from latte.methods import describe
 from latte.simulation.readable import run_readable
 from latte.simulation.schedule import Schedule
+from made_once import made_once
 from waiting import ROOT, run
 
 pytest.importorskip("flwr", reason="needs the extra flower: pip install '.[flower]'")
@@ -19,9 +22,17 @@ CHECKS = [f"{method}: {name}" for method in METHODS for name in checks_of(method
 @pytest.fixture(scope="module")
 def simulation(tmp_path_factory):
     """One simulation for all tests of this file: starting the engine takes longest."""
-    folder = tmp_path_factory.mktemp("simulation")
-    run(sys.executable, ROOT / "tests" / "flower_simulation.py", folder, check=True, FLWR_HOME=str(folder / "flwr"))
-    return folder
+
+    def simulate(folder):
+        script = ROOT / "tests" / "flower_simulation.py"
+        run(sys.executable, script, folder, check=True, FLWR_HOME=str(folder / "flwr"))
+
+    return made_once(tmp_path_factory, "simulation", simulate)
+
+
+def test_every_method_that_collaborates_is_run():
+    infos = [describe(name) for name in REGISTERED]
+    assert {info.name for info in infos if info.built_in and info.collaborative} == set(METHODS) == set(BENCHMARKS)
 
 
 @pytest.mark.parametrize("method", BENCHMARKS)

@@ -18,6 +18,7 @@ from flwr.clientapp import ClientApp
 from ..core.privacy import Privacy
 from ..core.validate import refuse
 from ..edge.exchange_folder import ExchangeFolder
+from .mods import plugin_mod
 from .node import attend
 from .sync_records import PRIVACY, read_query, reply_content
 from .walk import walk
@@ -26,11 +27,15 @@ SYNC, WALK = "sync", "walk"  # the actions: messages have the types query.sync a
 STATE_DIR = "state-dir"  # of the node's configuration
 
 
-def make_client_app(mods: Sequence[Any] = ()) -> ClientApp:
-    """Return a ClientApp; ``mods`` are Flower's, such as those of :mod:`latte.flower.mods`."""
-    app = ClientApp()
-    app.query(SYNC, mods=list(mods))(_sync)
-    app.query(WALK, mods=list(mods))(_walk)
+def make_client_app(mods: Sequence[Any] = (), plugins: Sequence[str] = ()) -> ClientApp:
+    """Return a ClientApp; ``mods`` are Flower's, such as those of :mod:`latte.flower.mods`.
+
+    ``plugins`` are modules that register methods of your own. The processes of a simulation get the app, not the module
+    that made it, and import them.
+    """
+    app, mods = ClientApp(), [plugin_mod(plugins), *mods]
+    app.query(SYNC, mods=mods)(_sync)
+    app.query(WALK, mods=mods)(_walk)
     return app
 
 

@@ -70,11 +70,11 @@ class Fleet:
 
     def _note_present(self, nodes: set[int]) -> None:
         for node in sorted(nodes - self._present):
-            log.info("node %s is there; version %s of its uploads is stored", node, self._stored(node))
+            log.info("node %s is there; %s", node, self._stored_text(node))
             if self._stored(node) == NEVER:
                 self._without_task.add(node)
         for node in sorted(self._present - nodes):
-            log.info("node %s has left; what it uploaded still helps others", node)
+            log.info("node %s has left; %s", node, self._stored_text(node))
             self._waiting.pop(node, None)  # with the node its query is lost
         self._present = nodes
 
@@ -82,15 +82,24 @@ class Fleet:
         """Remove what nodes uploaded that left long ago."""
         if not self.settings.stale_hours:
             return
-        there, now = {str(node) for node in self._present}, time.time()
-        for client, updated in list(self.hub.updated.items()):
-            hours = (now - updated) / 3600
+        there = {str(node) for node in self._present}
+        for client in list(self.hub.updated):
+            hours = self._hours_old(client)
             if client not in there and hours > self.settings.stale_hours:
                 self.hub.forget(client)
                 log.warning("node %s has left, its last upload is %.1f hours old: it is forgotten", client, hours)
 
+    def _hours_old(self, client: str) -> float:
+        return (time.time() - self.hub.updated[client]) / 3600
+
     def _stored(self, node: int) -> int:
         return self.hub.versions.get(str(node), NEVER)
+
+    def _stored_text(self, node: int) -> str:
+        version = self._stored(node)
+        if version == NEVER:
+            return "nothing of it is stored"
+        return f"version {version} of its uploads is stored, {self._hours_old(str(node)):.1f} hours old"
 
     # --- replies --------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ Without arguments, a mod takes its values from the configuration of the run: ``p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TypeAlias
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message
@@ -22,6 +23,17 @@ from .sync_records import FACTS, PRIVACY, UPLOAD
 
 CallNext: TypeAlias = Callable[[Message, Context], Message]
 Mod: TypeAlias = Callable[[Message, Context, CallNext], Message]
+
+
+def plugin_mod(plugins: Sequence[str]) -> Mod:
+    """Return a mod that imports modules, which register methods, before a message is read."""
+
+    def mod(message: Message, context: Context, call_next: CallNext) -> Message:
+        for plugin in plugins:
+            import_module(plugin)
+        return call_next(message, context)
+
+    return mod
 
 
 def precision_mod(precision: str | None = None) -> Mod:

@@ -14,10 +14,10 @@ from ..edge.exchange_folder import ExchangeFolder, FolderAnswer, Offer, look_for
 from ..methods import describe
 from ..wire.messages import NEVER, DeviceReport
 from ..wire.task_file import Task, describe_difference, parse_task
+from .settings import LONGEST_PARK
 from .sync_records import NodeQuery, NodeReply
 
 log = logging.getLogger("flwr.latte")
-LONGEST_PARK = 60.0  # seconds: a query that waits is not cancelled when its run ends
 _OTHER_TASK = "other_task"
 
 

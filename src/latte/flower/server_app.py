@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,8 @@ def run_fleet(grid: Any, settings: FleetSettings) -> None:
     wait_for_store(settings.state)
     hub = mended_hub(read_task(settings.task), settings.state)
     with closing(hub.store):
-        log.info("%r: the uploads of %s nodes are restored", hub.task, len(hub))
+        hours = (time.time() - min(hub.updated.values(), default=time.time())) / 3600
+        log.info("%r: the uploads of %s nodes are restored, up to %.1f hours old", hub.task, len(hub), hours)
         Fleet(grid, hub, settings).run()
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FLEET, BENCHMARK = "fleet", "benchmark"
 PARK_SECONDS = 20.0  # that a node waits for its device: a query that waits is not cancelled when its run ends
 STALE_HOURS = 168.0  # a week: after which the upload of a node that left helps nobody any more
-_LONGEST_PARK = 60.0
+LONGEST_PARK = 60.0  # for which the node itself keeps a query at most, whatever the server says
 
 RunConfig = Mapping[str, Any]  # Flower's UserConfig: text, numbers and truth values
 T = TypeVar("T", str, int, float)
@@ -70,7 +70,7 @@ class FleetSettings:
         return cls(
             Path(task),
             Path(state),
-            real("run-config: park-seconds", setting(config, "park-seconds", PARK_SECONDS), 0.0, _LONGEST_PARK),
+            real("run-config: park-seconds", setting(config, "park-seconds", PARK_SECONDS), 0.0, LONGEST_PARK),
             real("run-config: stale-hours", setting(config, "stale-hours", STALE_HOURS), 0.0, 1e9),
             real("run-config: seconds", setting(config, "seconds", 0.0), 0.0, 1e9),
         )
