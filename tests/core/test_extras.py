@@ -32,6 +32,13 @@ def test_the_line_names_packages_and_not_this_one(extra):
 def test_each_package_is_named_once():
     names = [re.split("[<>=!~]", requirement)[0] for requirement in extras.requirements_of("export")]
     assert "torch" in names and len(names) == len(set(names))
+    assert "torch>=2.6" in extras.requirements_of("export"), "the higher of two floors"
+
+
+def test_the_page_on_installing_has_a_row_for_every_extra():
+    page = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8")
+    listed = {name for row in re.findall(r"^\| (`.*?`) \|", page, re.M) for name in re.findall(r"`([a-z]+)`", row)}
+    assert listed == set(PROJECT["optional-dependencies"])
 
 
 def test_torch_comes_with_a_word_about_its_size():
