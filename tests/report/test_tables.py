@@ -149,6 +149,13 @@ def test_an_oracle_is_never_the_best():
     assert table.best(0) == 77.5
 
 
+def test_a_loss_is_never_the_best_gain():
+    place = [column.key for column in build_table(SMALL).columns].index("gain")
+    assert build_table(SMALL).best(place) == 23.75
+    worse = [dataclasses.replace(one, method={"latte": "clip", "clip": "latte"}[one.method]) for one in SMALL]
+    assert build_table(worse).best(place) is None
+
+
 def test_one_table_per_benchmark():
     tables = build_tables([*SMALL, result("clip", 0, (5, 5), benchmark="pacs")], {"pacs": "mini-VLM"})
     assert [table.title for table in tables] == ["vlcs", "pacs, mini-VLM"]
