@@ -134,3 +134,10 @@ class ResultTable:
         cells = [row.cells[column] for row in self.rows if row.setting != "oracle"]
         highest = max((cell.mean for cell in cells if cell is not None), default=None)
         return None if kind == "gain" and (highest or 0) <= 0 else highest
+
+    def is_best(self, row: Row, column: int) -> bool:
+        """Say whether a cell is the best of its column, or is shown as the same number as the best."""
+        cell, best = row.cells[column], self.best(column)
+        if cell is None or best is None or row.setting == "oracle":
+            return False
+        return f"{cell.mean:.2f}" == f"{best:.2f}"
