@@ -1,4 +1,4 @@
-"""The screenshots of the documentation show the numbers of the pages around them: each holds what its commands printed."""
+"""Screenshots of the documentation have the numbers of the pages around them: each holds what its commands printed."""
 
 import re
 
