@@ -3,7 +3,7 @@
     LATTE_DATA=FOLDER python scripts/make_results.py [NAME ...]
     LATTE_DATA=FOLDER python scripts/make_results.py --same-syncs [NAME ...]
 
-Seeds 0 to 4. Latte has the paper's parameters where the benchmark is a paper's, and its dataset-free defaults in a row
+Seeds 0 to 4. Latte has the paper's parameters where the benchmark is a paper's, and its defaults in a row
 of its own. Files with many views get VTE and Zero as well; TPT needs the text encoder: LATTE_ENCODER=onnx:DIR.
 
 With --same-syncs, Latte and Ristretto sync at the same times (after 1, 2, 4, 8, 16 images of a client, then every 16),

@@ -2,7 +2,8 @@
 
 python scripts/screenshots.py [report-page demo-page]
 
-Run it after a change of these pages; nothing else makes or checks the pictures. Needs Chromium and pillow.
+Run it after a change of these pages. What the commands print is stored in the picture as its description, so that a
+test can see whether the numbers are those of the pages around it. Needs Chromium and pillow.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 ASSETS = Path(__file__).parent.parent / "docs" / "assets"
 SIZE = (1280, 800)  # pixels: a laptop's window
@@ -27,6 +29,7 @@ METHODS = "clip,tda,latte,ristretto"
 PAGES = {  # the commands that make each page, the last one as page.html; the first is that of the tutorial
     "report-page": (
         f"latte run --benchmark pacs-demo --methods {METHODS} --seeds 0-2 --set schedule.sync=doubling",
+        "latte report runs --width 100",
         "latte report runs --out page.html",
     ),
     "demo-page": ("latte demo --out page.html",),
@@ -44,16 +47,22 @@ def browser() -> str:
 def take_screenshot(name: str) -> Path:
     """Make a page, photograph it, and return the picture."""
     with TemporaryDirectory() as folder:
-        for command in PAGES[name]:
-            subprocess.run([sys.executable, "-m", *shlex.split(command)], cwd=folder, check=True)
+        about = PngInfo()
+        about.add_itxt("Description", "".join(_output(command, folder) for command in PAGES[name]))
         picture = Path(folder, "picture.png")
         place = [f"--screenshot={picture}", f"--window-size={SIZE[0]},{SIZE[1]}", f"--user-data-dir={folder}/profile"]
         page = Path(folder, "page.html").as_uri()
         subprocess.run([browser(), *FLAGS, *place, "--virtual-time-budget=5000", page], check=True, capture_output=True)
         with Image.open(picture) as image:
             small = image.convert("RGB").quantize(COLOURS)
-        small.save(ASSETS / f"{name}.png", optimize=True)
+        small.save(ASSETS / f"{name}.png", optimize=True, pnginfo=about)
     return ASSETS / f"{name}.png"
+
+
+def _output(command: str, folder: str) -> str:
+    """Run a command of this package in ``folder`` and return what it prints."""
+    words = [sys.executable, "-m", *shlex.split(command)]
+    return subprocess.run(words, cwd=folder, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
 
 
 def main() -> None:

@@ -41,7 +41,8 @@ def api_pages() -> dict[str, str]:
     places = homes(packages)
     pages = {f"api/{package}.md": _page(package, names, places) for package, names in packages.items()}
     lines = [f"- [{package}]({package}.md)" for package in packages]
-    return {**pages, "api/SUMMARY.md": "\n".join(lines) + "\n"}
+    hidden = "---\nsearch:\n  exclude: true\n---\n\n"  # a list for the navigation, which nobody wants to find
+    return {**pages, "api/SUMMARY.md": hidden + "\n".join(lines) + "\n"}
 
 
 def _page(package: str, names: tuple[str, ...], places: Mapping[str, str]) -> str:

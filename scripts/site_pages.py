@@ -14,7 +14,7 @@ from typing import Any
 from site_api import api_pages
 from site_nav import ROOT, check_navigation, config_text, navigation, repository_pages, title_of, without_awaited
 
-LANDING_ENDS = "\n## Results\n"  # the first part of README.md: what it is, and the demo
+LANDING_ENDS = "\n## Where to start\n"  # the first part of README.md: what it is, the demo, the results
 LARGEST_SHOWN = 100_000  # bytes: a larger file of the repository is linked as it is, not shown as a page
 LANGUAGES = {".py": "python", ".cff": "yaml", ".toml": "toml", ".json": "json", ".css": "css", ".js": "javascript"}
 SECTIONS = {  # what the landing page says of each section of the navigation

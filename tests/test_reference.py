@@ -12,7 +12,7 @@ from latte.simulation.schedule import Schedule
 from latte.wire.task_file import TaskDescription
 from waiting import ROOT
 
-OWN_WORDS = {"schedule": "all defaults", "label": "the name", "setting": "found out"}  # defaults that are no values
+OWN_WORDS = {"schedule": "all defaults", "label": "the name", "setting": "derived"}  # defaults that are no values
 
 
 def rows(page: str, marker: str) -> dict[str, list[str]]:

@@ -42,6 +42,13 @@ def test_doctor_says_how_to_get_what_is_missing(monkeypatch):
     assert not installation.inspect_installation().extras[0].complete, "a checkout that was never installed"
 
 
+def test_doctor_names_packages_as_pip_knows_them(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    missing = {encoder.kind: encoder.missing for encoder in installation.inspect_installation().encoders}
+    assert missing["onnx"] == ("onnxruntime", "tokenizers", "pillow")
+    assert missing["openclip"] == ("torch", "pillow", "open_clip_torch")
+
+
 def test_methods_lists_every_method_with_parameters_presets_and_grid():
     cards = {card["name"]: card for card in json.loads(latte("methods", "--json", check=True).stdout)}
     assert set(cards) == {name for name in METHODS if describe(name).kind.__module__.startswith("latte.")}
@@ -63,6 +70,8 @@ def test_methods_for_people_fit_the_terminal():
     done = latte("methods", check=True, COLUMNS="72")
     assert all(len(line) <= 72 for line in done.stdout.splitlines())
     assert "ristretto" in done.stdout and "latte methods NAME" in done.stderr
+    detail = latte("methods", "latte", check=True, COLUMNS="72").stdout
+    assert all(len(line) <= 72 for line in detail.splitlines()) and "docs/variants.md" in detail
 
 
 def test_one_method_in_detail():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from latte import External, Latte, LatteParams, LocalMemory, Prototypes, Routing, ZeroShot, create
+from latte import External, Latte, LatteParams, LocalMemory, Prototypes, Routing, ZeroShot, create, sync
 from latte.core.validate import unit_rows
 from small_tasks import a_task, global_memory, prototypes
 
@@ -225,3 +225,11 @@ def test_what_is_uploaded_is_stored_bit_for_bit():
     server = global_memory(3, 64, Routing(1))
     server.push("ann", prototypes(vectors, seen))
     assert server.state()["vectors"][0].tobytes() == vectors.tobytes()
+
+
+@pytest.mark.parametrize("member", [Latte(ZeroShot(np.eye(2), ("cat", "dog"))), "camera 7", ("camera 7",)])
+def test_a_sync_wants_pairs_of_a_name_and_a_method(member):
+    exchange = Latte.exchange_for(ZeroShot(np.eye(2), ("cat", "dog")))
+    with pytest.raises(ValueError, match=r"members: got a \w+, want pairs of a name and a method: sync\("):
+        sync([member], exchange)
+    assert len(exchange.state()["names"]) == 0

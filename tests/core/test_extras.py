@@ -2,12 +2,13 @@
 
 import importlib.metadata
 import re
+import sys
 import tomllib
 
 import pytest
 
 from latte.core import extras
-from waiting import ROOT
+from waiting import ROOT, run
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAMED = re.compile(r"""(?:\bneed\("[\w.]+", |install_advice\()["']([a-z]+)""")
@@ -32,10 +33,25 @@ def test_the_line_names_packages_and_not_this_one(extra):
 def test_each_package_is_named_once():
     names = [re.split("[<>=!~]", requirement)[0] for requirement in extras.requirements_of("export")]
     assert "torch" in names and len(names) == len(set(names))
+    assert "torch>=2.6" in extras.requirements_of("export"), "the higher of two floors"
+
+
+def test_the_page_on_installing_has_a_row_for_every_extra():
+    page = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8")
+    listed = {name for row in re.findall(r"^\| (`.*?`) \|", page, re.M) for name in re.findall(r"`([a-z]+)`", row)}
+    assert listed == set(PROJECT["optional-dependencies"])
 
 
 def test_torch_comes_with_a_word_about_its_size():
     assert "CPU build" in extras.install_advice("torch") and "CPU build" not in extras.install_advice("onnx")
+
+
+@pytest.mark.parametrize("statement", ["latte.HttpExchange", "import latte.edge.device", "import latte.wire.messages"])
+def test_clients_over_http_name_the_line_that_brings_what_they_need(statement):
+    code = (
+        f"import sys, latte; sys.modules['msgspec'] = None\ntry: {statement}\nexcept ModuleNotFoundError as e: print(e)"
+    )
+    assert "(the extra http)" in run(sys.executable, "-c", code, check=True).stdout
 
 
 def test_a_checkout_that_was_never_installed(monkeypatch):

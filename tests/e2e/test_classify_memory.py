@@ -50,8 +50,8 @@ def finish(process):
 
 def is_summary(errors):
     """Whether the lines on stderr are those at the end of a call, and no others."""
-    begins = (" pictures, ", "agreement with zero-shot ", "memory: ")
-    return len(errors) == 3 and all(word in line for line, word in zip(errors, begins, strict=True))
+    begins = (" pictures, ", "agreement with zero-shot per ", "entropy of zero-shot ", "memory: ")
+    return len(errors) == 4 and all(word in line for line, word in zip(errors, begins, strict=True))
 
 
 @pytest.fixture(scope="module")

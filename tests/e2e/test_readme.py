@@ -83,3 +83,26 @@ def test_the_results_have_every_set_and_the_losses(monkeypatch):
     measured = {path.stem for path in script.RESULTS.glob("*.json") if not path.stem.endswith(".manifest")}
     assert measured == set(script.SETS)
     assert "▼" in script.results_table() and "SUN397" in script.results_table()
+
+
+def test_the_summary_below_the_results_counts_them(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import make_readme as script
+
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in script.results_table().splitlines()]
+    rows = [row for row in rows if row[1].replace(".", "").isdigit()]
+    text = " ".join(script.README.read_text(encoding="utf-8").split())
+    for column, words in (
+        (3, "Latte gains on {} of these {total} sets and loses on {};"),
+        (4, "Ristretto gains on {} and loses on {}."),
+    ):
+        gains = sum(row[column].startswith("**+") for row in rows)
+        losses = [row[0] for row in rows if "▼" in row[column]]
+        assert words.format(gains, " and ".join(losses), total=len(rows)) in text
+    single = [script.Measured(name) for name in ("cifar10_clean_test4k", *(n for n in script.SETS if "clip_" in n))]
+    ratios = [
+        one.kilobytes(f"{name} (global)") / one.kilobytes("Latte") for one in single for name in ("TDA", "DMN-ZS")
+    ]
+    assert 5.5 < min(ratios) < 6.5 and 65 < max(ratios) < 75 and "for about 6 to 70 times the bytes" in text
+    for one in single:  # the best global memory is not distinguished from Latte, or better
+        assert min(one.pairs["Latte", f"{name} (global)"]["low"] for name in ("TDA", "DMN-ZS")) <= 0

@@ -31,9 +31,11 @@ def test_a_kind_without_a_model_is_refused(kind):
         load_encoder(f"{kind}:")
 
 
-def test_a_folder_without_its_kind_is_recognised():
-    with pytest.raises(ValueError, match="did you mean local:"):
+def test_a_folder_without_its_kind_is_recognised(tmp_path):
+    with pytest.raises(ValueError, match="did you mean onnx:"):
         load_encoder(str(tiny_onnx.FOLDER))
+    with pytest.raises(ValueError, match="did you mean local:"):
+        load_encoder(str(tmp_path))
 
 
 def test_a_missing_folder_names_the_near_ones():

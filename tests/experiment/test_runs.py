@@ -107,6 +107,18 @@ def test_a_run_that_goes_on(tmp_path):
     assert "not finished, 9 results so far" in invoke(folder).stderr
 
 
+def test_a_page_of_a_run_that_is_not_finished_says_what_is_missing(real_run, tmp_path):
+    folder = write_run(tmp_path / "r", read_run(real_run).results[:3])  # clip twice, then tda of one seed
+    (folder / "config.json").write_text((real_run / "config.json").read_text())
+    assert invoke(folder, "--out", tmp_path / "page.html").exit_code == 0
+    (lacking,) = {0, 1} - {result.seed for result in read_run(folder).results if result.method == "tda"}
+    note = f"not finished, 3 results so far, without tda (seeds {lacking})"
+    assert note in (tmp_path / "page.html").read_text(encoding="utf-8") and note in invoke(folder).stderr
+    for damaged in ({"config": {"methods": [1, {}], "seeds": [[0]]}}, {"config": {"methods": {}}}, {"config": []}):
+        (folder / "config.json").write_text(json.dumps(damaged))
+        assert "not finished, 3 results so far" in (read_run(folder).note() or "")
+
+
 def edited(line, **client):
     fields = json.loads(line)
     fields["clients"][0].update(client)

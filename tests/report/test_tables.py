@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from latte.cli.run_options import summarise
+from latte.report.formats import render
+from latte.report.html import table_section
 from latte.report.tables import build_table, build_tables, group
 from latte.simulation.records import ClientScore, Result
 from report.fake import DOMAINS, GAINS, fake_results
@@ -147,6 +149,23 @@ def test_a_domain_that_a_row_does_not_have_is_empty():
 def test_an_oracle_is_never_the_best():
     table = build_table([*SMALL, result("tda", 0, (10, 30), setting="oracle")])
     assert table.best(0) == 77.5
+
+
+def test_a_loss_is_never_the_best_gain():
+    place = [column.key for column in build_table(SMALL).columns].index("gain")
+    assert build_table(SMALL).best(place) == 23.75
+    worse = [dataclasses.replace(one, method={"latte": "clip", "clip": "latte"}[one.method]) for one in SMALL]
+    assert build_table(worse).best(place) is None
+
+
+def test_what_is_shown_as_the_same_number_is_the_best_alike():
+    """Means over other seeds differ in the last bit: 18.333333333333332 and 18.333333333333336."""
+    table = build_table([*SMALL, *(dataclasses.replace(one, method="tda") for one in SMALL[:2])])
+    row = next(row for row in table.rows if row.method == "tda")
+    nearly = dataclasses.replace(row, cells=(dataclasses.replace(row.cells[0], mean=77.5 - 1e-13), *row.cells[1:]))
+    table = dataclasses.replace(table, rows=tuple(nearly if one is row else one for one in table.rows))
+    assert [one.method for one in table.rows if table.is_best(one, 0)] == ["tda", "latte"]
+    assert render([table], "markdown").count("**77.50") == 2 and table_section(table).body.count('accuracy best"') > 2
 
 
 def test_one_table_per_benchmark():

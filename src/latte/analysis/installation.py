@@ -22,10 +22,10 @@ EXTRA_USES = {
     "report": "latte figure, latte theory",
     "fast": "the engine: Latte 50 times faster",
     "cluster": "--executor dask:ADDRESS",
-    "http": "clients of a coordination service, in Python",
-    "serve": "the coordination service",
-    "postgres": "a coordination service of several processes",
-    "flower": "the Flower adapter",
+    "http": "latte edge (with onnx), HttpExchange",
+    "serve": "latte serve, latte demo --fleet",
+    "postgres": "latte serve --store postgresql://...",
+    "flower": "the Flower app",
 }
 VARIABLES = {
     "LATTE_DATA": "folder of embedding files",
@@ -34,6 +34,7 @@ VARIABLES = {
     "LATTE_STATE": "folder of the record of a device, the default of --state",
     "LATTE_SERVER": "address of the server of a federation, the default of --server",
 }
+_PIP_NAMES = {"PIL": "pillow", "open_clip": "open_clip_torch"}  # where they differ from the module's
 # how to get an encoder of each kind
 ENCODER_ADVICE = {
     "onnx": "latte export hf:ID DIR, on a machine with the extra export; then copy DIR",
@@ -131,7 +132,8 @@ def _loops() -> str:
 
 def _encoder(kind: str) -> EncoderState:
     packages = [*ENCODER_PACKAGES[kind][0], *(["open_clip"] if kind == "openclip" else [])]
-    missing = tuple(package for package in packages if importlib.util.find_spec(package) is None)
+    absent = [package for package in packages if importlib.util.find_spec(package) is None]
+    missing = tuple(_PIP_NAMES.get(package, package) for package in absent)
     home = os.environ.get(MODELS)
     return EncoderState(kind, missing, _models(Path(home), kind) if home else (), ENCODER_ADVICE[kind])
 

@@ -57,7 +57,7 @@ StepProgress = Callable[[str, int, int], object]  # what is done, how many steps
 class Setup:
     """What all studies of one call share: the benchmark, the seeds, and Latte's parameters.
 
-    ``clients`` per domain; None means those that the file fixes. ``preset`` None means the dataset-free default.
+    ``clients`` per domain; None means those that the file fixes. ``preset`` None means the default for all data.
     """
 
     benchmark: OpenBenchmark

@@ -109,17 +109,15 @@ def check_inputs(chosen: ClassifyOptions, stack: ExitStack) -> Inputs:
     """Find what is wrong with the call before the model is loaded; ``stack`` holds the locks."""
     from ..edge.answer_file import AnswerFile, locked_answers
     from ..edge.classify import find_pictures
-    from ..edge.learning import covered_files
-    from ..edge.memory_file import read_notes
     from ..encoders import check_encoder, read_templates
 
     files, names = find_pictures(chosen.images), read_class_names(chosen.classes)
     templates = None if chosen.templates is None else read_templates(chosen.templates)
-    _check_method(chosen, names)
+    method = _small_method(chosen, names)
     _check_csv(chosen, files)
     memory = stack.enter_context(_locked(chosen.memory))
     table = stack.enter_context(locked_answers(chosen.csv)) if chosen.csv is not None else None
-    start = covered_files(read_notes(memory), files) if memory is not None and memory.exists() else 0
+    start = _covered(memory, method, files) if memory is not None and memory.exists() else 0
     check_encoder(chosen.encoder)
     answers = AnswerFile(table, files, start) if table is not None else None
     return Inputs(files, names, templates, memory, answers, read_class_labels(chosen.labels, names))
@@ -152,13 +150,23 @@ def read_class_names(classes: str) -> list[str]:
     return names
 
 
-def _check_method(chosen: ClassifyOptions, names: list[str]) -> None:
-    """Make the method for a classifier of the same classes in two dimensions: it refuses what it cannot do."""
+def _small_method(chosen: ClassifyOptions, names: list[str]) -> Method:
+    """Return the method for a classifier of the same classes in two dimensions: it refuses what it cannot do."""
     import numpy as np
 
     from ..core.zero_shot import ZeroShot
 
-    chosen.create_method(ZeroShot(np.tile([1.0, 0.0], (len(names), 1)), names))
+    return chosen.create_method(ZeroShot(np.tile([1.0, 0.0], (len(names), 1)), names))
+
+
+def _covered(memory: Path, method: Method, files: list[Path]) -> int:
+    """Return how many of the files a memory covers; that of another method is refused."""
+    from ..edge.learning import covered_files
+    from ..edge.memory_file import check_author, read_notes
+
+    notes = read_notes(memory)
+    check_author(memory, notes, method)
+    return covered_files(notes, files)
 
 
 def _check_csv(chosen: ClassifyOptions, files: list[Path]) -> None:

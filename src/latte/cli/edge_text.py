@@ -44,11 +44,12 @@ def _ago(seconds: float) -> str:
 
 
 def course_lines(course: Sequence[Stretch]) -> Iterator[str]:
-    """Yield a line on agreement with zero-shot and zero-shot entropy over time, the oldest first."""
+    """Yield agreement with zero-shot and zero-shot entropy over time, the oldest first."""
     if len(course) > 1:
         agreement = _shares([part.agreement for part in course])
         entropy, length = _shares([part.entropy for part in course]), course[0].images
-        yield f"agreement with zero-shot {agreement} %, its entropy {entropy} %, by {length} pictures"
+        yield f"agreement with zero-shot per {length} pictures: {agreement} %"
+        yield f"entropy of zero-shot (0 is certain): {entropy} %"
 
 
 def _shares(values: Sequence[float]) -> str:

@@ -56,9 +56,13 @@ def _print_list(cards: list[MethodCard]) -> None:
     line("one of them in detail: latte methods NAME; how to add one: docs/own-method.md", err=True)
 
 
+def _columns() -> int:
+    return max(60, shutil.get_terminal_size().columns)
+
+
 def _print_beside(name: str, texts: list[str], indent: int) -> None:
     """Print a name, and texts beside it that are wrapped to the terminal."""
-    columns = max(60, shutil.get_terminal_size().columns)
+    columns = _columns()
     for number, text in enumerate(texts):
         first = name if number == 0 else ""
         head, rest = f"{first:<{indent}}", " " * (indent if number == 0 else indent + 2)
@@ -67,14 +71,13 @@ def _print_beside(name: str, texts: list[str], indent: int) -> None:
 
 
 def _print_details(card: MethodCard) -> None:
-    line(card.about)
-    line(f"{card.name}: {card.form}; needs {card.needs}")
+    _print_wrapped(card.about)
+    _print_wrapped(f"{card.name}: {card.form}; needs {card.needs}")
     if card.parameters:
         line("")
         print_rows([{"parameter": p.name, "type": p.type, "default": str(p.default)} for p in card.parameters], False)
         line("")
-        for row in card.help.splitlines():
-            line(row)
+        _print_wrapped(card.help)
     if card.presets:
         line("")
         print_rows(
@@ -82,7 +85,16 @@ def _print_details(card: MethodCard) -> None:
         )
     if card.grid:
         line("")
-        line(f"latte tune tries: {_grid(card.grid)}")
+        _print_wrapped(f"latte tune tries: {_grid(card.grid)}")
+
+
+def _print_wrapped(text: str) -> None:
+    """Print paragraphs, which empty lines separate, as wide as the terminal."""
+    for number, paragraph in enumerate(text.split("\n\n")):
+        if number:
+            line("")
+        for row in textwrap.wrap(paragraph, _columns()):
+            line(row)
 
 
 def _values(values: Mapping[str, Any]) -> str:

@@ -64,4 +64,16 @@ def requirements_of(extra: str) -> list[str]:
     for match in filter(None, map(_REQUIREMENT.match, lines)):
         if match["extra"] == extra:
             versions.setdefault(match["name"], []).append(match["rest"].strip())
-    return [name + ",".join(wanted) for name, wanted in versions.items()]
+    return [name + _strictest(wanted) for name, wanted in versions.items()]
+
+
+def _strictest(wanted: list[str]) -> str:
+    """Return one requirement for several of a package: of floors the highest, of anything else all.
+
+    >>> _strictest([">=2.4", ">=2.10"]), _strictest([">=2", "<3"]), _strictest([""])
+    ('>=2.10', '>=2,<3', '')
+    """
+    floors = [re.fullmatch(r">=(\d+(?:\.\d+)*)", each) for each in wanted]
+    if len(wanted) > 1 and all(floors):
+        return max(wanted, key=lambda each: [int(part) for part in each[2:].split(".")])
+    return ",".join(wanted)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 from .types import Collaborative, Exchange
+from .validate import refuse
 
 SYNC_TIMES = ("every", "doubling", "powers")
 DOUBLINGS = 16  # the last power of two of ``doubling``, and its period where none is given
@@ -25,7 +26,7 @@ def sync(members: Iterable[tuple[str, Collaborative[Any, Any]]], exchange: Excha
     All upload before anyone downloads, so that nobody gets what is already out of date. A device syncs alone, with one
     member. A member whose upload says that it is ``empty`` is left out: it has nothing to share yet.
     """
-    everyone = list(members)
+    everyone = [_pair(member) for member in members]
     if len(everyone) == 1 and isinstance(exchange, OneTrip):
         _sync_alone(*everyone[0], exchange)
         return
@@ -38,6 +39,16 @@ def sync(members: Iterable[tuple[str, Collaborative[Any, Any]]], exchange: Excha
     downloads = exchange.pull_many([name for name, _ in ready])
     for (_, method), download in zip(ready, downloads, strict=True):
         method.receive(download)
+
+
+def _pair(member: tuple[str, Collaborative[Any, Any]]) -> tuple[str, Collaborative[Any, Any]]:
+    """Return a member as it is; refuse what is no pair, such as a method without its name."""
+    try:
+        name, method = member
+    except (TypeError, ValueError):
+        want = 'pairs of a name and a method: sync([("camera 7", method)], exchange)'
+        raise refuse("members", f"a {type(member).__name__}", want) from None
+    return name, method
 
 
 def _sync_alone(name: str, method: Collaborative[Any, Any], exchange: OneTrip) -> None:

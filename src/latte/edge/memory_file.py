@@ -16,18 +16,20 @@ MEMORY_FORMAT = "latte-memory/1"
 
 def save_memory(path: Path, method: Method, zero_shot: ZeroShot, notes: Mapping[str, str] | None = None) -> None:
     """Write the state of ``method`` to ``path``, with ``notes`` of the caller's own."""
-    about = {"format": MEMORY_FORMAT, "fingerprint": zero_shot.fingerprint}
+    about = {"format": MEMORY_FORMAT, "fingerprint": zero_shot.fingerprint, "method": _kind(method)}
     write_safetensors(path, method.state(), {**(notes or {}), **about})
 
 
 def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> Mapping[str, str]:
     """Let ``method`` continue from ``path``, and return the notes in it.
 
-    A file of other classes or of another encoder is refused.
+    A file of another method, of other classes or of another encoder is refused.
     """
     tensors = _read(path)
+    check_author(path, tensors.metadata, method)
     if tensors.metadata.get("fingerprint") != zero_shot.fingerprint:
-        raise refuse(str(path), "the memory of another task", "the same classes, templates and encoder")
+        want = "the same classes, templates and encoder, or another file"
+        raise refuse(str(path), "the memory of another task", want)
     try:
         method.load(tensors.arrays)
     except ValueError as error:
@@ -38,6 +40,19 @@ def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> Mapping[str,
 def read_notes(path: Path) -> Mapping[str, str]:
     """Return the notes in a memory file; refuse anything that is none, before a model has been loaded for it."""
     return _read(path).metadata
+
+
+def check_author(path: Path, notes: Mapping[str, str], method: Method) -> None:
+    """Refuse what another method has learnt; files of earlier versions do not say which it was."""
+    author = notes.get("method", _kind(method))
+    if author != _kind(method):
+        want = f"that of {_kind(method)}: name another file, or the method that wrote this one"
+        raise refuse(str(path), f"the memory of {shorten(author)}", want)
+
+
+def _kind(method: Method) -> str:
+    """Return the name of a method's class, without what makes it a device of its own (:class:`~.alone.Alone`)."""
+    return type(getattr(method, "method", method)).__name__
 
 
 def _read(path: Path) -> Tensors:

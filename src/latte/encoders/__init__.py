@@ -126,11 +126,11 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 def _suggestion(spec: str, kind: str, kinds: tuple[str, ...]) -> str:
     """Return what a name without a known kind probably stands for, in brackets."""
-    home = os.environ.get(MODELS)
+    folders = [Path(home, spec) for home in ("", os.environ.get(MODELS)) if home is not None]
     if kind and (close := close_names(kind, kinds)):
         guess = f"{close[0]}:{spec.partition(':')[2]}"
-    elif Path(spec).is_dir() or (home and (Path(home) / spec).is_dir()):
-        guess = f"local:{spec}"
+    elif folder := next((folder for folder in folders if folder.is_dir()), None):
+        guess = f"{'onnx' if kind_of(folder) == 'onnx' else 'local'}:{spec}"
     elif spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
         guess = f"hf:{spec}"  # the form of a name on the hub
     else:

@@ -36,11 +36,23 @@ class Run:
 
     def note(self) -> str | None:
         """Return what a reader of the report has to know about the folder; None where all is well."""
-        parts = [] if self.done else [f"not finished, {len(self.results)} results so far"]
+        parts = [] if self.done else [f"not finished, {len(self.results)} results so far{self._missing()}"]
         parts += (
             [f"ignored {_ignored(self.ignored)} (edited or broken: `latte run` redoes them)"] if self.ignored else []
         )
         return f"{self.folder}: {'; '.join(parts)}" if parts else None
+
+    def _missing(self) -> str:
+        """Return which methods and seeds have no result yet, where the configuration says what was to be run."""
+        config = self.config.get("config")
+        methods, seeds = (config.get(key) if isinstance(config, Mapping) else None for key in ("methods", "seeds"))
+        if not isinstance(methods, list) or not isinstance(seeds, list):
+            return ""
+        there = [(result.method, result.seed) for result in self.results]  # a file may have a seed that no set takes
+        labels = [method.get("label") for method in methods if isinstance(method, Mapping)]
+        lacking = {str(label): [str(seed) for seed in seeds if (label, seed) not in there] for label in labels}
+        words = [f"{label} (seeds {', '.join(absent)})" for label, absent in lacking.items() if absent]
+        return f", without {', '.join(words)}" if words else ""
 
     def file(self) -> RunFile:
         """Return config.json in its full form; a folder without it is refused."""

@@ -36,16 +36,17 @@ ENTROPIES = ("normalised", "nats")
 class LatteParams:
     """The parameters of Latte; the names are the paper's.
 
-    ``variant`` selects the paper's formulas or the released code to the letter (B1 to B4 differ). In two points the
-    ``paper`` variant follows the released code and not the paper's text, because the published gammas and the paper's
-    Lemma are meant so: entropies are divided by ln C (B6), and a full class replaces its highest entropy only for a
-    lower one (B7). ``entropy="nats"`` and ``replace="always"`` switch each to the letter of the text.
-    ``k_l`` local slots per class, ``k_e`` prototypes per class from other clients.
-    ``alpha`` weighs the memory's logits, ``beta`` similarity, ``gamma`` certainty; beta = 0 or gamma = 0 switches
-    that weight off. ``gamma_prototype`` overrides gamma in the prototypes (B14). ``memory`` is what is read: both,
-    local or external. ``empty_query`` is what comes back for a class that the client has not seen (B3); None means
-    ``client`` for the paper's variant and ``released`` for the released one. ``near_copy`` is the cosine from which an
-    image counts as a copy of a stored one of its class and is not stored; 0, as in the paper, stores copies, too.
+    ``variant`` selects the paper's formulas or the released code to the letter: they differ in B1 to B4 of
+    docs/variants.md, where every such point has a number. In two points the ``paper`` variant follows the released code
+    and not the paper's text, because the published gammas and the paper's Lemma assume it: entropies are divided by ln
+    C (B6), and a full class replaces its highest entropy only for a lower one (B7). ``entropy="nats"`` and
+    ``replace="always"`` switch each to the letter of the text. ``k_l`` local slots per class, ``k_e`` prototypes per
+    class from other clients. ``alpha`` weighs the memory's logits, ``beta`` similarity, ``gamma`` certainty; beta = 0
+    or gamma = 0 switches that weight off. ``gamma_prototype`` overrides gamma in the prototypes (B14). ``memory`` is
+    what is read: both, local or external. ``empty_query`` is what comes back for a class that the client has not seen
+    (B3); None means ``client`` for the paper's variant and ``released`` for the released one. ``near_copy`` is the
+    cosine from which an image counts as a copy of a stored one of its class and is not stored; 0, as in the paper,
+    stores copies, too.
 
     The defaults are one setting for all datasets: a good mean over nine sets of real embeddings, on a partition that no
     report uses. The published settings are in ``PRESETS``.

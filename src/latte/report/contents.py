@@ -55,7 +55,15 @@ def _tables(benchmark: str, runs: Sequence[Run], encoder: str | None, claimed: s
         settings = {**part.streams, **part.schedule}
         words = ", ".join(f"{axis_name(key)}={value_text(settings[key])}" for key in varying if key in settings)
         table = build_table(part.results, encoder, claimed)
+        table = replace(table, notes=(*table.notes, *_run_notes(part, runs)))
         yield replace(table, title=f"{table.title}; {words}") if words else table
+
+
+def _run_notes(part: Comparable, runs: Sequence[Run]) -> list[str]:
+    """Return what a reader has to know about the runs of a table, such as that one is not finished."""
+    shown = {id(result) for result in part.results}
+    notes = [run.note() for run in runs if any(id(result) in shown for result in run.results)]
+    return [f"{note}." for note in notes if note]
 
 
 def _comparable(benchmark: str, runs: Sequence[Run]) -> list[Comparable]:

@@ -84,10 +84,9 @@ def deployment_section(table: ResultTable, title: str | None = None) -> Section:
 
 
 def _table(table: ResultTable, panels: Sequence[str], caption: str, notes: Sequence[str] = ()) -> str:
-    best = [table.best(column) for column in range(len(table.columns))]
     looks = {row.method: look(row.method) for row in table.rows}
     shown = table.panel(*panels)
-    return _render("table", table=table, shown=shown, best=best, looks=looks, caption=caption, notes=notes)
+    return _render("table", table=table, shown=shown, looks=looks, caption=caption, notes=notes)
 
 
 def lines_section(

@@ -81,9 +81,8 @@ def marked_cells(table: ResultTable, row: Row, mark: str) -> list[str]:
     """Return the cells of a row as text, those that are the best of their column inside ``mark``."""
     texts = []
     for i, (cell, column) in enumerate(zip(row.cells, table.columns, strict=True)):
-        text, best = own_text(cell, column), table.best(i)
-        top = cell is not None and best is not None and cell.mean == best and row.setting != "oracle"
-        texts.append((mark.format(text) if top else text) + paper_text(cell))
+        text = own_text(cell, column)
+        texts.append((mark.format(text) if table.is_best(row, i) else text) + paper_text(cell))
     return texts
 
 

@@ -13,7 +13,7 @@ COLUMN_KINDS = ("accuracy", "gain", "bytes", "calibration", "paper", "difference
 PANELS = ("summary", "deployment", "domains")
 SETTING_TITLES = {
     "preset": "published hyper-parameters",
-    "default": "one dataset-free default",
+    "default": "one setting for all data",
     "tuned": "chosen with labels, on other partitions than the reported ones",
     "oracle": "chosen with the labels it is scored on: an upper bound, not a result",
     "custom": "set by hand",
@@ -124,8 +124,20 @@ class ResultTable:
         return tuple(pair for pair in self.differences if pair.first == self.reference and pair.metric == metric)
 
     def best(self, column: int) -> float | None:
-        """Return the highest mean of an accuracy or gain column; rows that saw the labels do not count."""
-        if self.columns[column].kind not in ("accuracy", "gain"):
+        """Return the highest mean of an accuracy or gain column; rows that saw the labels do not count.
+
+        None where nothing gains: zero-shot, whose own gain is left empty, is then the best.
+        """
+        kind = self.columns[column].kind
+        if kind not in ("accuracy", "gain"):
             return None
         cells = [row.cells[column] for row in self.rows if row.setting != "oracle"]
-        return max((cell.mean for cell in cells if cell is not None), default=None)
+        highest = max((cell.mean for cell in cells if cell is not None), default=None)
+        return None if kind == "gain" and (highest or 0) <= 0 else highest
+
+    def is_best(self, row: Row, column: int) -> bool:
+        """Say whether a cell is the best of its column, or is shown as the same number as the best."""
+        cell, best = row.cells[column], self.best(column)
+        if cell is None or best is None or row.setting == "oracle":
+            return False
+        return f"{cell.mean:.2f}" == f"{best:.2f}"

@@ -169,7 +169,7 @@ def draw_product(study: Study) -> Drawing:
 
 @styled
 def draw_strangers(study: Study) -> Drawing:
-    """Draw the error against n_OOD: everyone asked, and only the nearest."""
+    """Draw the error against n_OOD: everyone contributes, or only the nearest do."""
     figure, axes = new_axes(2, width=4.4)
     half = len(study.strangers) // 2
     for i, strangers in enumerate(study.strangers):
@@ -178,7 +178,7 @@ def draw_strangers(study: Study) -> Drawing:
         axis.set(xlabel="clients of other domains n_OOD", title=errors.label.split(", ")[0], ylim=(0, 0.4))
     axes[0].set_ylabel("error rate")
     axes[1].legend(fontsize=8)
-    caption = "Strangers do no harm when the nearest are asked; they may when everyone is."
+    caption = "Strangers do no harm when only the nearest contribute; they may when everyone does."
     rows = _rows_of([strangers.errors for strangers in study.strangers])
     return Drawing("strangers", caption, figure, ("series", "n_ood", "error", "half_width"), rows)
 

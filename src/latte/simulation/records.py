@@ -51,7 +51,7 @@ def quarter(samples: int) -> int:
 class Result:
     """How one method did on one federation.
 
-    ``setting`` says where the hyper-parameters come from: a published preset, the dataset-free defaults, tuned on
+    ``setting`` says where the hyper-parameters come from: a published preset, the defaults, tuned on
     other data, an oracle that saw the labels it is scored on, or custom: set by hand. ``seed`` fixed the partition and
     the orders. ``sent``: the bytes that a client sent and received, the mean over the clients in half precision; None
     where the method sends nothing. ``calibration_error`` is the expected calibration error over samples, where it was

@@ -153,7 +153,8 @@ def error_by_strangers(
         rates[row, column] = error_of(world, merged, trial.queries, rng)
         lost[row, column] = share_lost(world, merged)
     even = np.array([share_without_own(crowd.n_id, n, crowd.k) for n in n_ood])
-    label = f"{selection} asked, strangers {_certainty(crowd.more_certain)} certain"
+    givers = "everyone contributes" if selection == "everyone" else f"only the {selection} contribute"
+    label = f"{givers}, strangers {_certainty(crowd.more_certain)} certain"
     return Strangers(Errors(label, np.asarray(n_ood), rates), lost.mean(axis=0), even)
 
 

@@ -14,13 +14,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.extras import need
 from ..core.types import Message, array_fields
 from ..core.validate import refuse
 from .rows import LOSSLESS, PRECISIONS, EncodedRows, RowFormat
+
+try:
+    import msgspec
+except ModuleNotFoundError:
+    need("msgspec", "http")  # its error says how to get it
+    raise
 
 NEXT, ZERO = -1, -2  # in ``source``: the next row of ``data``; a row of zeros
 _DTYPES = ("b1", "f4", "f8", "i4", "i8", "u1", "u4", "u8")

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from typing import Annotated, TypeVar
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.extras import need
 from ..core.validate import refuse
 from .array_blocks import NEXT, Block
 from .rows import EncodedRows, row_ids
 from .versions import PROTOCOL as PROTOCOL  # known by this name, too
+
+try:
+    import msgspec
+except ModuleNotFoundError:
+    need("msgspec", "http")  # its error says how to get it
+    raise
 
 MEDIA_TYPE = "application/vnd.latte+msgpack"
 NEVER = 0  # the version of a client that has uploaded nothing

@@ -89,7 +89,7 @@ def _ablation(setup: Setup, scores: Sequence[Score]) -> str:
 def _sensitivity(setup: Setup, scores: Sequence[Score]) -> str:
     return (
         f"Latte and Ristretto with {clients_of(setup)}; one parameter varies, Latte's others stay at "
-        f"{'the published preset ' + setup.preset if setup.preset else 'the dataset-free default'}. "
+        f"{'the published preset ' + setup.preset if setup.preset else 'the default for all data'}. "
         "The dotted line is the value that the other figures have. Values are at even steps."
     )
 

@@ -33,7 +33,7 @@ def write_gallery(pictures: Sequence[Picture], setup: Setup, folder: Path) -> Pa
 
 def _subtitle(setup: Setup) -> str:
     data = setup.benchmark.embeddings
-    preset = f"the published preset {setup.preset}" if setup.preset else "the dataset-free default"
+    preset = f"the published preset {setup.preset}" if setup.preset else "the default for all data"
     seeds = ", ".join(map(str, setup.seeds))
     return (
         f"{len(data):,} images, {data.zero_shot.classes} classes, {len(data.domains)} domains, {clients_of(setup)}; "
