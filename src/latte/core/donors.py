@@ -101,15 +101,20 @@ def _places(ranking: Integers) -> Integers:
 
 
 def _products(vectors: Vectors, clients: Integers) -> Iterator[tuple[Questions, Vectors]]:
-    """Yield similarities (r, n): all classes of one client, or one class of many, a matrix product at a time."""
+    """Yield similarities (r, n): all classes of one client, or one class of many, a matrix product at a time.
+
+    Those of many lie client after client in memory (they are a transposed view), and are good until the next product:
+    BLAS takes two thirds of the time that way, and one array for all products stays in the cache.
+    """
     classes = np.arange(len(vectors))
     if len(clients) == 1:
         asked = Questions(np.full(len(classes), clients[0]), classes, np.zeros_like(classes))
         yield asked, np.matmul(vectors, vectors[:, clients[0], :, None])[:, :, 0]
         return
-    place = np.arange(len(clients))
+    place, similarity = np.arange(len(clients)), np.empty((vectors.shape[1], len(clients)), vectors.dtype)
     for label in classes:
-        yield Questions(clients, np.full_like(place, label), place), vectors[label, clients] @ vectors[label].T
+        np.matmul(vectors[label], np.ascontiguousarray(vectors[label, clients].T), out=similarity)
+        yield Questions(clients, np.full_like(place, label), place), similarity.T
 
 
 class _Choice:
