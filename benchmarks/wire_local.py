@@ -55,6 +55,9 @@ class RamStore:
     def claim(self, task: str) -> str:
         return task
 
+    def secret(self) -> int:
+        return 0
+
     def read(self, clients: Sequence[str]) -> dict[str, Record]:
         return {client: self._records[client] for client in clients if client in self._records}
 
