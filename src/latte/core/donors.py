@@ -113,7 +113,7 @@ def _products(vectors: Vectors, clients: Integers) -> Iterator[tuple[Questions, 
         return
     place, similarity = np.arange(len(clients)), np.empty((vectors.shape[1], len(clients)), vectors.dtype)
     for label in classes:
-        np.matmul(vectors[label], np.ascontiguousarray(vectors[label, clients].T), out=similarity)
+        np.matmul(vectors[label], vectors[label, clients].T, out=similarity)
         yield Questions(clients, np.full_like(place, label), place), similarity.T
 
 
