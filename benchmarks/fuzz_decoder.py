@@ -16,6 +16,7 @@ import resource
 import sys
 import tempfile
 import time
+from functools import lru_cache
 from pathlib import Path
 
 import atheris
@@ -84,11 +85,16 @@ def made_up(hub: Hub, content: bytes) -> SyncRequest:
     """Return a request whose blocks are those of an upload, each with some of its parts replaced."""
     draw = atheris.FuzzedDataProvider(content)
     precision = draw.PickValueInList(list(PRECISIONS))
-    blocks = [changed(block, draw) for block in encode(an_upload(1), precision, 8)]
+    blocks = [changed(block, draw) for block in sound_blocks(precision)]
     blocks += blocks[: draw.ConsumeIntInRange(0, 1)]
     base = draw.PickValueInList([NEVER, 3, 4])
     request = SyncRequest(hub.task.fingerprint, "a", version=9, base=base, upload=tuple(blocks), precision=precision)
     return unpack(pack(request), SyncRequest)
+
+
+@lru_cache
+def sound_blocks(precision: str) -> tuple[Block, ...]:
+    return encode(an_upload(1), precision, 8)
 
 
 def changed(block: Block, draw: atheris.FuzzedDataProvider) -> Block:
