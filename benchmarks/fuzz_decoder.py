@@ -3,8 +3,10 @@
 python benchmarks/fuzz_decoder.py --inputs 1000000     # needs: pip install atheris
 
 Inputs begin as sound requests of every precision, and are changed under the guidance of the coverage of ``latte.wire``.
-Each goes through everything that a server does with an upload before it stores it. The process may use at most
-``--memory`` MB, and an input may take at most five seconds; libFuzzer ends the program otherwise.
+One that begins with the byte C1, which no msgpack has, is not decoded but says of which blocks a request is made: these
+get as far as the checks of arrays. Each input goes through everything that a server does with an upload before it
+stores it. The process may use at most ``--memory`` MB, and an input may take at most five seconds; libFuzzer ends the
+program otherwise.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ import resource
 import sys
 import tempfile
 import time
+from functools import lru_cache
 from pathlib import Path
 
 import atheris
+import msgspec
+import numpy as np
 
 with atheris.instrument_imports(include=["latte.wire"]):
-    from latte.wire.array_blocks import encode
+    from latte.wire.array_blocks import Block, encode
     from latte.wire.messages import NEVER, DeviceReport, Have, SyncRequest, pack, unpack
     from latte.wire.rows import PRECISIONS
 
@@ -30,6 +35,7 @@ from latte.edge.make_task import make_task
 from latte.serve.upload_store import Record, open_store
 from latte.wire.messages import Upload
 
+MADE_UP = b"\xc1"
 _counts = {"inputs": 0, "decoded": 0, "accepted": 0}
 
 
@@ -60,7 +66,7 @@ def main() -> None:
 def decode(hub: Hub, content: bytes, before: dict[str, Record]) -> None:
     """Do what a server does with a request before anything is stored."""
     try:
-        request = unpack(content, SyncRequest)
+        request = made_up(hub, content[1:]) if content[:1] == MADE_UP else unpack(content, SyncRequest)
     except ValueError:
         return
     _counts["decoded"] += 1
@@ -68,10 +74,47 @@ def decode(hub: Hub, content: bytes, before: dict[str, Record]) -> None:
         return
     precision = next((block.coding for block in request.upload if block.coding in before), "fp32")
     try:
-        hub._check(request, before[precision] if request.base != NEVER else None)
+        ready = hub._prepare_many([request])  # what a server does with those that have all rows
+        hub._check(request, before[precision] if request.base != NEVER else None, ready.get(0))
         _counts["accepted"] += 1
     except Problem:
         pass
+
+
+def made_up(hub: Hub, content: bytes) -> SyncRequest:
+    """Return a request whose blocks are those of an upload, each with some of its parts replaced."""
+    draw = atheris.FuzzedDataProvider(content)
+    precision = draw.PickValueInList(list(PRECISIONS))
+    blocks = [changed(block, draw) for block in sound_blocks(precision)]
+    blocks += blocks[: draw.ConsumeIntInRange(0, 1)]
+    base = draw.PickValueInList([NEVER, 3, 4])
+    request = SyncRequest(hub.task.fingerprint, "a", version=9, base=base, upload=tuple(blocks), precision=precision)
+    return unpack(pack(request), SyncRequest)
+
+
+@lru_cache
+def sound_blocks(precision: str) -> tuple[Block, ...]:
+    return encode(an_upload(1), precision, 8)
+
+
+def changed(block: Block, draw: atheris.FuzzedDataProvider) -> Block:
+    """Return a block with some of its parts replaced by anything."""
+    parts = {}
+    if draw.ConsumeBool():
+        parts["name"] = draw.PickValueInList(["vectors", "seen", "", draw.ConsumeString(8)])
+    if draw.ConsumeBool():
+        parts["dtype"] = draw.PickValueInList(["f4", "f8", "b1", "u8", draw.ConsumeString(3)])
+    if draw.ConsumeBool():
+        parts["shape"] = tuple(draw.ConsumeIntListInRange(draw.ConsumeIntInRange(0, 9), -2, 2**40))
+    if draw.ConsumeBool():
+        parts["coding"] = draw.PickValueInList([*PRECISIONS, "raw", "single", "bits", draw.ConsumeString(4)])
+    if draw.ConsumeBool():
+        places = [draw.ConsumeIntInRange(-3, 4) for _ in range(draw.ConsumeIntInRange(0, 4))]
+        parts["source"] = np.array(places, "<i4").tobytes() + draw.ConsumeBytes(draw.ConsumeIntInRange(0, 2))
+    if draw.ConsumeBool():
+        cut = block.data[: draw.ConsumeIntInRange(0, len(block.data))]
+        parts["data"] = cut + draw.ConsumeBytes(draw.ConsumeIntInRange(0, 200))
+    return msgspec.structs.replace(block, **parts)
 
 
 def write_corpus(folder: Path, fingerprint: str) -> Path:
@@ -84,6 +127,8 @@ def write_corpus(folder: Path, fingerprint: str) -> Path:
         (folder / f"{precision}-base").write_bytes(
             pack(SyncRequest(fingerprint, "a", version=9, base=3, upload=blocks, report=DeviceReport(images=3)))
         )
+    for number in range(8):
+        (folder / f"made-up-{number}").write_bytes(MADE_UP + bytes([number]) * 40)
     return folder
 
 

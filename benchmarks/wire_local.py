@@ -20,7 +20,7 @@ from latte.edge.http_exchange import Conversation, HttpExchange
 from latte.methods import describe
 from latte.serve.upload_store import Record
 from latte.wire.array_blocks import encode
-from latte.wire.messages import SyncReply, SyncRequest, pack, unpack
+from latte.wire.messages import PROTOCOL, SyncReply, SyncRequest, pack, unpack
 from latte.wire.task_file import Task
 
 
@@ -55,6 +55,9 @@ class RamStore:
     def claim(self, task: str) -> str:
         return task
 
+    def secret(self) -> int:
+        return 0
+
     def read(self, clients: Sequence[str]) -> dict[str, Record]:
         return {client: self._records[client] for client in clients if client in self._records}
 
@@ -69,7 +72,7 @@ class RamStore:
 class HubCalls:
     """Stands in for the connection to a server: messages are packed and unpacked, but not carried."""
 
-    server = "in this process"
+    server, protocol = "in this process", PROTOCOL
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub

@@ -49,6 +49,7 @@ def places(request, tmp_path):
 def fill(place: StorePlace, *records: Record, task: str = "task", tokens=()) -> StorePlace:
     with closing(open_store(place.store)) as store, closing(open_tokens(place.store, place.folder)) as stored:
         store.claim(task)
+        store.secret()
         store.write(records)
         for token in tokens:
             stored.add(token)
@@ -56,9 +57,9 @@ def fill(place: StorePlace, *records: Record, task: str = "task", tokens=()) -> 
 
 
 def contents(place: StorePlace):
-    """Return the task, the tokens and the rows of a store."""
+    """Return the task, the tokens, the rows and the secret of a store."""
     with open_contents(place.store, place.folder) as everything:
-        return everything.task, set(everything.tokens), list(everything.rows)
+        return everything.task, set(everything.tokens), list(everything.rows), everything.secret
 
 
 @pytest.mark.parametrize("to", KINDS)
@@ -76,6 +77,7 @@ def test_a_store_goes_through_a_backup_to_any_store(source, to, places, tmp_path
     assert restored.clients == 5
     assert contents(second) == contents(first)
     assert contents(first)[0] == "task"
+    assert len(contents(first)[3]) == 32
     with closing(open_store(second.store)) as store:
         assert [record.client for record in store.changes()] == list(NAMES)  # in the order of joining
     assert "store restored" in (second.folder / "audit.jsonl").read_text()
@@ -99,6 +101,23 @@ def test_a_store_that_holds_something_is_not_replaced_by_accident(kind, places, 
     restore(tmp_path / "backup", place, REPLACE)
     assert contents(place)[0] == "two"
     assert [row[0] for row in contents(place)[2]] == [b"new"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_from_a_backup_without_a_secret_draws_a_new_one(kind, places, tmp_path):
+    write_backup(tmp_path / "older", "task", [], [a_record("a")])
+    place = fill(places(kind), a_record("b"))
+    before = contents(place)[3]
+    restore(tmp_path / "older", place, REPLACE)
+    assert contents(place)[3] is None
+    with closing(open_store(place.store)) as store:
+        assert store.secret() != int(before, 16)
+
+
+def test_a_backup_with_a_secret_that_cannot_be_one_is_refused(tmp_path):
+    write_backup(tmp_path / "backup", "task", [], [], "not a number")
+    with pytest.raises(ValueError, match="a message that cannot be one"), open_backup(tmp_path / "backup"):
+        pass
 
 
 @pytest.mark.parametrize("kind", KINDS)

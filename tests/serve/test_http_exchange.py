@@ -40,10 +40,12 @@ def test_the_predictions_are_those_of_one_process(method, schedule, tmp_path):
             assert np.array_equal(_run(task, http, streams, schedule), expected)
 
 
+@pytest.mark.parametrize("benchmark", ["pacs-demo", "cifar10c-mini"])
 @pytest.mark.parametrize("method", ["latte", "ristretto"])
-def test_a_whole_benchmark_in_fp32_gives_the_labels_of_one_process(method, tmp_path):
-    """All of PACS: forty clients, 9,991 images."""
-    federation = federate(read_benchmark(find_benchmark("pacs-demo")), 10, seed=0)
+def test_a_whole_benchmark_in_fp32_gives_the_labels_of_one_process(method, benchmark, tmp_path):
+    """All of PACS: forty clients, 9,991 images; and all of the benchmark that the package brings."""
+    embeddings = read_benchmark(find_benchmark(benchmark))
+    federation = federate(embeddings, 10, seed=0) if benchmark == "pacs-demo" else fixed_federation(embeddings)
     streams = [federation.stream(client) for client in federation.clients]
     task, schedule = make_task(federation.embeddings.zero_shot, method), Schedule(period=16, sync="doubling")
     expected = _run(task, create_exchange(method, task.zero_shot, task.params), streams, schedule)

@@ -1,5 +1,7 @@
 """Nothing but what people read depends on a clock: a client that comes back after a year goes on as it left."""
 
+import time
+
 import pytest
 
 from latte import create_exchange
@@ -51,3 +53,20 @@ def test_a_client_that_comes_back_after_a_year(years, forgotten, tmp_path):
         assert same_message(others.pull("b"), wanted.pull("b"))
     traveller.close()
     tokens.close()
+
+
+def test_two_clients_with_clocks_hours_apart(tmp_path, monkeypatch):
+    """One is five hours fast, one nine hours slow: both get what the others sent last, whoever sent it first."""
+    clock, hours = time.time, {"a": 5, "b": -9, "c": 0}
+    wanted = create_exchange("latte", a_zero_shot(), {"k_e": 3})
+    options = ServerOptions(tmp_path, port=0, access=Access(rate=RequestRate(0)))
+    with forked_server(TASK, options) as server:
+        exchanges = {name: HttpExchange(server, precision="fp32", connection=IMPATIENT) for name in hours}
+        for seed in range(4):
+            for name in ("a", "b", "c") if seed % 2 else ("c", "b", "a"):
+                monkeypatch.setattr(time, "time", lambda name=name: clock() + 3600 * hours[name])
+                upload = an_upload(10 * seed + ord(name))
+                wanted.push(name, upload)
+                assert same_message(exchanges[name].push_pull(name, upload), wanted.pull(name))
+        for exchange in exchanges.values():
+            exchange.close()

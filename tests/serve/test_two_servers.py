@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from latte import Client, Schedule, create, create_exchange, simulate
-from latte.checks import exchange_checks
+from latte.checks import exchange_checks, uploads_of
 from latte.checks.material import a_zero_shot, an_upload, same_message
 from latte.data.catalogue import find_benchmark, read_benchmark
 from latte.data.embeddings import fixed_federation
 from latte.edge.http_calls import RefusedError
 from latte.edge.http_exchange import HttpExchange
 from latte.edge.make_task import make_task
+from latte.methods.ristretto import Ristretto
 from latte.serve.postgres_tokens import PostgresTokens
 from latte.serve.running import ServerOptions
 from latte.serve.tokens import new_token
@@ -28,6 +29,12 @@ from waiting import run, wait_until
 def test_latte_over_two_servers_keeps_the_contract(check, postgres, tmp_path):
     with Pairs(postgres, tmp_path, "latte", k_e=2) as pairs:
         exchange_checks()[check](pairs.make)
+
+
+@pytest.mark.parametrize("check", exchange_checks(uploads_of(Ristretto)))
+def test_ristretto_over_two_servers_keeps_the_contract(check, postgres, tmp_path):
+    with Pairs(postgres, tmp_path, "ristretto") as pairs:
+        exchange_checks(uploads_of(Ristretto))[check](pairs.make)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 from ..core.names import client_name
 from ..core.row_copies import ManyAtOnce
-from ..core.types import Collaborative, Exchange, Verifying
+from ..core.types import Collaborative, Exchange, Secretive, Verifying
 from ..core.validate import choice, refuse
 from ..methods import create, create_exchange, describe
 from ..wire.array_blocks import Block, SameShapes, complete, decode, encoded_rows, rounding_of
@@ -73,6 +73,8 @@ class Hub:
             raise refuse(
                 "store", f"the store of another task ({differs} differ)", "the task it was made for, or a new store"
             )
+        if isinstance(self.exchange, Secretive):
+            self.exchange.use_secret(store.secret())
         self.follow(strict=True)
 
     def __len__(self) -> int:

@@ -25,7 +25,10 @@ from .upload_records import (
     StoreFullError,
     StoreUnavailableError,
     name_bytes,
+    new_secret,
     record_of,
+    secret_of,
+    secret_text,
     sound_records,
 )
 
@@ -82,6 +85,12 @@ class SqliteStore:
             owner: str = self._database.execute("SELECT value FROM about WHERE name = 'task'").fetchone()[0]
         return owner
 
+    def secret(self) -> int:
+        """Return the secret of the store; one that has none gets one."""
+        with explained(self._path), transaction(self._database):
+            self._database.execute("INSERT OR IGNORE INTO about VALUES ('secret', ?)", [new_secret()])
+            return secret_of(self._database.execute("SELECT value FROM about WHERE name = 'secret'").fetchone()[0])
+
     def read(self, clients: Sequence[str]) -> dict[str, Record]:
         """Return the records of those of ``clients`` that have a sound one."""
         records = {}
@@ -127,7 +136,7 @@ class SqliteStore:
         with explained(self._path):
             return self._database.execute("SELECT 1 FROM clients LIMIT 1").fetchone() is None
 
-    def replace(self, task: str | None, records: Iterable[Record]) -> None:
+    def replace(self, task: str | None, records: Iterable[Record], secret: int | None = None) -> None:
         """Put ``records`` of ``task`` in the place of everything, all or nothing."""
         statement = f"INSERT INTO clients ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
         with explained(self._path), transaction(self._database):
@@ -135,6 +144,8 @@ class SqliteStore:
             self._database.execute("DELETE FROM about")
             if task is not None:
                 self._database.execute("INSERT INTO about VALUES ('task', ?)", [task])
+            if secret is not None:
+                self._database.execute("INSERT INTO about VALUES ('secret', ?)", [secret_text(secret)])
             self._database.executemany(statement, (record.row for record in records))
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ A store answers only when what was written is durable. The exchange in memory is
 from __future__ import annotations
 
 import logging
+import secrets
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -90,6 +91,25 @@ def name_text(stored: bytes) -> str:
     return bytes(stored).decode(errors="surrogateescape")
 
 
+def new_secret() -> str:
+    """Return a new secret of a store as it is stored."""
+    return secret_text(secrets.randbits(128))
+
+
+def secret_text(secret: int) -> str:
+    """Return a secret as it is stored; :func:`secret_of` reads it."""
+    return f"{secret:032x}"
+
+
+def secret_of(stored: str) -> int:
+    """Return the secret that is stored as a text.
+
+    >>> secret_of(secret_text(7))
+    7
+    """
+    return int(stored, 16)
+
+
 def in_chunks(items: Iterable[T], size: Callable[[T], int], most: int = CHUNK) -> Iterator[list[T]]:
     """Yield ``items`` in lists of at most ``most`` bytes; an item that is larger is alone.
 
@@ -127,6 +147,9 @@ class Store(Protocol):
     def claim(self, task: str) -> str:
         """Return the fingerprint of the task that the store belongs to; a new store belongs to ``task`` from now on."""
 
+    def secret(self) -> int:
+        """Return the secret number of the store, the same for every process; a store without one gets one now."""
+
     def read(self, clients: Sequence[str]) -> dict[str, Record]:
         """Return the records of those of ``clients`` that have a sound one."""
 
@@ -148,8 +171,11 @@ class Store(Protocol):
     def is_empty(self) -> bool:
         """Return whether there is no record."""
 
-    def replace(self, task: str | None, records: Iterable[Record]) -> None:
-        """Put ``records`` of ``task`` (None: of no task yet) in the place of everything, all or nothing, durably."""
+    def replace(self, task: str | None, records: Iterable[Record], secret: int | None = None) -> None:
+        """Put ``records`` of ``task`` (None: of no task yet) in the place of everything, all or nothing, durably.
+
+        Without a ``secret``, the next call of :meth:`secret` draws a new one.
+        """
 
     def close(self) -> None:
         """Release what the store holds."""

@@ -18,6 +18,7 @@ from .near_ties import NEAR, NearTies, Questions, Uploaded, exact_products, mean
 from .routing import Routing
 from .types import Integers, Mask, Reals, Vectors
 
+COLUMNS = 8  # of a product: 47 take longer than 48
 SPARE = 8  # candidates beyond the slots: with so many more that are just as near, all clients are looked at
 
 
@@ -48,6 +49,7 @@ def donors_of_many(uploaded: Uploaded, routing: Routing, clients: Integers) -> D
         choice.make(*((asked, similarity) if mine.all() else (asked.of(mine), similarity[mine])), by_class=True)
     for asked, scores in unseen.scores():
         choice.make(asked, scores, by_class=False)
+    choice.settle()
     if routing.drop_first_rank:
         allowed = uploaded.seen[clients] | (routing.empty_query == "released")  # what a client may ask for
         there = uploaded.seen[choice.donors.rows, np.arange(classes)[:, None]]
@@ -90,6 +92,7 @@ def donors_of_unseen(
     unseen.add(similarity)
     for asked, scores in unseen.scores([label]):
         choice.make(asked, scores, by_class=False)
+    choice.settle()
     return np.where(choice.donors.valid[0, label], choice.donors.rows[0, label], -1)
 
 
@@ -101,25 +104,42 @@ def _places(ranking: Integers) -> Integers:
 
 
 def _products(vectors: Vectors, clients: Integers) -> Iterator[tuple[Questions, Vectors]]:
-    """Yield similarities (r, n): all classes of one client, or one class of many, a matrix product at a time."""
+    """Yield similarities (r, n): all classes of one client, or one class of many, a matrix product at a time.
+
+    Those of many lie client after client in memory (they are a transposed view), and are good until the next product:
+    BLAS takes two thirds of the time that way, and one array for all products stays in the cache. It also takes up to
+    a quarter less for a few columns more, so that they are a multiple of :data:`COLUMNS`.
+    """
     classes = np.arange(len(vectors))
     if len(clients) == 1:
         asked = Questions(np.full(len(classes), clients[0]), classes, np.zeros_like(classes))
         yield asked, np.matmul(vectors, vectors[:, clients[0], :, None])[:, :, 0]
         return
-    place = np.arange(len(clients))
+    place, m = np.arange(len(clients)), len(clients)
+    padded = np.resize(clients, -(-m // COLUMNS) * COLUMNS)  # repeats some: what they get is not looked at
+    similarity = np.empty((vectors.shape[1], len(padded)), vectors.dtype)
     for label in classes:
-        yield Questions(clients, np.full_like(place, label), place), vectors[label, clients] @ vectors[label].T
+        np.matmul(vectors[label], vectors[label, padded].T, out=similarity)
+        yield Questions(clients, np.full_like(place, label), place), similarity[:, :m].T
+
+
+class _Close(NamedTuple):
+    """Candidates ``rows`` (r, k) of which some are too close to order, with their ``values`` (r, k)."""
+
+    asked: Questions
+    rows: Integers
+    values: Scores
 
 
 class _Choice:
-    """Fills in the donors."""
+    """Fills in the donors: first by products, then, all at once, where these cannot tell (:meth:`settle`)."""
 
     def __init__(self, uploaded: Uploaded, routing: Routing, donors: Donors) -> None:
         self.uploaded, self.routing, self.donors = uploaded, routing, donors
         self.slots, self.first = donors.rows.shape[2], int(routing.drop_first_rank)
         self.all_seen = bool(uploaded.seen.all())
         self.ties = NearTies(uploaded, routing, _places(uploaded.ranking))
+        self._close: dict[bool, list[_Close]] = {True: [], False: []}  # by class, or by means over the classes
 
     def make(self, asked: Questions, scores: Scores, by_class: bool) -> None:
         """Choose by ``scores`` (r, n), which are similarities of one class or means over the classes."""
@@ -131,24 +151,36 @@ class _Choice:
             scores[np.arange(len(scores)), asked.client] = -np.inf
         wanted = self.first + self.slots
         rows, values = largest(scores, min(wanted + SPARE, scores.shape[1]))
+        self._put(asked, rows, values)
         near = np.flatnonzero(near_another(values)[:, :wanted].any(axis=1))
         if len(near):
-            rows[near], values[near] = self._settle(asked.of(near), scores, near, rows[near], values[near], by_class)
-        chosen = slice(self.first, wanted)
+            self._put_off(_Close(asked.of(near), rows[near], values[near]), scores, near, by_class)
+
+    def settle(self) -> None:
+        """Order by what is exact wherever products could not tell."""
+        for by_class, parts in self._close.items():
+            if parts:
+                asked = Questions(*map(np.concatenate, zip(*(part.asked for part in parts), strict=True)))
+                rows, values = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+                self._put(asked, *self.ties.settle(asked, rows, values, by_class))
+
+    def _put(self, asked: Questions, rows: Integers, values: Scores) -> None:
+        """Fill in the donors of some choices from their candidates (r, k), the best first."""
+        chosen = slice(self.first, self.first + self.slots)
         self.donors.rows[asked.place, asked.label] = rows[:, chosen]
         self.donors.valid[asked.place, asked.label] = np.isfinite(values[:, chosen])
 
-    def _settle(
-        self, asked: Questions, scores: Scores, near: Integers, rows: Integers, values: Scores, by_class: bool
-    ) -> tuple[Integers, Reals]:
-        """Order the candidates ``rows`` (r, k) of the choices ``near`` (r,) of ``scores`` by what is exact."""
-        settled, exact = self.ties.settle(asked, rows, values, by_class)
+    def _put_off(self, close: _Close, scores: Scores, near: Integers, by_class: bool) -> None:
+        """Leave the choices ``near`` (r,) of ``scores`` to :meth:`settle`, but for those that need the scores again."""
+        asked, rows, values = close
         limit = values[:, self.first + self.slots - 1] - NEAR
         crowded = np.isfinite(limit) & (values[:, -1] >= limit) & (rows.shape[1] < scores.shape[1])
         for i in np.flatnonzero(crowded):
             one = scores[near[i]], float(limit[i]), rows.shape[1]
-            settled[i], exact[i] = self.ties.settle_crowd(asked.of([i]), *one, by_class)
-        return settled, exact
+            best, exact = self.ties.settle_crowd(asked.of([i]), *one, by_class)
+            self._put(asked.of([i]), best[None], exact[None])
+        if not crowded.all():
+            self._close[by_class].append(_Close(asked.of(~crowded), rows[~crowded], values[~crowded]))
 
 
 # --- classes that a client has not seen (B3) ------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .types import Integers
+from .types import Integers, Mask
 
 Scores: TypeAlias = NDArray[Any]  # float32 or float64
 
@@ -39,19 +39,29 @@ def _candidates(scores: Scores, k: int) -> tuple[Integers, Scores]:
     if size > 1:
         groups = scores[:, : n - n % size].reshape(r, size, -1)  # a view: members lie n // size apart
         bound = np.partition(groups.max(axis=1), -k, axis=1)[:, -k, None]
-        found = np.flatnonzero(scores >= bound)
-        if len(found) <= _EQUALS * r * k:
-            return _by_row(found, scores)
+        reached = scores >= bound
+        if np.count_nonzero(reached) <= _EQUALS * r * k:
+            return _by_row(reached, scores)
     places = np.argpartition(scores, n - k, axis=1)[:, n - k :]
     return places, np.take_along_axis(scores, places, axis=1)
 
 
-def _by_row(found: Integers, scores: Scores) -> tuple[Integers, Scores]:
-    """Return places and values (r, m) of the entries ``found`` of all; rows with few of them end in -inf."""
-    row, place = np.divmod(found, scores.shape[1])
+def _by_row(reached: Mask, scores: Scores) -> tuple[Integers, Scores]:
+    """Return places and values (r, m) of the entries that are ``reached``; rows with few of them end in -inf."""
+    row, place = _entries(reached)
     counts = np.bincount(row, minlength=len(scores))
     column = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     places = np.zeros((len(scores), counts.max()), np.int64)
     values = np.full(places.shape, -np.inf, scores.dtype)
     places[row, column], values[row, column] = place, scores[row, place]
     return places, values
+
+
+def _entries(reached: Mask) -> tuple[Integers, Integers]:
+    """Return the row and the place of each True of a mask (r, n), row by row; they are read as they lie in memory."""
+    if reached.flags.c_contiguous:
+        row, place = np.divmod(np.flatnonzero(reached), reached.shape[1])
+        return row, place
+    place, row = np.divmod(np.flatnonzero(reached.T), len(reached))
+    order = np.argsort(row.astype(np.min_scalar_type(len(reached))), kind="stable")  # small numbers are sorted faster
+    return row[order], place[order]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import Any, NamedTuple
@@ -63,6 +64,13 @@ class RistrettoExchange(WholeCopy):
         self._replace(SumsTable(zero_shot.classes, zero_shot.dim), None, 0, 0)
         for client in clients:  # a client joins with its first upload: here names are only checked
             client_name(client)
+
+    def use_secret(self, secret: int) -> None:
+        """Draw the directions of a crowd from ``secret``; nothing is stored yet."""
+        with self._lock:
+            if len(self):
+                raise refuse("secret", f"one for {len(self)} clients that are stored", "it before the first upload")
+            self.freshness = dataclasses.replace(self.freshness, secret=secret)
 
     def _replace(self, table: SumsTable | CrowdTable, shared: SharedCovariance | None, age: int, turn: int) -> None:
         self._table, self._shared, self._age, self._turn = table, shared, age, turn

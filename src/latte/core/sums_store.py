@@ -14,6 +14,8 @@ from .types import Arrays, State
 from .validate import at_least
 from .zero_shot import ZeroShot
 
+LARGEST_SECRET = 2**128 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
@@ -24,7 +26,7 @@ class Freshness:
 
     - the covariance, which all heads share, comes from a sample of ``exact`` clients and serves for ``pushes`` uploads;
     - how far two clients are apart is measured along ``directions`` random directions. They are drawn from ``secret``:
-      who knows them can upload class means that only seem to be near, so a server of strangers needs one of its own.
+      who knows them can upload class means that only seem to be near, so every server draws one of its own.
 
     (The noise and the pooling are those of all clients, and fresh, with any number of them.)
     """
@@ -35,8 +37,9 @@ class Freshness:
     secret: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("exact", 1), ("pushes", 1), ("directions", 1), ("secret", 0)):
-            at_least(name, getattr(self, name), least)
+        for name in ("exact", "pushes", "directions"):
+            at_least(name, getattr(self, name), 1)
+        at_least("secret", self.secret, 0, LARGEST_SECRET)
 
 
 def empty_crowd(zero_shot: ZeroShot, freshness: Freshness) -> CrowdTable:

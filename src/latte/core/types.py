@@ -267,6 +267,14 @@ class Verifying(Protocol):
 
 
 @runtime_checkable
+class Secretive(Protocol):
+    """An exchange that draws random numbers which its clients must not know."""
+
+    def use_secret(self, secret: int) -> None:
+        """Draw them from ``secret``, a whole number; nothing is stored yet."""
+
+
+@runtime_checkable
 class Traced(Protocol):
     """An exchange that can say whose summaries a client gets."""
 

@@ -16,6 +16,7 @@ from ..wire.messages import MEDIA_TYPE, NEVER
 from ..wire.versions import HEADER, PROTOCOL, UNSUPPORTED, choose_version, read_header, upgrade_advice
 
 _AGAIN = (408, 429, 500, 502, 503, 504, 507)  # statuses after which a repetition may succeed
+_CLOSED = 3  # connections in a row that the server may have closed
 _LONGEST_PROBLEM = 65_536  # bytes of a refusal that are read
 
 
@@ -122,10 +123,7 @@ class Calls:
 
     def _once(self, call: Callable[[], Any]) -> bytes:
         try:
-            try:
-                response = call()
-            except self._http.RemoteProtocolError:  # the server has closed a connection that was not used for long
-                response = call()  # at once, on a new one: every request may be repeated
+            response = self._on_an_open_connection(call)
         except self._http.TransportError as error:
             raise _AgainError(f"{type(error).__name__} {error}".strip()) from None
         self._agree(response.headers.get(HEADER))
@@ -135,6 +133,18 @@ class Calls:
         if response.status_code in _AGAIN:
             raise _AgainError(_refusal(response).detail, _seconds(response.headers.get("retry-after")))
         raise _refusal(response)
+
+    def _on_an_open_connection(self, call: Callable[[], Any]) -> Any:
+        """Call again, at once, where the server has closed a connection that was not used for long.
+
+        Each failure takes one such connection away, and there may be several. Every request may be repeated.
+        """
+        for _ in range(_CLOSED):
+            try:
+                return call()
+            except (self._http.RemoteProtocolError, self._http.ReadError, self._http.WriteError):
+                continue
+        return call()
 
     def _agree(self, header: str | None) -> None:
         """Take note of the versions that the server speaks, where it names them; refuse one that speaks none of ours.

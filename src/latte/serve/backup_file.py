@@ -41,12 +41,16 @@ Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e11)]  # since 1970, until t
 
 
 class BackupHead(msgspec.Struct, frozen=True, tag="head"):
-    """``task`` is the fingerprint of the store's task; ``created`` in seconds since 1970, ``software`` wrote it."""
+    """``task`` is the fingerprint of the store's task; ``created`` in seconds since 1970, ``software`` wrote it.
+
+    ``secret`` is that of the store, 32 hexadecimal digits; a store that never served has none.
+    """
 
     format: int
     task: Short | None
     created: Seconds
     software: Short = ""
+    secret: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")] | None = None
 
 
 class BackupToken(msgspec.Struct, frozen=True, tag="token"):
@@ -103,13 +107,15 @@ class Backup:
 # --- write --------------------------------------------------------------------------------------------------
 
 
-def write_backup(path: Path, task: str | None, tokens: Iterable[Token], records: Iterable[Record]) -> BackupEnd:
+def write_backup(
+    path: Path, task: str | None, tokens: Iterable[Token], records: Iterable[Record], secret: str | None = None
+) -> BackupEnd:
     """Write a backup that only its owner may read; the file is complete or absent."""
     with writing(path) as file:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             Path(file.name).chmod(0o600)
         out = _Frames(file)
-        out.add(BackupHead(FORMAT, task, time.time(), __version__))
+        out.add(BackupHead(FORMAT, task, time.time(), __version__, secret))
         for token in tokens:
             out.add(BackupToken(token.id, token.role, token.client, token.digest, token.created, token.revoked))
         for one in records:

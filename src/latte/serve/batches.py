@@ -20,6 +20,10 @@ AGAIN_AFTER = 1.0  # seconds
 # Turns of the event loop between two batches: answers are sent before the next batch competes with that for the
 # interpreter, and what arrives meanwhile is read and belongs to the batch.
 _TURNS = 4
+# Then the next batch may wait for more, as long as they arrive, for this share of the time that the last one took: a
+# batch of 64 takes a third less processor time per request than two of 32, which read everyone's prototypes twice.
+_LONGER = 0.15
+_STEP = 0.001  # seconds between two looks
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -63,6 +67,7 @@ class Batches(Generic[Q, A]):
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
             requests = [request for request, _ in batch]
+            began = loop.time()
             try:
                 answers = await loop.run_in_executor(self._thread, self._run, requests)
             except Exception as error:  # each caller gets it, and the next batch goes on
@@ -75,3 +80,12 @@ class Batches(Generic[Q, A]):
                     future.set_result(answer)
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
+            if len(batch) > 1:
+                await self._let_more_arrive(loop.time() + _LONGER * (loop.time() - began))
+
+    async def _let_more_arrive(self, until: float) -> None:
+        """Wait while there are new requests every moment, and room for them in the next batch."""
+        loop, before = asyncio.get_running_loop(), 0
+        while before < len(self._waiting) < self._most and loop.time() < until:
+            before = len(self._waiting)
+            await asyncio.sleep(_STEP)

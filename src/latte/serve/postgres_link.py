@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -30,6 +31,7 @@ _DEFAULTS = {  # unless the address says otherwise
     "tcp_user_timeout": "15000",
 }
 _PATIENCE = "30s"  # for one statement: one that waits longer waits for a lock that somebody holds
+_LOOKS, _MOMENT = 20, 0.1  # seconds: PostgreSQL may notice a little later that a server has ended
 _FULL = "53100"
 _READ_ONLY = "25006"  # the server has become a standby
 _SESSION = {  # of every connection, whatever the address, the role or the server say
@@ -155,13 +157,18 @@ class Link:
     def _take_lock(self, database: Database, key: int) -> None:
         if self._hold == "nothing":
             return
-        function = "pg_try_advisory_lock" + ("_shared" if self._hold == "shared" else "")
-        if (database.execute(f"SELECT {function}(%s)", [key]).fetchone() or (False,))[0]:
-            return
+        for look in range(1 if self._hold == "shared" else _LOOKS):
+            time.sleep(_MOMENT if look else 0.0)
+            if self._try_lock(database, key):
+                return
         holders = "; ".join(row[0] for row in database.execute(_HOLDERS, [key])) or "which, it does not say"
         if self._hold == "shared":
             raise StoreUnavailableError(f"{self.name}: is being restored ({holders})")
         raise refuse(self.name, f"a process at work on it: {holders}", "to wait until it has ended")
+
+    def _try_lock(self, database: Database, key: int) -> bool:
+        function = "pg_try_advisory_lock" + ("_shared" if self._hold == "shared" else "")
+        return bool((database.execute(f"SELECT {function}(%s)", [key]).fetchone() or (False,))[0])
 
     # --- errors -------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ part of that look.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from .postgres_link import Hold, Link
@@ -23,7 +23,10 @@ from .upload_store import (
     in_chunks,
     name_bytes,
     name_text,
+    new_secret,
     record_of,
+    secret_of,
+    secret_text,
     sound_records,
 )
 
@@ -96,11 +99,17 @@ class PostgresStore:
         self._looked_by = 0  # the number of the connection of that look
         self._cleaned_at = float("-inf")
         self._task: str | None = None
+        self._secret: str | None = None
 
     def claim(self, task: str) -> str:
         """Return the fingerprint of the task that the store belongs to: ``task``, if it is new."""
-        self._task = self._link.run(lambda database: _claim(database, task), again=True)
+        self._task = self._link.run(lambda database: _claim(database, "task", task), again=True)
         return self._task
+
+    def secret(self) -> int:
+        """Return the secret of the store; one that has none gets one."""
+        self._secret = self._link.run(lambda database: _claim(database, "secret", new_secret()), again=True)
+        return secret_of(self._secret)
 
     def read(self, clients: Sequence[str]) -> dict[str, Record]:
         """Return the records of those of ``clients`` that have a sound one."""
@@ -134,9 +143,10 @@ class PostgresStore:
         """Return whether there is no record."""
         return not self._link.run(lambda database: _fetch(database, "SELECT 1 FROM latte_clients LIMIT 1"))
 
-    def replace(self, task: str | None, records: Iterable[Record]) -> None:
+    def replace(self, task: str | None, records: Iterable[Record], secret: int | None = None) -> None:
         """Put ``records`` of ``task`` in the place of everything, all or nothing."""
-        self._link.run(lambda database: _replace(database, task, records))
+        facts = {"task": task, "secret": None if secret is None else secret_text(secret)}
+        self._link.run(lambda database: _replace(database, facts, records))
 
     # --- what others write --------------------------------------------------------------------------------
 
@@ -174,15 +184,18 @@ class PostgresStore:
             if self._link.number == self._looked_by and not look.escaped:
                 return look, False
         look = self._link.run(lambda database: _look(database, None), again=True)
-        self._check_task()
+        self._check_facts()
         self._looked_by = self._link.number
         return look, True
 
-    def _check_task(self) -> None:
-        """Refuse a store that was replaced by that of another task while there was no connection."""
+    def _check_facts(self) -> None:
+        """Refuse a store that was replaced by another one while there was no connection."""
         owner = self._link.run(lambda database: get_about(database, "task"))
         if self._task is not None and owner != self._task:
             raise StoreUnavailableError(f"{self._link.name}: is the store of another task now")
+        secret = self._link.run(lambda database: get_about(database, "secret"))
+        if self._secret is not None and secret != self._secret:
+            raise StoreUnavailableError(f"{self._link.name}: has another secret now; start this server again")
 
     def _differs(self, news: News) -> bool:
         if news.id is None:
@@ -217,9 +230,10 @@ def _fetch(database: Database, query: str, values: Sequence[object] = ()) -> lis
     return database.cursor(binary=True).execute(query, values).fetchall()
 
 
-def _claim(database: Database, task: str) -> str:
-    database.execute("INSERT INTO latte_about VALUES ('task', %s) ON CONFLICT DO NOTHING", [task])
-    return get_about(database, "task") or task
+def _claim(database: Database, name: str, value: str) -> str:
+    """Return a fact about the store: ``value``, if there was none; all processes get the same."""
+    database.execute("INSERT INTO latte_about VALUES (%s, %s) ON CONFLICT DO NOTHING", [name, value])
+    return get_about(database, name) or value
 
 
 def _look(database: Database, last: str | None) -> FeedLook:
@@ -244,12 +258,14 @@ def _write(database: Database, records: Sequence[Record]) -> set[str]:
     raise AssertionError("the last attempt raises")
 
 
-def _replace(database: Database, task: str | None, records: Iterable[Record]) -> None:
+def _replace(database: Database, facts: Mapping[str, str | None], records: Iterable[Record]) -> None:
     with database.transaction():
         database.execute("SET LOCAL statement_timeout = 0")
-        for table in ("latte_clients", "latte_removals", "latte_about WHERE name = 'task'"):
+        for table in ("latte_clients", "latte_removals"):
             database.execute(f"DELETE FROM {table}")
-        if task is not None:
-            set_about(database, "task", task)
+        database.execute("DELETE FROM latte_about WHERE name = ANY(%s)", [list(facts)])
+        for name, value in facts.items():
+            if value is not None:
+                set_about(database, name, value)
         for chunk in in_chunks(records, lambda record: len(record.body)):
             _write(database, chunk)

@@ -14,7 +14,7 @@ from .backup_file import Backup, BackupEnd, open_backup, write_backup
 from .store_contents import open_contents
 from .token_file import TOKEN_FILE
 from .tokens import Token, TokenStore
-from .upload_store import POSTGRES, DamagedStoreError, Store, open_tokens, record_of
+from .upload_store import POSTGRES, DamagedStoreError, Store, open_tokens, record_of, secret_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Restoration:
 def back_up(place: StorePlace, out: Path) -> BackupEnd:
     """Write a store, and the tokens that belong to it, to the file ``out``; servers may go on meanwhile."""
     with open_contents(place.store, place.folder) as contents:
-        return write_backup(out, contents.task, contents.tokens, map(record_of, contents.rows))
+        return write_backup(out, contents.task, contents.tokens, map(record_of, contents.rows), contents.secret)
 
 
 def restore(source: Path, place: StorePlace, how: Restoration) -> Backup:
@@ -59,17 +59,22 @@ def restore(source: Path, place: StorePlace, how: Restoration) -> Backup:
                 raise refuse("store", f"{place}, which has clients", "an empty one, or --replace")
             if not how.keep_tokens:
                 _restore_tokens(backup, place, how)
-            store.replace(backup.head.task, backup.records())
+            _fill(store, backup)
         except DamagedStoreError:
             store.close()
             if not how.overwrite:
                 raise
             store = SqliteStore(Path(place.store), anew=True)
-            store.replace(backup.head.task, backup.records())
+            _fill(store, backup)
         finally:
             store.close()
         Audit(place.folder).note("store restored", "", f"{backup.clients} clients from {source}", always=True)
         return backup
+
+
+def _fill(store: Store, backup: Backup) -> None:
+    secret = backup.head.secret
+    store.replace(backup.head.task, backup.records(), None if secret is None else secret_of(secret))
 
 
 def _open_alone(place: StorePlace, how: Restoration) -> Store:

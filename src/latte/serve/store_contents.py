@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 class Contents:
     """A store at one moment: the fingerprint of its task, if it has one yet, its tokens, and its ``rows``, once.
 
-    Rows are in the order of joining, and are not compared with their checksums. ``faults`` are those of the file.
+    Rows are in the order of joining, and are not compared with their checksums. ``faults`` are those of the file;
+    ``secret`` is that of the store, as it is stored, if it has one yet.
     """
 
     task: str | None
     tokens: Sequence[Token]
     rows: Iterator[Row]
     faults: Sequence[str] = ()
+    secret: str | None = None
 
 
 @contextmanager
@@ -57,10 +59,10 @@ def _sqlite(store: Path, folder: Path, examine: bool) -> Iterator[Contents]:
         database.execute("BEGIN")  # and nothing that others write from here on is seen
         if database.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
             raise refuse(str(path), "a store of another version", "one that latte serve has opened once")
-        task = database.execute("SELECT value FROM about WHERE name = 'task'").fetchone()
+        facts = dict(database.execute("SELECT name, value FROM about"))
         faults = _faults(database) if examine else ()
         rows = database.execute(f"SELECT {COLUMNS} FROM clients ORDER BY id")
-        yield Contents(task and task[0], _file_tokens(folder / TOKEN_FILE), rows, faults)
+        yield Contents(facts.get("task"), _file_tokens(folder / TOKEN_FILE), rows, faults, facts.get("secret"))
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -92,7 +94,8 @@ def _postgres(url: str) -> Iterator[Contents]:
     link = Link(url, create=False)
     try:
         with link.snapshot() as database:
-            yield Contents(get_about(database, "task"), list(read_tokens(database).values()), _rows(database))
+            task, secret = get_about(database, "task"), get_about(database, "secret")
+            yield Contents(task, list(read_tokens(database).values()), _rows(database), secret=secret)
     finally:
         link.close()
 

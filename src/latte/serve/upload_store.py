@@ -22,7 +22,10 @@ from ..coordination.upload_records import (
     in_chunks,
     name_bytes,
     name_text,
+    new_secret,
     record_of,
+    secret_of,
+    secret_text,
     sound_records,
 )
 from ..core.validate import refuse
@@ -44,9 +47,12 @@ __all__ = [
     "in_chunks",
     "name_bytes",
     "name_text",
+    "new_secret",
     "open_store",
     "open_tokens",
     "record_of",
+    "secret_of",
+    "secret_text",
     "sound_records",
 ]
 POSTGRES = ("postgresql://", "postgres://")
