@@ -1,7 +1,7 @@
 """Pictures that are encoded and wait for others, so that the device learns from several at once.
 
 A model of some millions of weights leaves nothing else in the caches of a processor. What follows it, a prediction and
-what is recorded of it, then takes five times as long as it would right after another prediction.
+what is recorded of it, then takes four times as long as it would right after another prediction.
 """
 
 from __future__ import annotations

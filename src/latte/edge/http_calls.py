@@ -108,16 +108,19 @@ class Calls:
 
     def _repeat(self, call: Callable[[], Any]) -> bytes:
         """Call until there is an answer that a repetition would not change."""
+        try:
+            return self._once(call) if self._connection.attempts == 1 else self._several(call)
+        except _AgainError as error:
+            raise UnreachableError(f"{self.server} does not answer: {error}", error.pause) from None
+
+    def _several(self, call: Callable[[], Any]) -> bytes:
         connection = self._connection
         attempts = self._stamina.retry_context(
             on=_pause_of, attempts=connection.attempts, timeout=connection.patience, wait_initial=0.1, wait_max=10.0
         )
-        try:
-            for attempt in attempts:
-                with attempt:
-                    return self._once(call)
-        except _AgainError as error:
-            raise UnreachableError(f"{self.server} does not answer: {error}", error.pause) from None
+        for attempt in attempts:
+            with attempt:
+                return self._once(call)
         raise AssertionError("the last attempt raises")
 
     def _once(self, call: Callable[[], Any]) -> bytes:
