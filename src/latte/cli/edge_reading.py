@@ -73,7 +73,8 @@ def label(file: Path | None, classname: str | None, table: Path | None, state: P
     labels = _labels(file, classname, table, _classnames(state_folder(state)))
     with _opened(state) as database:
         known = add_labels(database, labels)
-    line(f"{len(labels)} labels stored, {known} of them for pictures that have been classified")
+    stored = "1 label" if len(labels) == 1 else f"{len(labels)} labels"
+    line(f"{stored} stored, {known} of them for pictures that have been classified")
 
 
 def _labels(file: Path | None, name: str | None, table: Path | None, names: tuple[str, ...]) -> dict[str, str]:

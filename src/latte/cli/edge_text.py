@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from ..edge.device_summary import DeviceSummary
     from ..edge.evidence import Labelled, Stretch
 
+_LEAST = 5  # pictures of a stretch that is shown on its own
+
 
 def summary_lines(summary: DeviceSummary) -> Iterator[str]:
     """Yield the lines of a device."""
@@ -44,11 +46,17 @@ def _ago(seconds: float) -> str:
 
 
 def course_lines(course: Sequence[Stretch]) -> Iterator[str]:
-    """Yield a line on agreement with zero-shot and zero-shot entropy over time, the oldest first."""
-    if len(course) > 1:
-        agreement = _shares([part.agreement for part in course])
-        entropy, length = _shares([part.entropy for part in course]), course[0].images
-        yield f"agreement with zero-shot {agreement} %, its entropy {entropy} %, by {length} pictures"
+    """Yield a line on agreement with zero-shot and zero-shot entropy over time, the oldest first.
+
+    Where there are few pictures, one number each: shares of two or three would look like a trend.
+    """
+    if not course:
+        return
+    length = course[0].images
+    parts = course if length >= _LEAST else [sum(course[1:], course[0])]
+    agreement, entropy = _shares([part.agreement for part in parts]), _shares([part.entropy for part in parts])
+    by = f", by {length} pictures" if len(parts) > 1 else ""
+    yield f"agreement with zero-shot {agreement} %, its entropy {entropy} %{by}"
 
 
 def _shares(values: Sequence[float]) -> str:
