@@ -15,6 +15,7 @@ from latte.edge.feeds import Arrival, PictureFeed
 from latte.edge.group_commits import Entry, GroupCommits
 from latte.edge.joining import new_member
 from latte.encoders import BadImageError
+from waiting import DEADLINE
 
 MANY = 100
 
@@ -84,8 +85,23 @@ def test_a_group_is_there_at_the_latest_after_a_moment(tmp_path):
     device.record.close()
 
 
+def test_an_answer_of_a_slow_model_does_not_wait_for_the_next_picture(tmp_path, monkeypatch):
+    monkeypatch.setattr("latte.edge.device.GROUP_SECONDS", 0.0)  # anything takes longer
+    device, taken = open_device(tmp_path), []
+    for answer in device.answers(
+        PictureFeed(Place([Arrival(Source(f"{n}"), row) for n, row in enumerate(rows(5))]), None)
+    ):
+        taken.append(answer.number)
+        database = open_record(tmp_path)
+        assert len(list(read_answers(database))) == answer.number, "on disk, and nothing else was encoded meanwhile"
+        database.close()
+    assert taken == [1, 2, 3, 4, 5]
+    device.record.close()
+
+
 def test_pictures_of_a_group_are_not_lost_when_the_device_is_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr("latte.edge.encoded_pictures.GROUP_SECONDS", 1e9)
+    for name in ("encoded_pictures.GROUP_SECONDS", "device.GROUP_SECONDS", "feeds._HURRY", "feeds._TICK"):
+        monkeypatch.setattr(f"latte.edge.{name}", DEADLINE)  # nothing is due, however busy the machine is
     device = open_device(tmp_path)
     answers = device.answers(PictureFeed(Place(arrivals(10)), None))
     assert [next(answers) for _ in range(7)] == [None] * 7  # encoded, not learnt from
