@@ -14,7 +14,7 @@ from ..core.validate import refuse
 from ..files.documents import parse_json
 from ..wire.messages import MEDIA_TYPE, NEVER
 from ..wire.versions import HEADER, PROTOCOL, UNSUPPORTED, choose_version, read_header, upgrade_advice
-from .http_pool import Answer, HttpPool
+from .http_pool import HttpAnswer, HttpPool
 
 _AGAIN = (408, 429, 500, 502, 503, 504, 507)  # statuses after which a repetition may succeed
 _LONGEST_PROBLEM = 65_536  # bytes of a refusal that are read
@@ -107,14 +107,14 @@ class Calls:
         token = self._tokens if isinstance(self._tokens, str) else (self._tokens or {}).get(client)
         return {"Authorization": f"Bearer {token}"} if token else {}
 
-    def _repeat(self, call: Callable[[], Answer]) -> bytes:
+    def _repeat(self, call: Callable[[], HttpAnswer]) -> bytes:
         """Call until there is an answer that a repetition would not change."""
         try:
             return self._once(call) if self._connection.attempts == 1 else self._several(call)
         except _AgainError as error:
             raise UnreachableError(f"{self.server} does not answer: {error}", error.pause) from None
 
-    def _several(self, call: Callable[[], Answer]) -> bytes:
+    def _several(self, call: Callable[[], HttpAnswer]) -> bytes:
         connection = self._connection
         attempts = self._stamina.retry_context(
             on=_pause_of, attempts=connection.attempts, timeout=connection.patience, wait_initial=0.1, wait_max=10.0
@@ -124,7 +124,7 @@ class Calls:
                 return self._once(call)
         raise AssertionError("the last attempt raises")
 
-    def _once(self, call: Callable[[], Answer]) -> bytes:
+    def _once(self, call: Callable[[], HttpAnswer]) -> bytes:
         try:
             try:
                 response = call()
@@ -164,7 +164,7 @@ def _seconds(text: str | None) -> float | None:
     return float(text) if text is not None and text.isdecimal() and len(text) < 6 else None
 
 
-def _refusal(response: Answer) -> RefusedError:
+def _refusal(response: HttpAnswer) -> RefusedError:
     """Return the problem document of a response as an error; a proxy may have answered something else."""
     try:
         document = parse_json(response.content[:_LONGEST_PROBLEM], "problem")

@@ -18,7 +18,7 @@ from ..version import __version__
 _MOST, _IDLE, _IDLE_SECONDS = 100, 20, 5.0  # connections at once, unused ones that stay open, and for how long
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """What a server answered; the names of ``headers`` are in small letters."""
 
     status_code: int
@@ -42,19 +42,19 @@ class HttpPool:
         self._options = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout)}
         self._pool = _open_pool(core, proxy_of(server), tls)
 
-    def get(self, address: str, headers: Mapping[str, str]) -> Answer:
+    def get(self, address: str, headers: Mapping[str, str]) -> HttpAnswer:
         """Ask for what is at an address."""
         return self._request("GET", address, headers, None)
 
-    def post(self, address: str, content: bytes, headers: Mapping[str, str]) -> Answer:
+    def post(self, address: str, content: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         """Send bytes to an address."""
         return self._request("POST", address, headers, content)
 
-    def _request(self, verb: str, address: str, headers: Mapping[str, str], content: bytes | None) -> Answer:
+    def _request(self, verb: str, address: str, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
         named = {"User-Agent": f"latte/{__version__}", **headers}
         response = self._pool.request(verb, address, headers=named, content=content, extensions=self._options)
         received = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-        return Answer(response.status, received, response.content)
+        return HttpAnswer(response.status, received, response.content)
 
     def close(self) -> None:
         """Close the connections."""
