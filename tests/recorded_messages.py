@@ -54,7 +54,7 @@ def write_conversation(path: Path, calls: list[Call]) -> None:
 
 
 class RecordingClient:
-    """A client of httpx2 that notes what passes through it."""
+    """An ``HttpPool`` that notes what passes through it."""
 
     def __init__(self, client: Any, calls: list[Call]) -> None:
         self._client, self._calls = client, calls

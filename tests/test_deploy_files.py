@@ -1,5 +1,6 @@
 """The files of deploy/: units that systemd accepts, and command lines that the program accepts."""
 
+import os
 import re
 import shlex
 import shutil
@@ -11,6 +12,7 @@ import click
 import pytest
 
 from latte.cli.commands import cli
+from waiting import run
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
@@ -57,3 +59,26 @@ def test_compose_has_what_the_page_says():
     assert re.findall(r"^  (\S+):$", text[text.index("services:") : text.index("\nvolumes:")], re.M) == [
         "database", "token", "server-1", "server-2", "device-1", "device-2", "device-3",
     ]  # fmt: skip
+
+
+def test_the_devices_of_compose_may_read_their_tokens(tmp_path):
+    """A token file is for its owner's eyes, and the devices do not run as root."""
+    compose = (DEPLOY / "compose.yaml").read_text()
+    script = re.search(r"      - >-\n((?: {8}.*\n)+)", compose)[1].replace("\n", " ").replace("$$", "$")
+    calls = tmp_path / "calls"
+    for name in ("latte", "chown"):
+        (tmp_path / name).write_text(
+            f"""#!/bin/sh
+echo {name} "$@" >> {calls}
+for last; do :; done
+[ {name} = chown ] || touch "$last"
+"""
+        )
+        (tmp_path / name).chmod(0o755)
+    run("sh", "-c", script.replace("/secrets", str(tmp_path)), check=True, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    made, given = [], []
+    for words in map(shlex.split, calls.read_text().splitlines()):
+        (made if words[0] == "latte" else given).append(words)
+    assert [words[3] for words in made] == ["--admin", "device-1", "device-2", "device-3"]
+    user = re.search(r"^USER (\S+)$", (DEPLOY / "Containerfile").read_text(), re.M)[1]
+    assert given == [["chown", user, *(str(tmp_path / f"device-{number}.token") for number in (1, 2, 3))]]

@@ -5,6 +5,7 @@ A pipe that nobody reads holds a process back, so that it is in the middle of it
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 import tiny_onnx
 from latte import Clip, ZeroShot
 from latte.edge import learning
+from waiting import latte
 
 pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
@@ -278,3 +280,17 @@ def test_saving_is_a_small_part_of_the_work(tmp_path, monkeypatch):
             work.count()
         gaps = np.diff(saves) - 3.0
         assert len(gaps) >= 4 and (gaps >= least).all() and (gaps < least + 2).all(), gaps
+
+
+def test_labels_say_how_often_the_answers_are_right(pictures, tmp_path):
+    few = list(dict.fromkeys(pictures))[:6]
+    command = ("classify", *few, *COMMON)
+    answers = [json.loads(line) for line in latte(*command, check=True).stdout.splitlines()]
+    table = tmp_path / "labels.csv"
+    table.write_text("file,label\n" + "".join(f"{answer['file']},{answer['label']}\n" for answer in answers[:4]))
+    done = latte(*command, "--labels", table, check=True)
+    assert "4 labelled pictures: accuracy 100.0 %" in done.stderr and "gain " in done.stderr
+    assert re.search(r"^agreement with zero-shot \d+ %, its entropy \d+ %$", done.stderr, re.M), "too few for a course"
+    table.write_text(f"elsewhere.png,{answers[0]['label']}\n")
+    done = latte(*command, "--labels", table, check=True)
+    assert f"accuracy unknown: {table} names none of these pictures" in done.stderr

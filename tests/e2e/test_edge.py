@@ -181,7 +181,8 @@ def test_labels_say_whether_it_helped(server, tmp_path):
     table.write_text("".join(f"{answer['file']},{answer['label']}\n" for answer in answers[:20]))
     assert "20 labels stored, 20 of them" in latte("edge", "label", "--state", state, "--csv", table, check=True).stdout
     wrong = next(name for name in devices.CLASSES.split(",") if name != answers[20]["label"])
-    latte("edge", "label", "--state", state, answers[20]["file"], wrong, check=True)
+    said = latte("edge", "label", "--state", state, answers[20]["file"], wrong, check=True).stdout
+    assert said.startswith("1 label stored, 1 of them")
     labels = status(state)["labels"]
     assert labels["labelled"] == 21 and labels["accuracy"] == pytest.approx(20 / 21)
     assert labels["accuracy_interval"][0] < 20 / 21 < labels["accuracy_interval"][1]

@@ -66,11 +66,11 @@ def watch(folder, words):
 
 
 def test_the_page_names_the_numbers_of_the_code():
-    from latte.edge import background_sync, device, feeds, group_commits, watch_folder
+    from latte.edge import background_sync, device, encoded_pictures, feeds, watch_folder
 
     assert f"at most {feeds.ROOM} names" in PAGE.replace("\n", " ").replace("At most", "at most")
     assert (feeds.AHEAD, watch_folder.SETTLED, watch_folder.PATIENCE) == (4, 1.0, 10.0)
     assert (device.SAVE_EVERY, background_sync.LONGEST_PAUSE, background_sync.FIRST_PAUSE) == (500, 300.0, 1.0)
     assert "after every 500 pictures" in PAGE.replace("\n", " ")
-    assert (group_commits.GROUP_ENTRIES, group_commits.GROUP_SECONDS, feeds._HURRY) == (32, 0.2, 0.01)
+    assert (encoded_pictures.GROUP_PICTURES, encoded_pictures.GROUP_SECONDS, feeds._HURRY) == (32, 0.2, 0.01)
     assert "up to 32 of them or 0.2 seconds" in PAGE and "waits 0.01 seconds" in PAGE

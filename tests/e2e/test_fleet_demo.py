@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from latte.cli.fleet_demo import tally_row
 from latte.simulation.fleet_client import demo_federation
 from latte.simulation.readable import run_readable
 from latte.simulation.schedule import Schedule
-from waiting import DEADLINE, ROOT, latte, running, wait_until
+from waiting import DEADLINE, ROOT, latte, run, running, wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks at processes in /proc")
 
@@ -115,6 +116,37 @@ def test_another_device_joins_with_one_command(tmp_path):
         assert answer["client"]["helpers"], "the others help the guest"
         refused = latte("demo", "--join", address, "--token", admin, cwd=tmp_path)
         assert refused.returncode == 2 and "latte: token: " in refused.stderr
+
+
+@pytest.fixture
+def other_network():
+    """A network namespace as another machine: its name, and the address at which it reaches this one."""
+    name = f"latte-{os.getpid()}"
+    ours, theirs = f"la{os.getpid()}", f"lb{os.getpid()}"
+    steps = (
+        f"netns add {name}", f"link add {ours} type veth peer name {theirs}", f"link set {theirs} netns {name}",
+        f"addr add 198.18.77.1/24 dev {ours}", f"link set {ours} up",
+        f"-n {name} addr add 198.18.77.2/24 dev {theirs}", f"-n {name} link set {theirs} up",
+    )  # fmt: skip
+    try:
+        if shutil.which("ip") is None or any(run("ip", *step.split()).returncode for step in steps):
+            pytest.skip("needs ip, and the right to make network namespaces")
+        yield name, "198.18.77.1"
+    finally:
+        if shutil.which("ip") is not None:
+            run("ip", "link", "del", ours)
+            run("ip", "netns", "del", name)
+
+
+def test_a_second_machine_joins_with_one_command(tmp_path, other_network):
+    name, host = other_network
+    with start(tmp_path, "--host", host) as process:
+        address, admin, guest = address_of(process)
+        assert address.startswith(f"http://{host}:")
+        elsewhere = ("ip", "netns", "exec", name, sys.executable, "-m", "latte")
+        done = run(*elsewhere, "demo", "--join", address, "--token", guest, "--seconds", 0, cwd=tmp_path, check=True)
+        assert "joined" in done.stderr and len(done.stdout.splitlines()) >= 11
+        assert fleet_at(address, admin)["clients"] >= 1
 
 
 def test_a_port_that_is_taken_is_refused(tmp_path):

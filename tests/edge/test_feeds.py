@@ -205,5 +205,5 @@ def test_a_named_file_that_stays_unreadable_is_reported(tmp_path, monkeypatch):
 
 def test_an_error_of_the_reading_thread_reaches_who_asks():
     feed = PictureFeed(NamedFiles([None], never), prepare)
-    with pytest.raises(AttributeError):
+    with pytest.raises(TypeError):
         list(feed)

@@ -315,6 +315,22 @@ def test_it_fits(fleet, width):
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, where
 
 
+def test_long_names_are_cut_at_their_end(fleet):
+    for name in ("camera 1", HOSTILE[-1]):
+        fleet.member(name).see(9).sync(fleet.exchange)
+    page = fleet.open(width=390)
+    page.locator(".heat").wait_for()
+    outside = """labels => labels.map(label => {
+        const [inner, outer] = [label.getBoundingClientRect(), label.parentElement.getBoundingClientRect()]
+        return Math.max(outer.left - inner.left, inner.bottom - outer.bottom)
+    })"""
+    for axis in (".heat-rows", ".heat-columns"):
+        distances = page.locator(f"{axis} bdi").evaluate_all(outside)
+        assert len(distances) == 2 and max(distances) < 1, "a label begins where it can be read"
+    heights = page.locator("#clients tbody tr").evaluate_all("rows => rows.map(row => row.offsetHeight)")
+    assert max(heights) < 4 * min(heights), "a long name does not fill the page"
+
+
 def test_light_and_dark(fleet):
     inks = [
         fleet.open(scheme=scheme).evaluate("getComputedStyle(document.body).backgroundColor")

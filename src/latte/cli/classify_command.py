@@ -163,6 +163,8 @@ class Classifying:
         from ..edge.evidence import compare_answers
 
         yield from course_lines(self.tally.course.stretches())
+        if self.chosen.labels and not self.labelled:
+            yield f"accuracy unknown: {self.chosen.labels} names none of these pictures"
         yield from labelled_lines(compare_answers(self.labelled, self.inputs.labels))
 
 

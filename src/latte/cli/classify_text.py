@@ -33,13 +33,13 @@ def answer_text(answer: Answer, width: int) -> str:
 
 def counts_text(counts: SessionCounts) -> str:
     """Return how many pictures there were, and what became of them."""
-    parts = [_number(counts.pictures, "picture")]
+    parts = [counted(counts.pictures, "picture")]
     if counts.unreadable:
         parts.append(f"{counts.unreadable} unreadable")
     if counts.answered:
-        parts.append(f"the memory changed {_number(counts.changed, 'label')} ({_percent(counts)} %)")
+        parts.append(f"the memory changed {counted(counts.changed, 'label')} ({_percent(counts)} %)")
     if counts.near_copies:
-        parts.append(f"{_number(counts.near_copies, 'near copy', 'near copies')} not learnt")
+        parts.append(f"{counted(counts.near_copies, 'near copy', 'near copies')} not learnt")
     return f"{', '.join(parts)}; {counts.milliseconds:.1f} ms per picture"
 
 
@@ -51,10 +51,15 @@ def memory_text(fill: MemoryFill | None, classes: int, file: str) -> str:
     """Return how full the memory is and where it was saved; empty where there is none."""
     if fill is None:
         return f"memory saved in {file}" if file else ""
-    room = f"{fill.items} of {fill.slots} slots" if fill.slots is not None else _number(fill.items, "picture")
+    room = f"{fill.items} of {fill.slots} slots" if fill.slots is not None else counted(fill.items, "picture")
     place = f"saved in {file}" if file else "not saved (--memory FILE does)"
     return f"memory: {room}, {fill.classes} of {classes} classes; {place}"
 
 
-def _number(count: int, word: str, many: str = "") -> str:
+def counted(count: int, word: str, many: str = "") -> str:
+    """Return a number with its word.
+
+    >>> counted(1, "picture"), counted(2, "near copy", "near copies")
+    ('1 picture', '2 near copies')
+    """
     return f"{count} {word if count == 1 else many or f'{word}s'}"

@@ -120,7 +120,7 @@ class RunningDevice:
 def _check_packages() -> None:
     from ..core.extras import need
 
-    for module in ("msgspec", "httpx2", "stamina"):
+    for module in ("msgspec", "httpcore2", "stamina"):
         need(module, "http")
 
 

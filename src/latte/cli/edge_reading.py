@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .arguments import InputFile
+from .classify_text import counted
 from .edge_options import STATE, state_folder
 from .output import line
 
@@ -73,7 +74,7 @@ def label(file: Path | None, classname: str | None, table: Path | None, state: P
     labels = _labels(file, classname, table, _classnames(state_folder(state)))
     with _opened(state) as database:
         known = add_labels(database, labels)
-    line(f"{len(labels)} labels stored, {known} of them for pictures that have been classified")
+    line(f"{counted(len(labels), 'label')} stored, {known} of them for pictures that have been classified")
 
 
 def _labels(file: Path | None, name: str | None, table: Path | None, names: tuple[str, ...]) -> dict[str, str]:

@@ -6,9 +6,13 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from .classify_text import counted
+
 if TYPE_CHECKING:
     from ..edge.device_summary import DeviceSummary
     from ..edge.evidence import Labelled, Stretch
+
+_LEAST = 5  # pictures of a stretch that is shown on its own
 
 
 def summary_lines(summary: DeviceSummary) -> Iterator[str]:
@@ -16,12 +20,12 @@ def summary_lines(summary: DeviceSummary) -> Iterator[str]:
     status, counts = summary.status, summary.counts
     state = f"running, pid {status.pid}" if summary.running else "not running"
     yield f"device {status.name!r}: {state}; server {status.server}"
-    shown = f"{counts.answered} pictures answered, {counts.unreadable} unreadable"
+    shown = f"{counted(counts.answered, 'picture')} answered, {counts.unreadable} unreadable"
     yield f"{shown}, {status.waiting} waiting, {status.dropped} dropped"
     yield _sync_text(summary)
     if counts.answered:
         share = 100 * counts.changed / counts.answered
-        yield f"the memory changed {counts.changed} labels ({share:.1f} %)"
+        yield f"the memory changed {counted(counts.changed, 'label')} ({share:.1f} %)"
         yield from course_lines(summary.course)
     yield from labelled_lines(summary.labelled)
     if status.problem:
@@ -32,7 +36,7 @@ def _sync_text(summary: DeviceSummary) -> str:
     status = summary.status
     text = "never synced"
     if status.synced:
-        text = f"last sync {_ago(time.time() - status.synced)} ago, after {status.sync_images} pictures"
+        text = f"last sync {_ago(time.time() - status.synced)} ago, after {counted(status.sync_images, 'picture')}"
     return f"{text}; problem: {status.sync_problem}" if status.sync_problem else text
 
 
@@ -44,12 +48,18 @@ def _ago(seconds: float) -> str:
 
 
 def course_lines(course: Sequence[Stretch]) -> Iterator[str]:
-    """Yield agreement with zero-shot and zero-shot entropy over time, the oldest first."""
-    if len(course) > 1:
-        agreement = _shares([part.agreement for part in course])
-        entropy, length = _shares([part.entropy for part in course]), course[0].images
-        yield f"agreement with zero-shot per {length} pictures: {agreement} %"
-        yield f"entropy of zero-shot (0 is certain): {entropy} %"
+    """Yield agreement with zero-shot and zero-shot entropy over time, the oldest first.
+
+    Where there are few pictures, one number each: shares of two or three would look like a trend.
+    """
+    if not course:
+        return
+    length = course[0].images
+    parts = course if length >= _LEAST else [sum(course[1:], course[0])]
+    agreement, entropy = _shares([part.agreement for part in parts]), _shares([part.entropy for part in parts])
+    per = f" per {length} pictures" if len(parts) > 1 else ""
+    yield f"agreement with zero-shot{per}: {agreement} %"
+    yield f"entropy of zero-shot (0 is certain): {entropy} %"
 
 
 def _shares(values: Sequence[float]) -> str:
@@ -65,7 +75,7 @@ def labelled_lines(labelled: Labelled) -> Iterator[str]:
         return
     with_memory = _accuracy(labelled.correct, total, share_interval(labelled.correct, total))
     plain = _accuracy(labelled.correct_zero_shot, total, share_interval(labelled.correct_zero_shot, total))
-    yield f"{total} labelled pictures: accuracy {with_memory}, zero-shot {plain}"
+    yield f"{counted(total, 'labelled picture')}: accuracy {with_memory}, zero-shot {plain}"
     low, high = difference_interval(labelled.gained, labelled.lost, total)
     gain = 100 * (labelled.correct - labelled.correct_zero_shot) / total
     yield f"gain {gain:+.1f} points (95 % interval {100 * low:+.1f} to {100 * high:+.1f})"

@@ -53,23 +53,29 @@ def match_entropy(scores: Reals, target: float) -> float:
     >>> round(temperature, 3), round(entropy_of_one(scores / temperature), 6)
     (10.361, 0.5)
     """
-    shifted, nats = scores - scores.max(), target * math.log(len(scores))
-    spread = float(shifted.std())
+    shifted, nats = scores - np.maximum.reduce(scores), target * math.log(len(scores))
+    squares, spread = shifted * shifted, _deviation(shifted)
     if spread == 0:
         return 1.0
     rate, low, high = 1 / spread, 0.0, math.inf
     for _ in range(MATCH_STEPS):
         weights = np.exp(rate * shifted)
-        total = float(weights.sum())
-        mean = float(weights @ shifted) / total
+        total = float(np.add.reduce(weights))
+        mean = float(weights.dot(shifted)) / total
         gap = math.log(total) - rate * mean - nats
         if abs(gap) < MATCH_TOLERANCE:
             break
         low, high = (rate, high) if gap > 0 else (low, rate)
-        slope = rate * (float(weights @ shifted**2) / total - mean**2)
+        slope = rate * (float(weights.dot(squares)) / total - mean**2)
         step = rate + gap / slope if slope > 0 else low
         rate = step if low < step < high else min((low + high) / 2, 2 * low + rate)
     return 1 / rate
+
+
+def _deviation(values: Reals) -> float:
+    """Return what ``values.std()`` (C,) is, without the cost of general axes."""
+    centred = values - np.add.reduce(values) / len(values)
+    return math.sqrt(float(np.add.reduce(centred * centred)) / len(values))
 
 
 def normalised(vectors: Vectors | Reals) -> Vectors:

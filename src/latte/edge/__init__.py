@@ -11,7 +11,7 @@ module              contents
 ``answer_file``     a CSV file with a row per answer
 ``memory_file``     the memory of a method in a file
 ``learning``        such a file, kept up to date while pictures are classified
-``device``          a member of a fleet: pictures in, answers out, syncs in between
+``device``          a member of a fleet: pictures in, answers out, syncs in between; ``encoded_pictures`` are a group
 ``device_record``   what it has done; ``device_file`` is the file, for all who read it
 ``group_commits``   its transactions, written by a thread; ``marks`` says which pictures are certainly new
 ``device_summary``  that file in short; ``answer_log`` is a file of JSON lines that follows it

@@ -24,7 +24,8 @@ from .background_sync import BackgroundSync, SyncState
 from .classify import EmbeddedPicture, answer_picture
 from .device_file import DeviceStatus, NumberedAnswer, Source
 from .device_record import DeviceRecord
-from .feeds import PictureFeed
+from .encoded_pictures import GROUP_SECONDS, EncodedPicture, EncodedPictures
+from .feeds import Arrival, PictureFeed
 from .tally import Tally
 
 SAVE_EVERY = 500  # pictures that have to be seen again after a crash, at most: they take a tenth of a second
@@ -73,8 +74,9 @@ class Device:
         self.restored = self._unsaved = record.restore(method)
         self.tally = Tally(record.counts(), record.recent())
         self.status = DeviceStatus(pid=os.getpid(), started=time.time())
+        self._encoded = EncodedPictures()  # and not learnt from yet
         self._unseen: deque[NumberedAnswer] = deque()  # recorded, and not given to anybody yet
-        self._feed = FeedState()
+        self._feed: Callable[[], FeedState] = FeedState  # says what is known of where pictures come from
         self._offered, self._reported = time.monotonic(), 0.0
         self._unshared = self.tally.answered  # pictures since the last summary: whether one arrived, nobody knows
 
@@ -84,24 +86,43 @@ class Device:
         """Answer the pictures of ``feed``, each once; None now and then while there is nothing to answer.
 
         An answer comes when it is on disk, with all that it stands for: a power cut does not take it back. Pictures
-        that follow each other closely share a transaction, so an answer may come a fifth of a second late.
+        that follow each other closely are learnt from one after the other and share a transaction, so an answer may
+        come two fifths of a second late. Pictures that take longer than a fifth to encode are answered one by one.
         """
+        self._feed = lambda: FeedState(feed.waiting, 0, feed.place.problem)
         for arrival in feed:
-            self._feed = FeedState(feed.waiting, 0, feed.place.problem)
+            began = time.monotonic()
             if arrival is None:
                 self.idle()
-            elif not self.record.has(arrival.source):
-                self._learn(arrival.source, arrival.picture)
-            self._record(self.record.commit)
-            feed.hurry = self.record.busy
-            yield from self._unseen_answers() if self._unseen else (None,)
-        self._record(self.record.flush)
-        yield from self._unseen_answers()
+            else:
+                self._encode(arrival)
+            if time.monotonic() - began >= GROUP_SECONDS:  # of a slow model, no answer waits for the next picture
+                self._flush()
+            elif self._encoded.is_due() or self._sync_is_due(self._encoded.readable):
+                self._learn_encoded()
+            if self.record.busy:
+                self._record(self.record.commit)
+            feed.hurry = bool(self._encoded) or self.record.busy
+            if not self._unseen:
+                yield None
+            yield from self._unseen_answers()
+        yield from self.flush()
+
+    def _encode(self, arrival: Arrival) -> None:
+        """Encode a picture that is new; it is learnt from with others."""
+        if not self.record.has(arrival.source):
+            self._encoded.add(EncodedPicture(arrival.source, self._embed(arrival.source, arrival.picture)))
+
+    def _learn_encoded(self) -> None:
+        """Learn from the pictures that are encoded, in their order; none is answered twice."""
+        for source, picture in self._encoded.take():
+            if not self.record.has(source):
+                self._learn(source, picture)
 
     def answer_frames(self, frames: Iterable[Any]) -> Iterator[NumberedAnswer]:
         """Answer pictures as they come from an iterator, such as frames of a camera (see ``feeds.LatestFrames``)."""
+        self._feed = lambda: FeedState(getattr(frames, "waiting", 0), getattr(frames, "dropped", 0))
         for frame in frames:
-            self._feed = FeedState(getattr(frames, "waiting", 0), getattr(frames, "dropped", 0))
             yield self.answer(Source(f"frame {self.record.number + 1}"), frame)
 
     def answer(self, source: Source, picture: Any) -> NumberedAnswer:
@@ -109,24 +130,24 @@ class Device:
 
         It is recorded before it is returned. If that fails, nothing has been learnt from the picture.
         """
-        numbered = self._learn(source, picture)
+        self._learn_encoded()
+        numbered = self._learn(source, self._embed(source, picture))
         self._record(lambda: self.record.flush(durable=False))
         self._unseen.clear()
         return numbered
 
-    def _learn(self, source: Source, picture: Any) -> NumberedAnswer:
+    def _learn(self, source: Source, picture: EmbeddedPicture) -> NumberedAnswer:
         """Answer one picture; the answer is not recorded yet."""
-        embedded = self._embed(source, picture)
         try:
-            answer = answer_picture(embedded, self.task.zero_shot, self.method)
+            answer = answer_picture(picture, self.task.zero_shot, self.method)
         except BaseException:
             self._forget_unrecorded()
             raise
-        numbered = self.record.add(source, answer, embedded.row)
+        numbered = self.record.add(source, answer, picture.row)
         self.tally.count(answer)
         self._unsaved += 1
-        self._unshared += embedded.row is not None
-        self._between_pictures(embedded.row is not None)
+        self._unshared += picture.row is not None
+        self._between_pictures(picture.row is not None)
         return numbered
 
     def _record(self, write: Callable[[], list[NumberedAnswer]]) -> None:
@@ -138,6 +159,7 @@ class Device:
             raise
 
     def _forget_unrecorded(self) -> None:
+        self._encoded.take()
         self._unsaved = self.record.restore(self.method)
         self.tally = Tally(self.record.counts(), self.record.recent())
 
@@ -148,8 +170,12 @@ class Device:
 
     def flush(self) -> list[NumberedAnswer]:
         """Record everything; return the answers that :meth:`answers` has not given yet."""
-        self._record(self.record.flush)
+        self._flush()
         return list(self._unseen_answers())
+
+    def _flush(self) -> None:
+        self._learn_encoded()
+        self._record(self.record.flush)
 
     def _embed(self, source: Source, picture: Any) -> EmbeddedPicture:
         if isinstance(picture, BadImageError):
@@ -164,6 +190,7 @@ class Device:
 
     def idle(self) -> None:
         """Do what is due while there is no picture: take over a download, share, say how it goes, record."""
+        self._learn_encoded()
         self._between_pictures(learnt=False)
         self._record(self.record.flush)
 
@@ -177,10 +204,14 @@ class Device:
 
     def _sync(self, link: BackgroundSync, learnt: bool) -> None:
         self._receive(link)
-        due = learnt and is_due(self.times.kind, self.tally.answered, self.times.period)
+        due = learnt and self._sync_is_due()
         late = 0 < self.times.seconds <= time.monotonic() - self._offered
         if self._unshared and (due or late):
             self._share(link)
+
+    def _sync_is_due(self, more: int = 0) -> bool:
+        """Return whether a sync follows the last picture, or the one after so many more."""
+        return self.link is not None and is_due(self.times.kind, self.tally.answered + more, self.times.period)
 
     def _receive(self, link: BackgroundSync) -> None:
         """Take over what others learnt; the memory is saved, because pictures alone cannot restore it any more."""
@@ -197,6 +228,7 @@ class Device:
 
     def save(self) -> None:
         """Store the memory now."""
+        self._learn_encoded()
         self._save()
         self._record(self.record.flush)
 
@@ -212,13 +244,13 @@ class Device:
 
     def current_status(self) -> DeviceStatus:
         """Return what this device says of itself."""
-        sync = self.link.state if self.link else SyncState()
+        sync, feed = self.link.state if self.link else SyncState(), self._feed()
         return replace(
             self.status,
             updated=time.time(),
-            waiting=self._feed.waiting,
-            dropped=self._feed.dropped,
-            problem=self._feed.problem,
+            waiting=feed.waiting,
+            dropped=feed.dropped,
+            problem=feed.problem,
             synced=sync.synced,
             sync_images=sync.images,
             sync_problem=sync.problem,
@@ -227,7 +259,7 @@ class Device:
     def summary_report(self) -> DeviceReport:
         """Return what the owner of the fleet gets to know with a sync."""
         counts, recent, labelled = self.tally.counts(), self.tally.recent(), self.record.labelled()
-        fill = fill_of(self.method)
+        fill, feed = fill_of(self.method), self._feed()
         return DeviceReport(
             images=counts.answered,
             differing=counts.changed,
@@ -235,8 +267,8 @@ class Device:
             entropy=min(1.0, max(0.0, recent.entropy)),
             classes=fill.classes if fill else 0,
             unreadable=counts.unreadable,
-            waiting=self._feed.waiting,
-            dropped=self._feed.dropped,
+            waiting=feed.waiting,
+            dropped=feed.dropped,
             labelled=labelled.labelled,
             correct=labelled.correct,
             correct_zero_shot=labelled.correct_zero_shot,
@@ -248,13 +280,15 @@ class Device:
 
         Answers that :meth:`answers` has not given are recorded, not returned: see :meth:`flush`.
         """
+        self._learn_encoded()
         if self.link is not None:
             if self._unshared:
                 self._share(self.link)
             self.link.drain(patience)
             self.link.stop(patience)
             self._receive(self.link)
-        self._feed = self._feed._replace(waiting=0)
+        last = self._feed()._replace(waiting=0)
+        self._feed = lambda: last
         self._save()
         self.report()
         self._record(self.record.flush)

@@ -111,11 +111,10 @@ class DeviceRecord:
         self.number += 1
         now = time.time()
         place = (self.number, os.fsencode(source.name), source.modified, source.size)
-        statements: list[Statement] = [(_ADD, (*place, *_values(answer), now))]
-        if row is not None:
-            statements.append((_ADD_ROW, (self.number, row.astype("<f4", copy=False).tobytes())))
+        added: Statement = (_ADD, (*place, *_values(answer), now))
+        passing = () if row is None else ((_ADD_ROW, (self.number, row.astype("<f4", copy=False).tobytes())),)
         numbered = NumberedAnswer(self.number, now, answer)
-        self._commits.add(Entry(statements, RecordedPicture(source, numbered)))
+        self._commits.add(Entry((added,), RecordedPicture(source, numbered), passing=passing))
         self._pending.add(source)
         self._marks.add(source)
         return numbered
@@ -138,7 +137,7 @@ class DeviceRecord:
         """Add the memory to the next transaction; the embeddings that it covers are no longer needed."""
         state = safetensors_bytes(method.state(), {})
         snapshot = "INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?)"
-        self._commits.add(Entry([(snapshot, (self.number, state)), ("DELETE FROM embeddings", ())]))
+        self._commits.add(Entry([(snapshot, (self.number, state)), ("DELETE FROM embeddings", ())], snapshot=True))
 
     def restore(self, method: Method) -> int:
         """Give ``method`` the memory of what is recorded, and drop the rest; return how many pictures it saw again."""

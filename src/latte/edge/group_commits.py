@@ -1,7 +1,7 @@
 """Transactions in groups: a thread puts them on disk while the next pictures are encoded.
 
 A commit that waits for the disk takes milliseconds, and its bookkeeping costs about as much processor time as a
-prediction. So entries that follow each other closely share one transaction, in their order.
+prediction. So what is there when the thread is free shares one transaction.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 
 from .device_file import NumberedAnswer, Source
 
-GROUP_SECONDS = 0.2  # an entry waits for others at most this long
-GROUP_ENTRIES = 32  # a group of this many waits for no more
 MOST_WAITING = 64  # entries that wait while a slow disk writes a group; then the device waits, too
 DURABLE_EVERY = 1.0  # seconds of work that a power cut may cost where a commit need not wait for the disk
 Statement = tuple[str, Sequence[Any]]
@@ -34,12 +32,15 @@ class RecordedPicture(NamedTuple):
 class Entry:
     """Statements that belong to one transaction, and the ``picture`` that they record, if any.
 
-    An ``optional`` entry is dropped where it cannot be written.
+    ``passing`` are those that a ``snapshot`` makes needless: they are left out where one follows in the same group, as
+    all snapshots but the last are. An ``optional`` entry is dropped where it cannot be written.
     """
 
     statements: Sequence[Statement]
     picture: RecordedPicture | None = None
     optional: bool = False
+    passing: Sequence[Statement] = ()
+    snapshot: bool = False
 
 
 class GroupCommits:
@@ -52,7 +53,6 @@ class GroupCommits:
         self._database = database
         self._pool = ThreadPoolExecutor(1, "latte-record")
         self._waiting: list[Entry] = []
-        self._since = 0.0  # when the first of them came
         self._group: list[Entry] = []  # being written
         self._running: Future[None] | None = None
         self._done: list[RecordedPicture] = []
@@ -66,21 +66,15 @@ class GroupCommits:
 
     def add(self, entry: Entry) -> None:
         """Write this with the next group."""
-        if not self._waiting:
-            self._since = time.monotonic()
         self._waiting.append(entry)
 
     def advance(self) -> None:
-        """Begin to write the next group if it is time; an error of the one before is raised here."""
+        """Begin to write what waits when the group before is written; an error of that one is raised here."""
         if self._running is not None and (self._running.done() or len(self._waiting) >= MOST_WAITING):
             self._finish()
-        if self._running is None and self._is_due():
+        if self._running is None and self._waiting:
             self._group, self._waiting = self._waiting, []
             self._running = self._pool.submit(self._write, self._group, True)
-
-    def _is_due(self) -> bool:
-        count = len(self._waiting)
-        return count >= GROUP_ENTRIES or (count > 0 and time.monotonic() - self._since >= GROUP_SECONDS)
 
     def flush(self, durable: bool = True) -> None:
         """Write everything now; unless ``durable``, it is on disk after a second at the latest of further work."""
@@ -130,12 +124,27 @@ class GroupCommits:
             self._full_sync = wanted
         self._database.execute("BEGIN IMMEDIATE")
         try:
-            for entry in group:
-                for statement, values in entry.statements:
-                    self._database.execute(statement, values)
+            for statement, rows in _needed(group).items():
+                self._database.executemany(statement, rows)
             self._database.execute("COMMIT")
         finally:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
         if wanted:
             self._durable = time.monotonic()
+
+
+def _needed(group: Sequence[Entry]) -> dict[str, list[Sequence[Any]]]:
+    """Return the statements of a group and the rows of each.
+
+    The last snapshot comes first: what it makes needless is in the file, and what follows it is not touched.
+    """
+    last = max((place for place, entry in enumerate(group) if entry.snapshot), default=-1)
+    statements = list(group[last].statements) if last >= 0 else []
+    for place, entry in enumerate(group):
+        statements += () if entry.snapshot else entry.statements
+        statements += entry.passing if place > last else ()
+    needed: dict[str, list[Sequence[Any]]] = {}
+    for statement, values in statements:
+        needed.setdefault(statement, []).append(values)
+    return needed

@@ -14,6 +14,7 @@ from ..core.validate import refuse
 from ..files.documents import parse_json
 from ..wire.messages import MEDIA_TYPE, NEVER
 from ..wire.versions import HEADER, PROTOCOL, UNSUPPORTED, choose_version, read_header, upgrade_advice
+from .http_pool import HttpAnswer, HttpPool
 
 _AGAIN = (408, 429, 500, 502, 503, 504, 507)  # statuses after which a repetition may succeed
 _CLOSED = 3  # connections in a row that the server may have closed
@@ -36,10 +37,10 @@ class Connection:
     certificate: Path | None = None
     key: Path | None = None
 
-    def tls(self) -> ssl.SSLContext | bool:
-        """Return the settings of TLS."""
+    def tls(self) -> ssl.SSLContext | None:
+        """Return the settings of TLS; None for those of the machine."""
         if self.authority is None and self.certificate is None:
-            return True
+            return None
         context = ssl.create_default_context(cafile=self.authority)
         if self.certificate is not None:
             context.load_cert_chain(self.certificate, self.key)
@@ -78,9 +79,9 @@ class Calls:
             raise refuse("server", repr(server), "an address such as https://latte.example.org")
         self.server, self._tokens, self._connection = server.rstrip("/"), tokens, connection
         self.protocol = PROTOCOL  # the version that both sides speak
-        self._http = need("httpx2", "http")
         self._stamina = need("stamina", "http")
-        self._client = self._http.Client(timeout=connection.timeout, verify=connection.tls())
+        self._client = HttpPool(self.server, connection.timeout, connection.tls())
+        self._dropped, self._failures = self._client.dropped, self._client.failures
 
     def get(self, path: str) -> bytes:
         """Return what a route answers; with a mapping of tokens, any of them will do."""
@@ -107,34 +108,36 @@ class Calls:
         token = self._tokens if isinstance(self._tokens, str) else (self._tokens or {}).get(client)
         return {"Authorization": f"Bearer {token}"} if token else {}
 
-    def _repeat(self, call: Callable[[], Any]) -> bytes:
+    def _repeat(self, call: Callable[[], HttpAnswer]) -> bytes:
         """Call until there is an answer that a repetition would not change."""
+        try:
+            return self._once(call) if self._connection.attempts == 1 else self._several(call)
+        except _AgainError as error:
+            raise UnreachableError(f"{self.server} does not answer: {error}", error.pause) from None
+
+    def _several(self, call: Callable[[], HttpAnswer]) -> bytes:
         connection = self._connection
         attempts = self._stamina.retry_context(
             on=_pause_of, attempts=connection.attempts, timeout=connection.patience, wait_initial=0.1, wait_max=10.0
         )
-        try:
-            for attempt in attempts:
-                with attempt:
-                    return self._once(call)
-        except _AgainError as error:
-            raise UnreachableError(f"{self.server} does not answer: {error}", error.pause) from None
+        for attempt in attempts:
+            with attempt:
+                return self._once(call)
         raise AssertionError("the last attempt raises")
 
-    def _once(self, call: Callable[[], Any]) -> bytes:
+    def _once(self, call: Callable[[], HttpAnswer]) -> bytes:
         try:
             response = self._on_an_open_connection(call)
-        except self._http.TransportError as error:
+        except self._failures as error:
             raise _AgainError(f"{type(error).__name__} {error}".strip()) from None
-        self._agree(response.headers.get(HEADER))
-        content: bytes = response.content
+        self._agree(response.headers.get(HEADER.lower()))
         if response.status_code == 200:
-            return content
+            return response.content
         if response.status_code in _AGAIN:
             raise _AgainError(_refusal(response).detail, _seconds(response.headers.get("retry-after")))
         raise _refusal(response)
 
-    def _on_an_open_connection(self, call: Callable[[], Any]) -> Any:
+    def _on_an_open_connection(self, call: Callable[[], HttpAnswer]) -> HttpAnswer:
         """Call again, at once, where the server has closed a connection that was not used for long.
 
         Each failure takes one such connection away, and there may be several. Every request may be repeated.
@@ -142,7 +145,7 @@ class Calls:
         for _ in range(_CLOSED):
             try:
                 return call()
-            except (self._http.RemoteProtocolError, self._http.ReadError, self._http.WriteError):
+            except self._dropped:
                 continue
         return call()
 
@@ -171,7 +174,7 @@ def _seconds(text: str | None) -> float | None:
     return float(text) if text is not None and text.isdecimal() and len(text) < 6 else None
 
 
-def _refusal(response: Any) -> RefusedError:
+def _refusal(response: HttpAnswer) -> RefusedError:
     """Return the problem document of a response as an error; a proxy may have answered something else."""
     try:
         document = parse_json(response.content[:_LONGEST_PROBLEM], "problem")

@@ -95,5 +95,6 @@ def pictures_below(folder: Path) -> Iterator[Source]:
 
 def file_source(path: Path) -> Source:
     """Return a file as it is now."""
-    about = path.stat()
-    return Source(str(path), about.st_mtime_ns, about.st_size)
+    name = os.fspath(path)
+    about = os.stat(name)  # noqa: PTH116  for every picture, twice: half the time of Path.stat
+    return Source(name, about.st_mtime_ns, about.st_size)

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -166,22 +167,25 @@ def safetensors_bytes(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str,
 
 def _parts(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
     names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))  # widest first: all stay aligned
-    yield _header(arrays, names, metadata)
+    kinds = tuple((name, arrays[name].dtype, arrays[name].shape) for name in names)
+    yield _header(kinds, tuple(sorted(metadata.items())))
     for name in names:
         array = np.ascontiguousarray(arrays[name])
         yield array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data
 
 
-def _header(arrays: Mapping[str, NDArray[Any]], names: list[str], metadata: Mapping[str, str]) -> bytes:
+@lru_cache(32)  # a device writes the same header after every sync
+def _header(
+    kinds: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...], metadata: tuple[tuple[str, str], ...]
+) -> bytes:
     """Return the length and the header, padded with spaces to a multiple of eight bytes."""
-    entries: dict[str, Any] = {METADATA: dict(sorted(metadata.items()))}
+    entries: dict[str, Any] = {METADATA: dict(metadata)}
     offset = 0
-    for name in names:
-        array = arrays[name]
-        if array.dtype.name not in _NAMES:
-            raise refuse(name, f"dtype {array.dtype}", "one of " + ", ".join(_NAMES))
-        end = offset + array.nbytes
-        entries[name] = {"dtype": _NAMES[array.dtype.name], "shape": list(array.shape), "data_offsets": [offset, end]}
+    for name, dtype, shape in kinds:
+        if dtype.name not in _NAMES:
+            raise refuse(name, f"dtype {dtype}", "one of " + ", ".join(_NAMES))
+        end = offset + math.prod(shape) * dtype.itemsize
+        entries[name] = {"dtype": _NAMES[dtype.name], "shape": list(shape), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

@@ -256,12 +256,18 @@ def row_ids(encoded: EncodedRows, seed: int) -> NDArray[np.uint64]:
     n, stride = encoded.shape
     even = encoded if stride % 2 == 0 else np.pad(encoded, ((0, 0), (0, 1)))
     words = np.ascontiguousarray(even).view("<u2").astype(np.float64)
-    bits = 37 - int(words.shape[1]).bit_length()  # 2^16 for a word and 2^bits for a key: the sum is below 2^53
-    keys = np.random.Generator(np.random.Philox(seed)).integers(0, 2 ** min(bits, 26), (words.shape[1], 3))
     ids = np.zeros(n, np.uint64)
-    for column in (words @ keys.astype(np.float64)).astype(np.uint64).T:
+    for column in (words @ _keys(seed, words.shape[1])).astype(np.uint64).T:
         ids = _mix(ids + column)
     return ids
+
+
+@lru_cache(64)
+def _keys(seed: int, words: int) -> NDArray[np.float64]:
+    """Return the keys (words, 3) of three hashes."""
+    bits = 37 - words.bit_length()  # 2^16 for a word and 2^bits for a key: the sum is below 2^53
+    keys = np.random.Generator(np.random.Philox(seed)).integers(0, 2 ** min(bits, 26), (words, 3))
+    return keys.astype(np.float64)
 
 
 def _mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:

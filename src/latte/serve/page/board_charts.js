@@ -1,5 +1,5 @@
 // Charts: lines over the last minutes, and the map of who helps whom.
-import { amount, clientLink, element, visible } from "./board_text.js";
+import { amount, clientLink, element, nameOf } from "./board_text.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const LIGHT = ["#f4f6f9", "#b8cfe6", "#6a9fd0", "#2c67a8", "#0b2a55"];
@@ -140,7 +140,7 @@ export class HeatMap {
       return drawing("path", { class: "bound", d: `M0 ${at}H100M${at} 0V100` });
     }));
     const labels = (first, second) => shown.map((group) => {
-      const label = element("span", {}, visible(group.name));
+      const label = element("span", {}, nameOf(group.name));
       label.style[first] = (100 * group.start) / size + "%";
       label.style[second] = (100 * (group.end - group.start)) / size + "%";
       return label;

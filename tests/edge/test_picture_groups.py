@@ -1,0 +1,177 @@
+"""Pictures that follow each other closely are learnt from and recorded together; nobody can tell from the answers."""
+
+import threading
+
+import pytest
+
+from devices import RowEncoder, rows, small_task
+from latte.checks.material import same
+from latte.edge.background_sync import BackgroundSync
+from latte.edge.classify import EmbeddedPicture, answer_picture
+from latte.edge.device import Device, SyncTimes
+from latte.edge.device_file import Source, open_record, read_answers
+from latte.edge.device_record import DeviceRecord, DiskFullError
+from latte.edge.feeds import Arrival, PictureFeed
+from latte.edge.group_commits import Entry, GroupCommits
+from latte.edge.joining import new_member
+from latte.encoders import BadImageError
+from waiting import DEADLINE
+
+MANY = 100
+
+
+class Place:
+    """Rows that are read as fast as they are taken; the last one waits until ``more`` is set."""
+
+    problem, waiting = "", 0
+
+    def __init__(self, arrivals):
+        self.arrivals, self.more = arrivals, threading.Event()
+        self.more.set()
+
+    def __iter__(self):
+        yield from self.arrivals
+        self.more.wait()
+
+    def read(self, file, prepare):
+        return file
+
+
+def open_device(folder, link=None, period=16):
+    task = small_task()
+    record = DeviceRecord(folder, task.fingerprint)
+    return Device(RowEncoder(task.zero_shot.dim), task, new_member(task), record, link, SyncTimes("every", period, 0))
+
+
+def arrivals(count):
+    """Return rows, of which some cannot be read and some come twice."""
+    made = [Arrival(Source(f"{number}.png"), row) for number, row in enumerate(rows(count))]
+    made[5:6] = [one._replace(picture=BadImageError("not a row")) for one in made[5:6]]
+    return [one for number, one in enumerate(made) for _ in range(1 + (number % 10 == 3))]
+
+
+def expected(count):
+    """Return the answers and the memory of a device that takes one picture after the other."""
+    task, answers = small_task(), []
+    method = new_member(task)
+    for number, row in enumerate(rows(count)):
+        problem = "not a row" if number == 5 else None
+        picture = EmbeddedPicture(f"{number}.png", None if problem else row, problem)
+        answers.append(answer_picture(picture, task.zero_shot, method))
+    return answers, method.state()
+
+
+def test_groups_change_no_answer_and_no_memory(tmp_path):
+    device = open_device(tmp_path)
+    given = [one.answer for one in device.answers(PictureFeed(Place(arrivals(MANY)), None)) if one is not None]
+    answers, memory = expected(MANY)
+    assert given == answers and same(device.method.state(), memory)
+    device.close()
+    device.record.close()
+    again = open_device(tmp_path)
+    assert same(again.method.state(), memory) and again.record.number == MANY
+    again.record.close()
+
+
+def test_a_group_is_there_at_the_latest_after_a_moment(tmp_path):
+    device, place = open_device(tmp_path), Place(arrivals(3))
+    place.more.clear()  # more may come
+    taken = []
+    for answer in device.answers(PictureFeed(place, None)):
+        taken += [answer] if answer is not None else []
+        if len(taken) == 3:
+            place.more.set()
+    assert [one.number for one in taken] == [1, 2, 3]
+    device.record.close()
+
+
+def test_an_answer_of_a_slow_model_does_not_wait_for_the_next_picture(tmp_path, monkeypatch):
+    monkeypatch.setattr("latte.edge.device.GROUP_SECONDS", 0.0)  # anything takes longer
+    device, taken = open_device(tmp_path), []
+    for answer in device.answers(
+        PictureFeed(Place([Arrival(Source(f"{n}"), row) for n, row in enumerate(rows(5))]), None)
+    ):
+        taken.append(answer.number)
+        database = open_record(tmp_path)
+        assert len(list(read_answers(database))) == answer.number, "on disk, and nothing else was encoded meanwhile"
+        database.close()
+    assert taken == [1, 2, 3, 4, 5]
+    device.record.close()
+
+
+def test_pictures_of_a_group_are_not_lost_when_the_device_is_stopped(tmp_path, monkeypatch):
+    for name in ("encoded_pictures.GROUP_SECONDS", "device.GROUP_SECONDS", "feeds._HURRY", "feeds._TICK"):
+        monkeypatch.setattr(f"latte.edge.{name}", DEADLINE)  # nothing is due, however busy the machine is
+    device = open_device(tmp_path)
+    answers = device.answers(PictureFeed(Place(arrivals(10)), None))
+    assert [next(answers) for _ in range(7)] == [None] * 7  # encoded, not learnt from
+    assert [one.number for one in device.flush()] == [1, 2, 3, 4, 5, 6]  # one of the seven came twice
+    assert device.tally.counts().pictures == 6
+    device.close()
+    device.record.close()
+
+
+def test_a_sync_comes_after_its_picture_and_not_after_the_group(tmp_path):
+    reports = []
+    link = BackgroundSync(lambda upload, report: reports.append(report.images))
+    device = open_device(tmp_path, link, period=4)
+    for _ in device.answers(PictureFeed(Place(arrivals(12)), None)):
+        link.drain(60)  # otherwise a later summary takes the place of one that waits
+    assert reports == [4, 8]  # of 11 that can be read
+    device.close()
+    assert reports == [4, 8, 11]
+    device.record.close()
+
+
+def test_what_cannot_be_recorded_is_forgotten_with_its_group(tmp_path):
+    device = open_device(tmp_path)
+    list(device.answers(PictureFeed(Place(arrivals(3)), None)))
+    before = device.method.state()
+    pages = device.record._writer.execute("PRAGMA page_count").fetchone()[0]
+    device.record._writer.execute(f"PRAGMA max_page_count={pages}")
+    long = [Arrival(Source(f"{number}" * 5000), row) for number, row in enumerate(rows(20, seed=2))]
+    with pytest.raises(DiskFullError, match="3 pictures are recorded"):
+        list(device.answers(PictureFeed(Place(long), None)))
+    assert same(device.method.state(), before) and device.record.number == 3 and device.flush() == []
+    device.record.close()
+
+
+def test_a_snapshot_leaves_out_what_it_covers(tmp_path):
+    device = open_device(tmp_path)
+    for number, row in enumerate(rows(6)):
+        device._learn(Source(f"{number}"), EmbeddedPicture(f"{number}", row))
+        if number in (1, 3):
+            device._save()
+    written = []
+    device.record._writer.set_trace_callback(written.append)
+    device.flush()
+    device.record._writer.set_trace_callback(None)
+    assert sum("INTO snapshot" in statement for statement in written) == 1
+    assert sum("INTO embeddings" in statement for statement in written) == 2  # of the pictures after it
+    memory = device.method.state()
+    device.record.close()
+    again = open_device(tmp_path)
+    assert again.restored == 2 and same(again.method.state(), memory)
+    again.record.close()
+    database = open_record(tmp_path)
+    assert [one.number for one in read_answers(database)] == [1, 2, 3, 4, 5, 6]
+    database.close()
+
+
+def test_a_snapshot_of_a_group_that_failed_stays_before_what_followed_it(tmp_path):
+    """The rows of pictures that came after a snapshot survive it, whichever groups they are written in."""
+    device = open_device(tmp_path)
+    database = device.record._writer
+    commits = GroupCommits(database)
+    row = ("INSERT INTO embeddings VALUES (?, ?)", (1, b"old"))
+    commits.add(Entry((), passing=(row,)))
+    commits.flush()
+    commits.add(Entry([("DELETE FROM embeddings", ())], snapshot=True))
+    commits.add(Entry([("INSERT INTO no_such_table VALUES (1)", ())], optional=True))
+    with pytest.raises(Exception, match="no such table"):
+        commits.flush()
+    commits.add(Entry((), passing=((row[0], (2, b"new")),)))
+    commits.flush()
+    assert database.execute("SELECT * FROM embeddings").fetchall() == [(2, b"new")]
+    commits.close()
+    device.record.close()
