@@ -20,7 +20,9 @@ from .types import Integers, Reals, Vectors
 DONORS = 4096  # whose sums are added up at a time in single precision: in larger parts it is 2 % faster at most
 PAIRS, LEAST_PART = 2**16, 1024  # of clients that are compared at a time; the fewest donors among them
 TOGETHER = 64  # clients that are answered at a time: 32 to 256 take the same time within 10 %
-FEW = 4  # clients for whom products with one vector each are cheaper than with a matrix
+# Up to so many clients at once share what is read: donors come in parts that stay in a cache until all have used them.
+# With more clients the product is bound by arithmetic, and larger parts are better.
+SHARING, CACHED_DONORS = 16, 64
 
 
 class CrowdSums(NamedTuple):
@@ -152,13 +154,19 @@ def _add_up(sums: Vectors, weights: Vectors) -> Reals:
     total = np.zeros((len(weights), *sums.shape[1:]))
     flat = total.reshape(len(weights), -1)
     for part in _slices(len(sums), DONORS):
-        vectors = sums[part].reshape(len(sums[part]), -1)
-        if len(weights) > FEW:
-            flat += weights[:, part] @ vectors
-        else:
-            for row, own in zip(flat, weights, strict=True):
-                row += own[part] @ vectors
+        flat += _product(weights[:, part], sums[part].reshape(len(sums[part]), -1))
     return total
+
+
+def _product(weights: Vectors, vectors: Vectors) -> Vectors:
+    """Return weights (m, B) @ vectors (B, C * D), where the vectors are too many for a cache."""
+    if not 1 < len(weights) <= SHARING:
+        product: Vectors = weights @ vectors
+        return product
+    product = np.zeros((len(weights), vectors.shape[1]), np.float32)
+    for part in _slices(len(vectors), CACHED_DONORS):
+        product += weights[:, part] @ vectors[part]
+    return product
 
 
 def _slices(n: int, size: int) -> Iterator[slice]:
