@@ -60,7 +60,7 @@ class Deferred:
         vars(instance)[self._place] = value
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Prediction:
     """The answer for one image.
 
@@ -83,6 +83,26 @@ class Prediction:
     normalised_by_sum: bool = False
     temperature: Deferred = Deferred(1.0)
     near_copy: bool = False
+
+    def __init__(
+        self,
+        label: int,
+        scores: Reals,
+        entropy: float | Callable[[], float],
+        classnames: tuple[str, ...] = (),
+        normalised_by_sum: bool = False,
+        temperature: float | Callable[[], float] = 1.0,
+        near_copy: bool = False,
+    ) -> None:  # the one that a frozen dataclass gets sets fields one by one: a microsecond of every prediction
+        vars(self).update(
+            label=label,
+            scores=scores,
+            _entropy=entropy,
+            classnames=classnames,
+            normalised_by_sum=normalised_by_sum,
+            _temperature=temperature,
+            near_copy=near_copy,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_entropy": self.entropy, "_temperature": self.temperature}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from ..core.copying import WholeCopy
@@ -95,8 +96,10 @@ class BaseMethod(WholeCopy, Generic[P]):
 
     def check(self, views: ArrayLike) -> Vectors:
         """Return ``views`` (V, D) or (D,) as unit rows (V, D), or refuse them with a ValueError."""
-        rows = numbers("views", views, f"(V, {self.zero_shot.dim}) unit rows")
-        return unit_rows("views", rows[None] if rows.ndim == 1 else rows, self.zero_shot.dim, self.normalise)
+        dim, rows = self.zero_shot.dim, views
+        if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f":
+            rows = numbers("views", views, f"(V, {dim}) unit rows")
+        return unit_rows("views", rows[None] if rows.ndim == 1 else rows, dim, self.normalise)
 
     def prediction(
         self,

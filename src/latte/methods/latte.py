@@ -173,7 +173,8 @@ class Latte(BaseMethod[LatteParams]):
         # cosines between images spread far more than those with text, and the image may meet itself in the memory: its
         # probabilities are as certain as the zero-shot prediction, which changes no answer and needs no label
         temperature = partial(match_entropy, logits, uncertainty)
-        return self.prediction(logits, uncertainty, temperature=temperature, near_copy=copied)
+        names = self.zero_shot.classnames
+        return Prediction(int(logits.argmax()), logits, uncertainty, names, False, temperature, copied)
 
     # --- one sync -----------------------------------------------------------------------------------------
 
