@@ -58,8 +58,8 @@ class AlternatingCalls(Calls):
     """Calls that go to one server after the other, as a balancer sends them."""
 
     def __init__(self, servers: tuple[str, ...], connection: Connection) -> None:
-        super().__init__(servers[0], None, connection)
         self._servers = itertools.cycle(servers)
+        super().__init__(servers[0], None, connection)
 
     @property
     def server(self) -> str:

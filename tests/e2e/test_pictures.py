@@ -171,10 +171,12 @@ def test_classify_goes_on_where_it_was(pictures, tmp_path, method):
     memory = tmp_path / "memory.safetensors"
     halves = [run("classify", pictures / place, *common, "--memory", memory).stdout for place in ("day", "night")]
     assert "".join(halves) == whole
-    other = run(
-        "classify", pictures / "day", "--classes", "cat,owl", "--encoder", ENCODER, "--memory", memory, check=False
-    )
+    rest = ("--encoder", ENCODER, "--memory", memory)
+    other = run("classify", pictures / "day", "--classes", "cat,owl", *rest, "--method", method, check=False)
     assert other.returncode == 2 and "another task" in other.stderr
+    if method != "latte":
+        other = run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", *rest, check=False)
+        assert other.returncode == 2 and "want that of Latte: name another file" in other.stderr
 
 
 def test_classify_reports_bad_pictures_and_goes_on(pictures):
