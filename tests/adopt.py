@@ -47,13 +47,13 @@ def end_children() -> None:
 
 def children() -> list[int]:
     """Return the children of this process; none of them is cleared away meanwhile, so the numbers are theirs."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             parent = path.read_bytes().rpartition(b")")[2].split()[1]
             if int(parent) == os.getpid():
-                found.append(int(path.parent.name))
-    return found
+                pids.append(int(path.parent.name))
+    return pids
 
 
 def main(command: list[str]) -> int:

@@ -17,6 +17,9 @@ from serving import IMPATIENT, serving
 
 FILES = sorted(FOLDER.glob("v*/*.json"))
 TYPES = {"/v1/join": "application/json", "/v1/leave": "application/json"}
+# Uploads that need not be the same bytes: the last bits of float64 sums depend on the processor, and the encoder of
+# int4 may choose other scales.
+LOOSE = {"exact": 1e-12, "int4": 0.3}
 CLOSE = {"int8": 0.02, "int4": 0.3}  # a step of the rounding; the others are the same but for the last bits
 
 
@@ -90,16 +93,16 @@ def test_this_client_understands_an_old_server(recorded):
     readers = {}
     for (route, body), call in zip(asked[:-1], sent[:-1], strict=True):
         mine, theirs = without_random(plain(body)), without_random(plain(call.request))
-        # the last bits of sums depend on the processor, and the encoder of int4 may choose other scales: what the rows
-        # say has to stay
-        uploads = [one.pop("upload", None) for one in (mine, theirs)]
-        assert (uploads[0] is None) == (uploads[1] is None), route
-        if uploads[0] is not None:
-            blocks = [[block[:4] for block in upload] for upload in uploads]  # name, type, shape, encoding
-            assert blocks[0] == blocks[1], route
-            pair = readers.setdefault(mine["client"], (OldClient(), OldClient()))  # rows that stayed are left out
-            read = (one.read({"download": upload}) for one, upload in zip(pair, uploads, strict=True))
-            same_download(*read, precision)
+        if precision in LOOSE:  # what the rows say has to stay; in the others, every byte
+            uploads = [one.pop("upload", None) for one in (mine, theirs)]
+            assert (uploads[0] is None) == (uploads[1] is None), route
+            if uploads[0] is not None:
+                blocks = [[block[:4] for block in upload] for upload in uploads]  # name, type, shape, encoding
+                assert blocks[0] == blocks[1], route
+                pair = readers.setdefault(mine["client"], (OldClient(), OldClient()))  # rows that stayed are left out
+                one, other = (reader.read({"download": upload}) for reader, upload in zip(pair, uploads, strict=True))
+                assert one.keys() == other.keys()
+                assert all(np.allclose(one[name], other[name], rtol=0, atol=LOOSE[precision]) for name in one), route
         assert mine == theirs, route
 
 
