@@ -74,8 +74,8 @@ def decode(hub: Hub, content: bytes, before: dict[str, Record]) -> None:
         return
     precision = next((block.coding for block in request.upload if block.coding in before), "fp32")
     try:
-        ready = hub._prepare_many([request])  # what a server does with those that have all rows
-        hub._check(request, before[precision] if request.base != NEVER else None, ready.get(0))
+        ready = hub.reader.prepare_many([request])  # what a server does with those that have all rows
+        hub.reader.read(request, before[precision] if request.base != NEVER else None, ready.get(0))
         _counts["accepted"] += 1
     except Problem:
         pass

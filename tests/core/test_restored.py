@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import External, Latte, LatteParams, LocalMemory, ZeroShot, create
+from latte.core.contracts import Collaborative
 from latte.core.readout import merge_class
-from latte.core.types import Collaborative
 
 METHODS = {
     "latte": ("latte", {"k_l": 3}),

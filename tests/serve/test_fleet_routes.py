@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fleet_members import Member
 from latte.coordination.problems import Problem
-from latte.core.types import Covering
+from latte.core.contracts import Covering
 from latte.edge.http_exchange import HttpExchange
 from latte.edge.make_task import make_task
 from latte.methods import create_exchange

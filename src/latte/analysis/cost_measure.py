@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.contracts import Method
 from ..core.maths import normalised
-from ..core.types import External, Method, Vectors
+from ..core.types import External, Vectors
 from ..core.zero_shot import ZeroShot
 from ..methods import create, describe
 from ..methods.latte import Latte

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.types import Exchange, External, Prototypes, State
+from ..core.contracts import Exchange
+from ..core.types import External, Prototypes, State
 from .material import MakeExchange, MakeUpload, a_zero_shot, refuses, same, same_message
 from .states import Stateful
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.contracts import Collaborative
 from ..core.sync import sync
-from ..core.types import Collaborative, External, Prototypes
+from ..core.types import External, Prototypes
 from .material import (
     CLASSES,
     DIM,

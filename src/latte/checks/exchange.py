@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.types import Exchange, Prototypes, Traced
+from ..core.contracts import Exchange, Traced
+from ..core.types import Prototypes
 from .clients import filled, keeps_odd_names_apart, leaves_nothing_of_bad_names, serves_many_threads
 from .material import (
     MakeExchange,

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.contracts import Collaborative, Exchange, Method
 from ..core.sync import sync
-from ..core.types import Collaborative, Exchange, External, Method, Prediction, Prototypes, State, Vectors, array_fields
+from ..core.types import External, Prediction, Prototypes, State, Vectors, array_fields
 from ..core.zero_shot import ZeroShot
 
 MakeMethod = Callable[[ZeroShot], Method]

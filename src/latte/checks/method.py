@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.types import Method, Prediction
+from ..core.contracts import Method
+from ..core.types import Prediction
 from .collaborative import collaboration_checks
 from .material import (
     CLASSES,

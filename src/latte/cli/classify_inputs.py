@@ -16,7 +16,7 @@ from .options import ENCODER, MAX_PIXELS
 from .run_options import Command, collect_options
 
 if TYPE_CHECKING:
-    from ..core.types import Method
+    from ..core.contracts import Method
     from ..core.zero_shot import ZeroShot
     from ..edge.answer_file import AnswerFile
 

@@ -4,6 +4,7 @@
 module             contents
 ================== ================================================================================
 ``hub``            one task, its exchange and its store; answers a batch of requests
+``upload_reader``  what is read from an upload before it is stored, and the checks
 ``downloads``      the answers to all syncs of a batch
 ``problems``       what is refused, and how that is said
 ``upload_records`` the interface of a store, and what it stores

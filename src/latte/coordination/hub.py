@@ -8,25 +8,21 @@ lost, and what was refused has changed nothing.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any
 
+from ..core.contracts import Secretive
 from ..core.names import client_name
-from ..core.row_copies import ManyAtOnce
-from ..core.types import Collaborative, Exchange, Secretive, Verifying
 from ..core.validate import choice, refuse
-from ..methods import create, create_exchange, describe
-from ..wire.array_blocks import Block, SameShapes, complete, decode, encoded_rows, rounding_of
-from ..wire.many_blocks import decode_many
-from ..wire.messages import NEVER, PROTOCOL, SyncReply, SyncRequest, Upload, pack, unpack
+from ..wire.messages import NEVER, PROTOCOL, SyncReply, SyncRequest
 from ..wire.rows import PRECISIONS
 from ..wire.task_file import Task, describe_difference
 from .downloads import downloads
 from .problems import Problem
 from .stopwatch import Stopwatch
-from .upload_records import CHECK, DamagedRecordError, Record, Removal, Store, StoreFullError, StoreUnavailableError
+from .upload_reader import Accepted, UploadReader, served_exchange, stale
+from .upload_records import DamagedRecordError, Record, Removal, Store, StoreFullError, StoreUnavailableError
 
 log = logging.getLogger("latte.serve")
 AGAIN_AFTER = 5.0  # seconds that a client should wait where the store has a problem
@@ -39,29 +35,13 @@ class Limits:
     clients: int = 100_000
 
 
-class ServedExchange(Exchange[Any, Any], Verifying, Protocol):
-    """What a server needs of an exchange. :class:`latte.BaseExchange` has all of it."""
-
-    def forget(self, client: str) -> None:
-        """Remove a client and what it uploaded."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Accepted:
-    """An upload that was checked: its record, and what the exchange stores of it."""
-
-    record: Record
-    prepared: Any
-
-
 class Hub:
     """One task, its exchange, and the store behind it. One thread at a time may call it."""
 
     def __init__(self, task: Task, store: Store, limits: Limits | None = None) -> None:
         self.task, self.store, self.limits = task, store, limits or Limits()
         self.exchange = served_exchange(task)
-        self._kind = describe(task.method).kind.Upload
-        self._expected = SameShapes.of(new_client(task).summary())
+        self.reader = UploadReader(task, self.exchange)
         self.joined: Callable[[str], None] = lambda client: None  # is called after a client's first upload
         self.versions: dict[str, int] = {}  # of every client in the exchange
         self.updated: dict[str, float] = {}
@@ -79,11 +59,6 @@ class Hub:
 
     def __len__(self) -> int:
         return len(self.versions)
-
-    @property
-    def upload_bytes(self) -> int:
-        """The bytes of an upload in full precision."""
-        return self._expected.size
 
     # --- a batch ------------------------------------------------------------------------------------------
 
@@ -125,13 +100,13 @@ class Hub:
             stored = self._stored([requests[i] for i in due])
         accepted: dict[str, Accepted] = {}
         with self.watch.phase("wire"):
-            ready = self._prepare_many([requests[i] for i in due])
+            ready = self.reader.prepare_many([requests[i] for i in due])
             for place, i in enumerate(due):
                 answers[i] = self._accept(requests[i], stored, accepted, ready.get(place))
         late = self._commit(accepted)
         for i in due:
             if requests[i].client in late:
-                answers[i] = _stale(requests[i].version, None)
+                answers[i] = stale(requests[i].version, None)
 
     def _stored(self, requests: Sequence[SyncRequest]) -> dict[str, Record]:
         """Return what is stored of the clients; without the upload where nobody needs it and nobody else writes."""
@@ -141,19 +116,6 @@ class Hub:
         heads = {c: Record(c, self.versions[c], self._keys[c], b"", self.updated[c]) for c in known}
         return heads | (self.store.read(sorted(asked)) if asked else {})
 
-    def _prepare_many(self, requests: Sequence[SyncRequest]) -> dict[int, Any]:
-        """Return what the exchange stores of uploads that can be checked together, by their place.
-
-        The others, and those that are odd in any way, are looked at one by one.
-        """
-        if not isinstance(self.exchange, ManyAtOnce):
-            return {}
-        ready: dict[int, Any] = {}
-        uploads = [request.upload if request.base == NEVER else None for request in requests]
-        for group in decode_many(uploads, self._expected, self._kind, self.task.zero_shot.fingerprint):
-            ready.update(zip(group.places, self.exchange.prepare_many(group.message, group.roundings), strict=True))
-        return ready
-
     def _accept(
         self, request: SyncRequest, stored: Mapping[str, Record], accepted: dict[str, Accepted], ready: Any
     ) -> Problem | None:
@@ -161,7 +123,7 @@ class Hub:
         before = accepted[request.client].record if request.client in accepted else stored.get(request.client)
         try:
             self._check_room(request.client, accepted)
-            checked = self._check(request, before, ready)
+            checked = self.reader.read(request, before, ready)
         except Problem as problem:
             return problem
         if checked is not None:
@@ -196,42 +158,6 @@ class Hub:
         if len(self.versions) + len(accepted.keys() - self.versions.keys()) >= self.limits.clients:
             raise Problem("too_many_clients", f"{len(self.versions)} clients, at most {self.limits.clients}")
 
-    def _check(self, request: SyncRequest, before: Record | None, ready: Any) -> Accepted | None:
-        """Return an upload that is to be stored; None where it is stored already. ``ready``: it was checked."""
-        version = before.version if before else NEVER
-        if before and request.key and request.key == before.key:
-            if request.version != before.version:
-                raise Problem("key_reused", f"a key of version {before.version} with version {request.version}")
-            return None
-        if request.version <= version:
-            raise _stale(request.version, version)
-        blocks, prepared = (request.upload or (), ready) if ready is not None else self._prepare(request, before)
-        body = pack(Upload(blocks))
-        return Accepted(Record(request.client, request.version, request.key, body, time.time()), prepared)
-
-    def _prepare(self, request: SyncRequest, before: Record | None) -> tuple[tuple[Block, ...], Any]:
-        """Return all blocks of an upload, and what the exchange stores of it."""
-        blocks = self._complete(request, before)
-        try:
-            upload = decode(blocks, self._kind, self.task.zero_shot.fingerprint)
-            return blocks, self.exchange.prepare(upload, rounding_of(blocks))
-        except ValueError as error:
-            raise Problem("bad_upload", str(error)) from None
-
-    def _complete(self, request: SyncRequest, before: Record | None) -> tuple[Block, ...]:
-        """Return all blocks of an upload, with the rows that it left out."""
-        rows = {}
-        if request.base != NEVER:
-            if before is None or before.version != request.base:
-                stored = before.version if before else NEVER
-                detail = f"rows of version {request.base} are left out, and version {stored} is stored: send all rows"
-                raise Problem("unknown_base", detail, more={"stored_version": stored})
-            rows = encoded_rows(unpack(before.body, Upload).blocks)
-        try:
-            return complete(request.upload or (), self._expected, rows)
-        except ValueError as error:
-            raise Problem("bad_upload", str(error)) from None
-
     def _apply(self, record: Record, prepared: Any) -> None:
         self.exchange.store(record.client, prepared)
         self.versions[record.client], self.updated[record.client] = record.version, record.updated
@@ -249,21 +175,11 @@ class Hub:
                 self._drop(change.client)
             elif self.versions.get(change.client, NEVER) < change.version:
                 try:
-                    self._apply(change, self._prepared(change))
+                    self._apply(change, self.reader.prepare_record(change))
                 except DamagedRecordError as error:
                     if strict:
                         raise
                     log.error("%s", error)
-
-    def _prepared(self, record: Record) -> Any:
-        """Return what the exchange stores of a record; one that it does not accept is damaged."""
-        try:
-            upload = decode(unpack(record.body, Upload).blocks, self._kind, self.task.zero_shot.fingerprint)
-            return self.exchange.prepare(upload)
-        except ValueError as error:
-            raise DamagedRecordError(
-                f"store: the upload of client {record.client!r} cannot be used ({error}); run: {CHECK}"
-            ) from None
 
     def forget(self, client: str) -> bool:
         """Remove a client, durably; return whether it was there."""
@@ -295,30 +211,6 @@ class Hub:
         if request.precision is not None and request.client not in self.versions:
             return Problem("unknown_client", f"client {request.client!r} has uploaded nothing yet: upload first")
         return None
-
-
-def served_exchange(task: Task) -> ServedExchange:
-    """Return the exchange of a task; one that cannot check an upload before it stores it is refused."""
-    exchange = create_exchange(task.method, task.zero_shot, task.params)
-    if not isinstance(exchange, Verifying) or not hasattr(exchange, "forget"):
-        raise refuse(
-            "exchange", type(exchange).__name__, "one with prepare, store and forget, as latte.BaseExchange has"
-        )
-    return cast(ServedExchange, exchange)
-
-
-def new_client(task: Task) -> Collaborative[Any, Any]:
-    """Return a new client of a task."""
-    method = create(task.method, task.zero_shot, task.params)
-    if not isinstance(method, Collaborative):
-        raise refuse("method", repr(task.method), "one that collaborates, with summary() and receive()")
-    return method
-
-
-def _stale(version: int, stored: int | None) -> Problem:
-    if stored is None:
-        return Problem("stale_version", f"version {version}, and a later one was stored meanwhile")
-    return Problem("stale_version", f"version {version}, and {stored} is stored", more={"stored_version": stored})
 
 
 def store_problem(error: OSError) -> Problem:

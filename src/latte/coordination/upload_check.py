@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from ..methods import describe
-from ..wire.array_blocks import SameShapes, complete, decode, rounding_of
 from ..wire.messages import Upload, unpack
 from ..wire.task_file import Task
-from .hub import Hub, new_client, served_exchange
+from .hub import Hub
 from .sqlite_store import SqliteStore
+from .upload_reader import UploadReader, served_exchange
 from .upload_records import DamagedStoreError, Record, name_text, record_of
 
 log = logging.getLogger("latte.serve")
@@ -22,19 +20,14 @@ class UploadCheck:
     """Whether uploads are what the exchange of a task accepts; without a task, whether they are uploads at all."""
 
     def __init__(self, task: Task | None) -> None:
-        self._task = task
-        if task is not None:
-            self._exchange: Any = served_exchange(task)
-            self._kind = describe(task.method).kind.Upload
-            self._expected = SameShapes.of(new_client(task).summary())
+        self._reader = None if task is None else UploadReader(task, served_exchange(task))
 
     def check(self, record: Record) -> None:
         """Refuse an upload that would be refused if it came now."""
-        blocks = unpack(record.body, Upload).blocks
-        if self._task is not None:
-            whole = complete(blocks, self._expected, {})
-            upload = decode(whole, self._kind, self._task.zero_shot.fingerprint)
-            self._exchange.prepare(upload, rounding_of(whole))
+        if self._reader is None:
+            unpack(record.body, Upload)
+        else:
+            self._reader.check_record(record)
 
 
 def mended_hub(task: Task, folder: Path) -> Hub:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import Any, NamedTuple
@@ -19,13 +18,12 @@ from .own_class import check_own_class
 from .prepared import prepared_rows
 from .routing import Routing
 from .row_copies import Picked, RowCopies, RowForm
-from .stored import exactly, require, stored_entropies, stored_mask, stored_vectors
+from .stored import require
+from .stored_table import stable_place, stored_table
 from .table import FEWEST, Table
 from .types import Arrays, External, Integers, Mask, Prototypes, Reals, State, Vectors
 from .validate import boolean, message, refuse, unit_where
 from .zero_shot import ZeroShot
-
-LAST_PLACE = 2**63 - 1  # in the order of joining
 
 
 class PreparedRow(NamedTuple):
@@ -209,7 +207,7 @@ class GlobalMemory(WholeCopy):
         row = len(self)
         if row == len(self._table.order):
             self._table, self._copies = self._table.resized(2 * row), {}
-        self._table.order[row] = self._next if self.routing.by_joining else _stable_hash(name)
+        self._table.order[row] = self._next if self.routing.by_joining else stable_place(name)
         self._names.append(name)
         self._rows[name] = row
         self._next += 1
@@ -267,28 +265,9 @@ class GlobalMemory(WholeCopy):
         require(arrays, ("names", "name_lengths", *Table._fields, "task"))
         check_task(arrays["task"], self.task)
         names = unpack_names(arrays["names"], arrays["name_lengths"])
-        table = self._checked(arrays, names).resized(max(len(names), FEWEST))
+        table = stored_table(arrays, names, self.zero_shot, self.routing.by_joining).resized(max(len(names), FEWEST))
         with self._lock:
             self._replace(names, table)
-
-    def _checked(self, arrays: Arrays, names: list[str]) -> Table:
-        seen = stored_mask("seen", arrays["seen"], (len(names), self.zero_shot.classes))
-        entropy = stored_entropies("entropy", arrays["entropy"], seen)
-        vectors = stored_vectors("vectors", arrays["vectors"], seen, self.zero_shot.dim)
-        return Table(vectors.transpose(1, 0, 2), entropy, seen, self._checked_order(arrays["order"], names))
-
-    def _checked_order(self, value: object, names: list[str]) -> NDArray[np.uint64]:
-        order = exactly("order", value, np.uint64, (len(names),))
-        if not self.routing.by_joining:
-            if order.tolist() != [_stable_hash(name) for name in names]:
-                raise refuse("order", "another order than that of the names", "the state of a memory with this routing")
-            return order
-        if len(np.unique(order)) < len(order) or (order > LAST_PLACE).any():
-            raise refuse("order", "a place twice or out of range", "the order of joining")
-        if LAST_PLACE in order:  # there is no place behind it: only who came before whom counts
-            order = order.copy()
-            order[np.argsort(order)] = np.arange(len(order))
-        return order
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:  # copies: what is pickled later must be of one moment
@@ -297,8 +276,3 @@ class GlobalMemory(WholeCopy):
 
     def __setstate__(self, values: dict[str, Any]) -> None:
         vars(self).update(values, _lock=RLock())
-
-
-def _stable_hash(client: str) -> int:
-    """Return 64 bits that depend on the name only, so that ties do not depend on who came first."""
-    return int.from_bytes(hashlib.blake2b(client.encode(), digest_size=8).digest(), "little")

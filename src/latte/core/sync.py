@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
-from .types import Collaborative, Exchange
+from .contracts import Collaborative, Exchange
 from .validate import refuse
 
 SYNC_TIMES = ("every", "doubling", "powers")

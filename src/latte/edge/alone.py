@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..core.contracts import Collaborative, Exchange, Method
 from ..core.near_copies import NEAR_COPY
 from ..core.stored import exactly
 from ..core.sync import is_due, sync
-from ..core.types import Arrays, Collaborative, Exchange, MemoryFill, Method, Prediction, State
+from ..core.types import Arrays, MemoryFill, Prediction, State
 from ..core.validate import at_least, refuse
 from ..core.zero_shot import ZeroShot
 from ..methods import create, create_exchange, describe

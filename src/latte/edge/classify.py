@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.types import Method, Vectors
+from ..core.contracts import Method
+from ..core.types import Vectors
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..encoders import Encoder

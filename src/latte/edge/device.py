@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from ..core.contracts import Collaborative, Method
 from ..core.sync import is_due
-from ..core.types import Collaborative, Method, Vectors
+from ..core.types import Vectors
 from ..encoders import BadImageError, Encoder
 from ..version import __version__
 from ..wire.messages import DeviceReport

@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.types import Method, Vectors
+from ..core.contracts import Method
+from ..core.types import Vectors
 from ..core.validate import refuse
 from ..files.locks import lock
 from ..files.tensors import parse_safetensors, safetensors_bytes

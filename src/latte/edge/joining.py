@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..core.contracts import Collaborative, Method
 from ..core.names import client_name
 from ..core.privacy import Privacy
 from ..core.private_client import PrivateClient
-from ..core.types import Collaborative, Method
 from ..core.validate import refuse
 from ..encoders import Encoder
 from ..files.atomic import write_text

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..core.types import Method
+from ..core.contracts import Method
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..files.documents import parse_json

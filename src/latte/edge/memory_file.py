@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..core.types import Method
+from ..core.contracts import Method
 from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..files.schema import refuse_inside, shorten

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from flwr.app import ConfigRecord, Message, RecordDict
 
+from ..core.contracts import Verifying
 from ..core.sync import sync
-from ..core.types import Verifying
 from ..core.validate import refuse
 from ..data.benchmark import Federation
 from ..data.partition import generators

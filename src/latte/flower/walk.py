@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
 
+from ..core.contracts import Collaborative
 from ..core.privacy import Privacy
 from ..core.private_client import PrivateClient
-from ..core.types import Collaborative
 from ..core.validate import refuse
 from ..data.benchmark import Federation
 from ..methods import create

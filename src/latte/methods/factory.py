@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..core.types import Exchange, Method
+from ..core.contracts import Exchange, Method
 from ..core.validate import at_least, refuse
 from ..core.zero_shot import ZeroShot
 from .base import NoParams

@@ -12,7 +12,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from ..core.types import Arrays, Method, Prediction, State
+from ..core.contracts import Method
+from ..core.types import Arrays, Prediction, State
 from ..core.validate import at_least
 
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from ..coordination.hub import Hub
-from ..core.types import Covering, Traced
+from ..core.contracts import Covering, Traced
 from .batches import Batches
 from .fleet_log import FleetLog
 from .fleet_view import FleetQuery, FleetRow, FleetSource, FleetTable, fleet_table

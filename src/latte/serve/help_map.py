@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from ..coordination.hub import Hub
-from ..core.types import Traced
+from ..core.contracts import Traced
 
 MOST_MAPPED = 60  # clients: more could not be told apart on a screen
 TOGETHER = 8  # clients that are traced at a time: requests wait no longer than for a small batch

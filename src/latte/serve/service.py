@@ -66,7 +66,7 @@ class Service:
         self.batches: Batches[SyncRequest, SyncReply | Problem] = Batches(self._run)
         self.board = Board(hub, self.batches, self.log)
         self.task_bytes = hub.task.to_bytes()
-        self.most_body = 2 * hub.upload_bytes + _SLACK
+        self.most_body = 2 * hub.reader.upload_bytes + _SLACK
         self._buckets = Buckets(access.rate)
         self._delayed = 0
         self.ready = True

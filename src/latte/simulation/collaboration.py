@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.types import Exchange, Integers, Reals, Traced
+from ..core.contracts import Exchange, Traced
+from ..core.types import Integers, Reals
 
 
 class CountingExchange:

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..core.contracts import Collaborative
 from ..core.sync import sync
-from ..core.types import Collaborative
 from ..core.validate import refuse
 from ..data.benchmark import ClientStream, Federation
 from ..data.bundled import demo_embeddings

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.contracts import Collaborative, Exchange, Method
 from ..core.sync import sync
-from ..core.types import Collaborative, Exchange, Method, Prediction
+from ..core.types import Prediction
 from ..core.validate import refuse
 from .schedule import Schedule, rounds
 

@@ -1,0 +1,140 @@
+"""What a server reads from uploads before it stores anything: versions, rows that were left out, arrays, and sense."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from ..core.contracts import Collaborative, Exchange, Verifying
+from ..core.row_copies import ManyAtOnce
+from ..core.validate import refuse
+from ..methods import create, create_exchange, describe
+from ..wire.array_blocks import Block, SameShapes, complete, decode, encoded_rows, rounding_of
+from ..wire.many_blocks import decode_many
+from ..wire.messages import NEVER, SyncRequest, Upload, pack, unpack
+from ..wire.task_file import Task
+from .problems import Problem
+from .upload_records import CHECK, DamagedRecordError, Record
+
+
+class ServedExchange(Exchange[Any, Any], Verifying, Protocol):
+    """What a server needs of an exchange. :class:`latte.BaseExchange` has all of it."""
+
+    def forget(self, client: str) -> None:
+        """Remove a client and what it uploaded."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Accepted:
+    """An upload that was checked: its record, and what the exchange stores of it."""
+
+    record: Record
+    prepared: Any
+
+
+class UploadReader:
+    """Reads and checks the uploads of one ``task``, for the exchange that stores them; it stores nothing."""
+
+    def __init__(self, task: Task, exchange: ServedExchange) -> None:
+        self._exchange, self._fingerprint = exchange, task.zero_shot.fingerprint
+        self._kind = describe(task.method).kind.Upload
+        self._expected = SameShapes.of(new_client(task).summary())
+
+    @property
+    def upload_bytes(self) -> int:
+        """The bytes of an upload in full precision."""
+        return self._expected.size
+
+    # --- requests -----------------------------------------------------------------------------------------
+
+    def prepare_many(self, requests: Sequence[SyncRequest]) -> dict[int, Any]:
+        """Return what the exchange stores of uploads that can be checked together, by their place.
+
+        The others, and those that are odd in any way, are looked at one by one.
+        """
+        if not isinstance(self._exchange, ManyAtOnce):
+            return {}
+        ready: dict[int, Any] = {}
+        uploads = [request.upload if request.base == NEVER else None for request in requests]
+        for group in decode_many(uploads, self._expected, self._kind, self._fingerprint):
+            ready.update(zip(group.places, self._exchange.prepare_many(group.message, group.roundings), strict=True))
+        return ready
+
+    def read(self, request: SyncRequest, before: Record | None, ready: Any) -> Accepted | None:
+        """Return an upload that is to be stored; None where it is stored already. ``ready``: it was checked."""
+        version = before.version if before else NEVER
+        if before and request.key and request.key == before.key:
+            if request.version != before.version:
+                raise Problem("key_reused", f"a key of version {before.version} with version {request.version}")
+            return None
+        if request.version <= version:
+            raise stale(request.version, version)
+        blocks, prepared = (request.upload or (), ready) if ready is not None else self._prepare(request, before)
+        body = pack(Upload(blocks))
+        return Accepted(Record(request.client, request.version, request.key, body, time.time()), prepared)
+
+    def _prepare(self, request: SyncRequest, before: Record | None) -> tuple[tuple[Block, ...], Any]:
+        """Return all blocks of an upload, and what the exchange stores of it."""
+        rows = _rows_left_out(request, before)
+        try:
+            blocks = complete(request.upload or (), self._expected, rows)
+            return blocks, self._exchange.prepare(self._decoded(blocks), rounding_of(blocks))
+        except ValueError as error:
+            raise Problem("bad_upload", str(error)) from None
+
+    def _decoded(self, blocks: tuple[Block, ...]) -> Any:
+        return decode(blocks, self._kind, self._fingerprint)
+
+    # --- what is stored -----------------------------------------------------------------------------------
+
+    def prepare_record(self, record: Record) -> Any:
+        """Return what the exchange stores of a record; one that it does not accept is damaged."""
+        try:
+            return self._exchange.prepare(self._decoded(unpack(record.body, Upload).blocks))
+        except ValueError as error:
+            raise DamagedRecordError(
+                f"store: the upload of client {record.client!r} cannot be used ({error}); run: {CHECK}"
+            ) from None
+
+    def check_record(self, record: Record) -> None:
+        """Refuse an upload that would be refused if it came now."""
+        blocks = complete(unpack(record.body, Upload).blocks, self._expected, {})
+        self._exchange.prepare(self._decoded(blocks), rounding_of(blocks))
+
+
+def _rows_left_out(request: SyncRequest, before: Record | None) -> dict[str, Any]:
+    """Return the rows of the version that the upload is based on, where it is based on one."""
+    if request.base == NEVER:
+        return {}
+    if before is None or before.version != request.base:
+        stored = before.version if before else NEVER
+        detail = f"rows of version {request.base} are left out, and version {stored} is stored: send all rows"
+        raise Problem("unknown_base", detail, more={"stored_version": stored})
+    return encoded_rows(unpack(before.body, Upload).blocks)
+
+
+def stale(version: int, stored: int | None) -> Problem:
+    """Return the refusal of an upload that is older than what is ``stored``; None: another process stored it."""
+    if stored is None:
+        return Problem("stale_version", f"version {version}, and a later one was stored meanwhile")
+    return Problem("stale_version", f"version {version}, and {stored} is stored", more={"stored_version": stored})
+
+
+def served_exchange(task: Task) -> ServedExchange:
+    """Return the exchange of a task; one that cannot check an upload before it stores it is refused."""
+    exchange = create_exchange(task.method, task.zero_shot, task.params)
+    if not isinstance(exchange, Verifying) or not hasattr(exchange, "forget"):
+        raise refuse(
+            "exchange", type(exchange).__name__, "one with prepare, store and forget, as latte.BaseExchange has"
+        )
+    return cast(ServedExchange, exchange)
+
+
+def new_client(task: Task) -> Collaborative[Any, Any]:
+    """Return a new client of a task."""
+    method = create(task.method, task.zero_shot, task.params)
+    if not isinstance(method, Collaborative):
+        raise refuse("method", repr(task.method), "one that collaborates, with summary() and receive()")
+    return method
