@@ -6,8 +6,9 @@ The bare encoder is a loop without Latte's device: open a JPEG file, decode, pre
 after the other, with the same functions and settings (one thread of ONNX Runtime) in the same process. A device does
 that and all the rest, as `latte edge FILES` does: it looks for files, decodes ahead in a thread, predicts and learns,
 records every picture on disk before its answer, writes the answer as JSON, and syncs after every 16 pictures with a
-server in another process on which other clients have left what they learnt. The three take turns, a block of pictures
-each, on one core: two threads on two halves of a core would slow each other. Processor time is that of all threads.
+server in another process on which other clients have left what they learnt. The three take turns of 64 pictures on one
+core: two threads on two halves of a core would slow each other. A turn ends when the last of its four syncs has been
+answered. Processor time is that of all threads.
 
 Then the same for frames that the model takes as they are: the time of the thread that classifies, beside the model
 alone. Then a syncing device classifies many pictures, and the memory of the process is printed on the way.
@@ -44,7 +45,8 @@ from latte.wire.task_file import Task, write_task  # noqa: E402
 from serving import server_process  # noqa: E402
 
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-BLOCK = 16  # pictures of a turn: one sync
+PERIOD = 16  # pictures from one sync to the next
+BLOCK = 4 * PERIOD  # pictures of a turn; for the last of its syncs, a turn waits
 DONORS = 20
 
 
@@ -52,11 +54,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, help="an ONNX folder")
     parser.add_argument("--method", default="latte")
-    parser.add_argument("--pictures", type=int, default=960, help="for the times")
+    parser.add_argument("--pictures", type=int, default=1920, help="for the times")
     parser.add_argument("--images", type=int, default=10_000, help="for the memory of the process; 0: leave it out")
     options = parser.parse_args()
     encoder = load_encoder(f"onnx:{options.model}", threads=1)
-    task = make_task(zero_shot(encoder, CLASSES), options.method, encoder=identify(encoder), period=16)
+    task = make_task(zero_shot(encoder, CLASSES), options.method, encoder=identify(encoder), period=PERIOD)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_task(folder / "task", task)
@@ -74,7 +76,7 @@ def main() -> None:
 def open_device(encoder: Encoder, task: Task, folder: Path, server: str | None) -> Device:
     link = link_to(Membership(server), task, folder.name) if server else None
     record = DeviceRecord(folder, task.fingerprint)
-    return Device(encoder, task, new_member(task), record, link, SyncTimes("every", 16, 0))
+    return Device(encoder, task, new_member(task), record, link, SyncTimes("every", PERIOD, 0))
 
 
 def donate(server: str, task: Task, encoder: Encoder) -> None:
