@@ -2,7 +2,11 @@
 
 import json
 import os
+import re
+import select
 import socket
+import subprocess
+import tempfile
 
 import numpy as np
 import pytest
@@ -12,7 +16,7 @@ from devices import end, recorded, run_device, start_device, status, write_pictu
 from playback import playing
 from postgres import small_disk
 from serving import server_process
-from waiting import latte, wait_until
+from waiting import DEADLINE, ROOT, latte, wait_until
 
 pytest.importorskip("onnxruntime")
 
@@ -170,6 +174,53 @@ def fill(path):
                     file.write(b"x" * size)
             except OSError:
                 continue
+
+
+def test_lines_wait_for_room_on_a_full_disk(server, tmp_path):
+    """The record is on a disk with room, the file of lines is not: every line is there in the end, each once."""
+    pictures = write_pictures(tmp_path / "in", 60)
+    with small_disk(1) as disk:
+        state, out, filler = tmp_path / "state", disk / "out.jsonl", disk / "filler"
+        run_device(server, state, "lines", *pictures[:5], "--out", out)
+        fill(filler)
+        with start_device(server, state, "lines", *pictures, "--out", out) as process:
+            wait_until(lambda: "waiting for room" in process.so_far().stderr, "the message", process)
+            assert "out.jsonl" in process.so_far().stderr
+            filler.unlink()
+            assert process.finish().returncode == 0
+        assert out.read_text().splitlines() == devices.result_lines(state) and len(devices.result_lines(state)) == 60
+
+
+def test_a_reader_that_has_stopped_does_not_keep_the_device_from_ending(server, tmp_path):
+    """A pipe that nobody reads fills up; SIGTERM ends the device, and the record has what the pipe has not."""
+    pictures = write_pictures(tmp_path / "in", 600)
+    state, (reader, writer) = tmp_path / "state", os.pipe()
+    command = [str(word) for word in devices.edge_command(server, state, "stalled", *pictures)]
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command, stdout=writer, stderr=errors, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        )
+        wait_until(lambda: not select.select([], [writer], [], 0)[1], "a full pipe")
+        process.terminate()
+        assert process.wait(DEADLINE) == 0
+        os.close(writer)
+        errors.seek(0)
+        said = errors.read().decode()
+    shown = os.read(reader, 1 << 20).decode().splitlines()
+    os.close(reader)
+    after = int(re.search(r"latte edge results --after (\d+)", said)[1])
+    assert [json.loads(line)["number"] for line in shown[:after]] == list(range(1, after + 1))
+    assert shown[:after] == devices.result_lines(state)[:after] and recorded(state) >= after
+
+
+def test_status_and_results_need_no_room_and_no_right_to_write(server, tmp_path):
+    pictures = write_pictures(tmp_path / "in", 3)
+    with small_disk(4) as disk:
+        state = disk / "state"
+        run_device(server, state, "worn", *pictures)
+        lines = devices.result_lines(state)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        assert status(state)["images"] == 3 and devices.result_lines(state) == lines
 
 
 def test_labels_say_whether_it_helped(server, tmp_path):

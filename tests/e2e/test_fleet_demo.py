@@ -80,7 +80,7 @@ def fleet_at(address, token):
     return answer.json()["fleet"]["sums"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_everything(tmp_path, number, code):
     with start(tmp_path) as process:
         address, token, _ = address_of(process)
@@ -100,6 +100,16 @@ def test_nothing_survives_a_demo_that_is_killed(tmp_path):
         children = below(process.pid)
         process.kill()
         wait_until(lambda: all(map(gone, children)), "the end of the processes")
+        wait_until(lambda: list(tmp_path.iterdir()) == [], "the end of the folder")
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+def test_nothing_is_left_of_a_demo_that_ends_while_its_server_starts(tmp_path, number):
+    with start(tmp_path) as process:
+        wait_until(lambda: below(process.pid), "the process of the server", process)
+        children = below(process.pid)
+        os.kill(process.pid, number)
+        wait_until(lambda: not process.alive() and all(map(gone, children)), "the end of the processes")
         wait_until(lambda: list(tmp_path.iterdir()) == [], "the end of the folder")
 
 

@@ -1,6 +1,7 @@
 """A device in one process: whatever happens between two pictures, its record restores it to the last bit."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from devices import RowEncoder, rows, small_task
 from latte.checks.material import same
+from latte.core.types import External
 from latte.edge.background_sync import BackgroundSync
 from latte.edge.device import Device, SyncTimes
 from latte.edge.device_file import Source, open_record, read_answers, read_course
@@ -145,6 +147,37 @@ def test_a_download_is_taken_over_and_survives_a_crash(tmp_path):
     again.record.close()
     assert reports[-1].images == 4 and reports[-1].classes >= 1 and reports[-1].software.startswith("latte ")
     assert 0 <= reports[-1].agreement <= 1 and 0 <= reports[-1].entropy <= 1
+
+
+def test_a_download_that_cannot_be_used_changes_nothing_but_what_is_said(tmp_path):
+    task = small_task()
+
+    def trip(upload, report):
+        good = External.empty(task.zero_shot, slots=1)
+        return replace(good, valid=~good.valid, entropy=good.entropy + 6)  # no entropy is 7
+
+    device = open_device(tmp_path, task, BackgroundSync(trip))
+    list(device.answer_frames(rows(4)))
+    device.link.drain(60)
+    device.idle()
+    assert not device.method.state()["external.valid"].any()
+    assert "cannot be used: external.entropy" in device.current_status().sync_problem
+    assert [answer.number for answer in device.answer_frames(rows(4, seed=1))] == [5, 6, 7, 8]
+    device.record.close()
+
+
+def test_after_a_restart_without_a_server_the_last_sync_is_still_known(tmp_path):
+    def trip(upload, report):
+        return External.empty(small_task().zero_shot)
+
+    device = open_device(tmp_path, small_task(), BackgroundSync(trip))
+    list(device.answer_frames(rows(4)))
+    device.close()
+    synced = device.current_status().synced
+    device.record.close()
+    again = open_device(tmp_path, small_task(), BackgroundSync(lambda upload, report: 1 / 0))
+    assert synced > 0 and (again.current_status().synced, again.current_status().sync_images) == (synced, 4)
+    again.record.close()
 
 
 def test_the_record_says_what_was_answered(tmp_path):

@@ -3,12 +3,13 @@
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from latte.edge import feeds, watch_folder
-from latte.edge.device_file import Source
-from latte.edge.feeds import NamedFiles, PictureFeed, WatchedFolder
+from latte.edge.device_file import Source, absolute_name
+from latte.edge.feeds import LatestFrames, NamedFiles, PictureFeed, WatchedFolder
 from latte.edge.watch_folder import FolderWatch, file_source
 from latte.encoders import BadImageError
 from waiting import wait_until
@@ -122,9 +123,9 @@ def test_a_share_that_hangs_keeps_nobody_from_what_is_there(tmp_path, monkeypatc
     for number in range(10):
         write(tmp_path / f"{number}.png")
     hangs, looks = threading.Event(), []
-    listed = list(watch_folder.pictures_below(tmp_path))
+    listed = list(watch_folder.pictures_below(tmp_path, print))
 
-    def slow(folder):
+    def slow(folder, complain):
         looks.append(folder)
         if len(looks) > 1:
             hangs.wait()
@@ -156,6 +157,66 @@ def test_a_folder_that_cannot_be_read_is_a_problem_until_it_is_back(tmp_path):
     arrival = wait_until(lambda: next(arrivals), "the picture")
     assert names([arrival.source]) == ["a.png"] and not place.problem
     feed.close()
+
+
+def test_what_cannot_be_looked_at_is_left_out_and_named(tmp_path, monkeypatch):
+    for name in ("a.png", "locked/b.png", "c.png"):
+        write(tmp_path / name)
+    (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
+    scandir = os.scandir
+
+    def refuse_locked(folder):
+        if str(folder).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(watch_folder.os, "scandir", refuse_locked)
+    watch = FolderWatch(tmp_path, never)
+    assert sorted(names(watch.look())) == ["a.png", "c.png"]
+    assert "locked: Permission denied" in watch.problem or "loop.png: Too many levels" in watch.problem
+    monkeypatch.undo()
+    (tmp_path / "loop.png").unlink()
+    watch.look()
+    assert watch.problem == ""
+
+
+def test_a_picture_that_is_deleted_while_it_waits_is_not_unreadable(tmp_path):
+    path = write(tmp_path / "a.png")
+    watch = FolderWatch(tmp_path, never)
+    place = WatchedFolder(watch)
+    (source,) = watch.look()
+    path.unlink()
+    assert place.read(source, prepare) is None
+
+
+def test_a_name_with_a_nul_byte_is_unreadable(tmp_path):
+    place = NamedFiles([], never)
+    arrival = place.read(tmp_path / "a\0b.png", prepare)
+    assert isinstance(arrival.picture, BadImageError) and "null byte" in str(arrival.picture)
+
+
+def test_a_camera_that_fails_is_heard_of_after_its_frames():
+    def camera():
+        yield from range(2)
+        raise OSError("unplugged")
+
+    frames = iter(LatestFrames(camera()))
+    assert [next(frames), next(frames)] == [0, 1]
+    with pytest.raises(OSError, match="unplugged"):
+        next(frames)
+
+
+def test_a_file_has_one_name_from_wherever_it_is_named(tmp_path, monkeypatch):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "other" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "other" / "deep")
+    picture = write(tmp_path / "a.png")
+    monkeypatch.chdir(tmp_path / "inner")
+    assert absolute_name(Path("../a.png")) == str(picture)
+    monkeypatch.chdir(tmp_path)
+    assert absolute_name(Path("a.png")) == absolute_name(Path("inner/../a.png")) == str(picture)
+    assert absolute_name(Path("link/../b.png")) == str(tmp_path / "other" / "b.png"), "as the system reads it"
+    assert absolute_name(Path("link/b.png")) == str(tmp_path / "link" / "b.png"), "a link stays"
 
 
 def test_names_wait_in_a_queue_of_limited_room(tmp_path):

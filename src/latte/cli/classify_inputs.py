@@ -125,13 +125,9 @@ def check_inputs(chosen: ClassifyOptions, stack: ExitStack) -> Inputs:
 
 def read_class_labels(path: Path | None, names: Sequence[str]) -> dict[str, str]:
     """Return the true classes of some files, by absolute name; a class that is not among ``names`` is refused."""
-    from ..core.validate import choice
     from ..edge.label_file import read_labels
 
-    labels = read_labels(path) if path is not None else {}
-    for name in dict.fromkeys(labels.values()):
-        choice("class", name, tuple(names))
-    return labels
+    return read_labels(path, names) if path is not None else {}
 
 
 def read_class_names(classes: str) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -11,20 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .edge_lines import AnswerLines, RoomWait
 from .edge_options import EdgeOptions, edge_options
 from .edge_reading import label, results, status
-from .output import line, problem
-from .stop import Stopped, postponed, requested
+from .output import problem
+from .stop import Stopped, postponed
 
 if TYPE_CHECKING:
     from ..edge.device import Device
     from ..edge.device_file import NumberedAnswer
-    from ..edge.device_record import DiskFullError
     from ..edge.feeds import PictureFeed
-
-_RETRY = 2.0  # seconds between two attempts to write to a full disk
-_COMPLAIN = 60.0  # seconds between two complaints about it
-_TICK = 0.2  # seconds in which a signal is noticed
 
 
 class DefaultGroup(click.Group):
@@ -78,7 +72,8 @@ class RunningDevice:
         self.device = _open_device(chosen, stack)
         self.feed = _feed(chosen, paths, self.device)
         stack.callback(self.feed.close)
-        self._log = _log(chosen, stack)
+        self._lines = AnswerLines(_log(chosen, stack))
+        self._problem = ""  # of the place of the pictures, as it was said last
         device = self.device
         problem(f"device {device.status.name!r}: {device.record.number} pictures recorded, syncs with {chosen.server}")
 
@@ -94,15 +89,19 @@ class RunningDevice:
         """Show an answer; return False at the end of the pictures."""
         if isinstance(answer, bool):
             return answer
+        self._say_problem(self.feed.place.problem)
         if answer is not None:
             self._show(answer)
         return True
 
+    def _say_problem(self, text: str) -> None:
+        """Say what is wrong with the place of the pictures, once, and when it is over."""
+        if text != self._problem:
+            problem(text or f"over: {self._problem}")
+            self._problem = text
+
     def _show(self, answer: NumberedAnswer) -> None:
-        if self._log is not None:
-            self._log.add(answer)
-        else:
-            line(json.dumps(answer.document()))
+        self._lines.show(answer)
         if answer.answer.problem is not None:
             problem(answer.answer.problem)
 
@@ -114,7 +113,9 @@ class RunningDevice:
             self.device.close()
         sync = self.device.current_status().sync_problem
         away = f"; not synced: {sync}" if sync else ""
-        return f"{self.device.record.number} pictures are recorded in {self.device.record.folder}{away}"
+        unread = self._lines.unread
+        left = f"; lines that nobody read: latte edge results --after {unread - 1}" if unread is not None else ""
+        return f"{self.device.record.number} pictures are recorded in {self.device.record.folder}{away}{left}"
 
 
 def _check_packages() -> None:
@@ -152,6 +153,7 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
 
 
 def _feed(chosen: EdgeOptions, paths: Iterator[Path], device: Device) -> PictureFeed:
+    from ..edge.device_file import absolute_name
     from ..edge.feeds import NamedFiles, PictureFeed, WatchedFolder
     from ..edge.watch_folder import FolderWatch
     from ..encoders import open_picture
@@ -161,7 +163,7 @@ def _feed(chosen: EdgeOptions, paths: Iterator[Path], device: Device) -> Picture
 
     is_done = device.record.finder()
     if chosen.watch is not None:
-        return PictureFeed(WatchedFolder(FolderWatch(chosen.watch.absolute(), is_done)), prepare)
+        return PictureFeed(WatchedFolder(FolderWatch(Path(absolute_name(chosen.watch)), is_done)), prepare)
     return PictureFeed(NamedFiles(paths, is_done), prepare)
 
 
@@ -169,21 +171,3 @@ def _log(chosen: EdgeOptions, stack: ExitStack) -> Any:
     from ..edge.answer_log import AnswerLog
 
     return None if chosen.out is None else stack.enter_context(closing(AnswerLog(chosen.out, chosen.folder)))
-
-
-class RoomWait:
-    """Says that the disk is full, once a minute at most, and waits a little; a signal ends the wait."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-
-    def __call__(self, error: DiskFullError) -> None:
-        """Wait before the next attempt."""
-        if time.monotonic() >= self._next:
-            problem(f"{error}; waiting for room")
-            self._next = time.monotonic() + _COMPLAIN
-        end = time.monotonic() + _RETRY
-        while time.monotonic() < end:
-            if (stopped := requested()) is not None:
-                raise stopped
-            time.sleep(_TICK)

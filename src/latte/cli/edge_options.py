@@ -139,15 +139,18 @@ class EdgeOptions:
     def paths(self) -> Iterator[Path]:
         """Return the files that were named, as they come; one that is not there is refused at once."""
         from ..edge.classify import find_pictures
+        from ..edge.device_file import absolute_name
 
         if self.listed is not None:
             return _listed(self.listed)
-        return (path.absolute() for path in find_pictures(self.files))
+        return (Path(absolute_name(path)) for path in find_pictures(self.files))
 
 
 def _listed(name: str) -> Iterator[Path]:
+    from ..edge.device_file import absolute_name
+
     with click.open_file(name, encoding="utf-8", errors="surrogateescape") as lines:
-        yield from (Path(line.rstrip("\r\n")).absolute() for line in lines if line.strip())
+        yield from (Path(absolute_name(Path(line.rstrip("\r\n")))) for line in lines if line.strip())
 
 
 def state_folder(chosen: Path | None) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -23,10 +22,10 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @contextmanager
-def _opened(state: Path | None) -> Iterator[Connection]:
-    from ..edge.device_file import open_record
+def _open_to_read(state: Path | None) -> Iterator[Connection]:
+    from ..edge.device_file import open_to_read
 
-    with closing(open_record(state_folder(state))) as database:
+    with closing(open_to_read(state_folder(state))) as database:
         yield database
 
 
@@ -38,7 +37,7 @@ def status(state: Path | None, as_json: bool) -> None:
     from ..edge.device_summary import summarise
     from .edge_text import summary_lines
 
-    with _opened(state) as database:
+    with _open_to_read(state) as database:
         summary = summarise(database, state_folder(state))
     if as_json:
         line(json.dumps(summary.document()))
@@ -54,7 +53,7 @@ def results(state: Path | None, after: int) -> None:
     """Print the answers of a device, each a line of JSON."""
     from ..edge.device_file import read_answers
 
-    with _opened(state) as database:
+    with _open_to_read(state) as database:
         for answer in read_answers(database, after):
             line(json.dumps(answer.document()))
 
@@ -69,10 +68,10 @@ def label(file: Path | None, classname: str | None, table: Path | None, state: P
 
     The device does not learn from labels. FILE is a picture that it has classified or will classify.
     """
-    from ..edge.device_file import add_labels
+    from ..edge.device_file import add_labels, open_record
 
     labels = _labels(file, classname, table, _classnames(state_folder(state)))
-    with _opened(state) as database:
+    with closing(open_record(state_folder(state))) as database:
         known = add_labels(database, labels)
     line(f"{counted(len(labels), 'label')} stored, {known} of them for pictures that have been classified")
 
@@ -80,6 +79,7 @@ def label(file: Path | None, classname: str | None, table: Path | None, state: P
 def _labels(file: Path | None, name: str | None, table: Path | None, names: tuple[str, ...]) -> dict[str, str]:
     """Return the labels; a class that the task does not have is refused: no answer could be right."""
     from ..core.validate import choice
+    from ..edge.device_file import absolute_name
     from .classify_inputs import read_class_labels
 
     if (table is None) == (file is None or name is None) or (table is not None and file is not None):
@@ -87,7 +87,8 @@ def _labels(file: Path | None, name: str | None, table: Path | None, names: tupl
     if table is not None:
         return read_class_labels(table, names)
     choice("class", name, names)
-    return {os.path.abspath(str(file)): str(name)}  # noqa: PTH100  a link stays the link that was named
+    assert file is not None
+    return {absolute_name(file): str(name)}
 
 
 def _classnames(folder: Path) -> tuple[str, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import select
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -16,6 +18,35 @@ def line(text: object, err: bool = False) -> None:
     from ..core.escape import visible
 
     click.echo(visible(str(text)), err=err)
+
+
+def patient_line(text: str, wait: Callable[[int], None], failed: Callable[[OSError], None]) -> None:
+    """Print one line to stdout, in pieces that never block: ``wait`` returns when the descriptor takes another one.
+
+    A piece that cannot be written is tried again if ``failed`` returns.
+    """
+    from ..core.escape import visible
+
+    descriptor = _descriptor()
+    if descriptor is None:
+        line(text)
+        return
+    rest = f"{visible(text)}\n".encode()
+    while rest:
+        try:
+            wait(descriptor)
+            rest = rest[os.write(descriptor, rest[: select.PIPE_BUF]) :]
+        except OSError as error:
+            failed(error)
+
+
+def _descriptor() -> int | None:
+    """Return the descriptor of stdout; None where stdout is no file, or the system cannot wait for one."""
+    try:
+        sys.stdout.flush()
+        return sys.stdout.fileno() if os.name == "posix" else None
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 def block(text: str) -> None:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: one line on stderr on how to go on, exit code 130 or 143, no process left behind.
+"""SIGINT, SIGTERM and SIGHUP: a line on stderr on how to go on, exit code 128 + the signal, no process left behind.
 
 A command that would run for ever (``latte edge``) ends with exit code 0 instead: it was stopped as it should be.
 
@@ -23,7 +23,7 @@ TYPE_CHECKING = False  # typing itself takes as long to import as everything els
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 AGAIN = 1.0  # seconds after which a second signal is meant: shells and wrappers often pass one on twice
 _PATIENCE = 0.5  # seconds for an import to end
 _WAIT = 5.0  # seconds for killed workers to be gone
@@ -48,7 +48,7 @@ class Stopped(BaseException):
 
 
 class Stopper:
-    """The handler of both signals."""
+    """The handler of the signals."""
 
     def __init__(self, hint: str, endless: bool = False) -> None:
         self.hint, self.endless = hint, endless

@@ -6,7 +6,10 @@ lines that a power cut took from the record), and what it lacks is added.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,7 +24,8 @@ class AnswerLog:
     """The file ``path`` with the answers in the record in ``state``, up to date from the start."""
 
     def __init__(self, path: Path, state: Path) -> None:
-        self._file = path.open("ab+")
+        self._path = path
+        self._file = path.open("ab", buffering=0)  # a write that fails leaves nothing behind in memory
         try:
             self._complete(state)
         except BaseException:
@@ -32,17 +36,25 @@ class AnswerLog:
         database = open_record(state)
         try:
             last = database.execute("SELECT coalesce(max(number), 0) FROM pictures").fetchone()[0]
-            number, end = _covered(self._file, last)
-            self._file.truncate(end)
+            with self._path.open("rb") as file:
+                number, self._end = _covered(file, last)
+            self._file.truncate(self._end)
             for answer in read_answers(database, number):
                 self.add(answer)
         finally:
             database.close()
 
     def add(self, answer: NumberedAnswer) -> None:
-        """Write a line."""
-        self._file.write(json.dumps(answer.document()).encode() + b"\n")
-        self._file.flush()
+        """Write a line, as a whole or not at all: an OSError leaves the file as it was."""
+        line = json.dumps(answer.document()).encode() + b"\n"
+        try:
+            if self._file.write(line) < len(line):  # the rest had no room
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(self._end)
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
+        self._end += len(line)
 
     def close(self) -> None:
         """Close the file."""

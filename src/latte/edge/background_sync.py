@@ -65,6 +65,10 @@ class BackgroundSync:
             download, self._download = self._download, None
             return download
 
+    def complain(self, problem: str) -> None:
+        """Take note that the last download cannot be used; the next sync that succeeds makes it good."""
+        self._note(SyncState(self.state.synced, self.state.images, problem))
+
     def drain(self, patience: float) -> bool:
         """Wait until everything that was offered has been sent, or something is wrong; return whether it was sent."""
         with self._wake:

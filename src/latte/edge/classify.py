@@ -50,11 +50,11 @@ class EmbeddedPicture:
 
 
 def find_pictures(places: Sequence[Path]) -> list[Path]:
-    """Return picture files: a file stands for itself, a folder for all pictures below it, sorted."""
+    """Return picture files: a file stands for itself, a folder for all pictures below it, sorted; none is hidden."""
     pictures: list[Path] = []
     for place in places:
         if place.is_dir():
-            inside = sorted(p for p in place.rglob("*") if p.suffix.lower() in PICTURE_SUFFIXES and p.is_file())
+            inside = sorted(path for path in place.rglob("*") if _is_picture(path, place))
             if not inside:
                 kinds = " ".join(sorted(PICTURE_SUFFIXES))
                 raise refuse("folder", f"{place} without images", f"at least one, of {kinds}")
@@ -64,6 +64,11 @@ def find_pictures(places: Sequence[Path]) -> list[Path]:
         else:
             raise refuse("image", f"{place}, which is not there", "a file or a folder")
     return pictures
+
+
+def _is_picture(path: Path, folder: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return not hidden and path.suffix.lower() in PICTURE_SUFFIXES and path.is_file()
 
 
 def classify_pictures(encoder: Encoder, zero_shot: ZeroShot, method: Method, files: Sequence[Path]) -> Iterator[Answer]:

@@ -74,7 +74,10 @@ class Device:
         self.link, self.times = link, times or SyncTimes(task.sync, task.period)
         self.restored = self._unsaved = record.restore(method)
         self.tally = Tally(record.counts(), record.recent())
-        self.status = DeviceStatus(pid=os.getpid(), started=time.time())
+        before = record.last_status()
+        self.status = DeviceStatus(
+            pid=os.getpid(), started=time.time(), synced=before.synced, sync_images=before.sync_images
+        )
         self._encoded = EncodedPictures()  # and not learnt from yet
         self._unseen: deque[NumberedAnswer] = deque()  # recorded, and not given to anybody yet
         self._feed: Callable[[], FeedState] = FeedState  # says what is known of where pictures come from
@@ -215,10 +218,18 @@ class Device:
         return self.link is not None and is_due(self.times.kind, self.tally.answered + more, self.times.period)
 
     def _receive(self, link: BackgroundSync) -> None:
-        """Take over what others learnt; the memory is saved, because pictures alone cannot restore it any more."""
+        """Take over what others learnt; the memory is saved, because pictures alone cannot restore it any more.
+
+        A download that the method refuses changes nothing: the device goes on with what it has, and says so.
+        """
         download = link.take()
-        if download is not None:
+        if download is None:
+            return
+        try:
             _collaborative(self.method).receive(download)
+        except ValueError as error:
+            link.complain(f"the server sent what cannot be used: {error}")
+        else:
             self._save()
 
     def _share(self, link: BackgroundSync) -> None:
@@ -252,8 +263,8 @@ class Device:
             waiting=feed.waiting,
             dropped=feed.dropped,
             problem=feed.problem,
-            synced=sync.synced,
-            sync_images=sync.images,
+            synced=sync.synced or self.status.synced,
+            sync_images=sync.images or self.status.sync_images,
             sync_problem=sync.problem,
         )
 

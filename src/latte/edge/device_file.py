@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,6 +72,17 @@ class Source(NamedTuple):
     size: int = 0
 
 
+def absolute_name(path: Path) -> str:
+    """Return the absolute name of a file without ``..``, so that a file has one name whichever folder it is named from.
+
+    Links stay as they are named, except where a link before a ``..`` leads elsewhere: there, the folder is resolved.
+    """
+    name = os.path.abspath(path)  # noqa: PTH100  it removes .. by the text alone
+    if ".." not in path.parts or os.path.realpath(path.parent) == os.path.realpath(os.path.dirname(name)):  # noqa: PTH120
+        return name
+    return os.path.join(os.path.realpath(path.parent), path.name)  # noqa: PTH118
+
+
 @dataclass(frozen=True, slots=True)
 class NumberedAnswer:
     """An answer of a device: ``number`` counts its pictures from 1, ``time`` is in seconds since 1970."""
@@ -103,6 +115,29 @@ def open_record(folder: Path, create: bool = False) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def open_to_read(folder: Path) -> sqlite3.Connection:
+    """Open the file of a device to read it, also on a disk that is full or cannot be written."""
+    try:
+        return open_record(folder)
+    except ValueError:
+        path = folder / DEVICE_FILE
+        for mode in ("mode=ro", "immutable=1"):  # the second where not even the files beside it can be made
+            with suppress(sqlite3.DatabaseError):
+                database = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)
+                if _is_record(database):
+                    return database
+                database.close()
+        raise
+
+
+def _is_record(database: sqlite3.Connection) -> bool:
+    """Say whether a file can be read and is the record of a device, of a version that is known."""
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    owner = database.execute("PRAGMA application_id").fetchone()[0]
+    database.execute("SELECT count(*) FROM pictures").fetchone()
+    return bool(owner == _APPLICATION and 0 < version <= SCHEMA)
 
 
 def _migrate(database: sqlite3.Connection, path: Path) -> None:

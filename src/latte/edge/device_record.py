@@ -37,6 +37,7 @@ from .device_file import (
     read_counts,
     read_recent,
     read_sources,
+    read_status,
 )
 from .evidence import Labelled, Stretch
 from .group_commits import Entry, GroupCommits, RecordedPicture, Statement
@@ -155,6 +156,10 @@ class DeviceRecord:
         return len(rows)
 
     # --- status -------------------------------------------------------------------------------------------
+
+    def last_status(self) -> DeviceStatus:
+        """Return what the device said of itself last, in an earlier run."""
+        return read_status(self._database)
 
     def report(self, status: DeviceStatus) -> None:
         """Add what the device says of itself to the next transaction; on a full disk, the last word stays."""

@@ -1,11 +1,13 @@
 """Where the pictures of a device come from: files, a list that grows, a folder that is watched, frames of a camera.
 
-Files wait where they are: at most :data:`ROOM` names and a few decoded pictures are in memory, and nothing is dropped.
+Files wait where they are: a few decoded pictures are in memory, and nothing is dropped. Of a watched folder, at most
+:data:`ROOM` pictures wait in a queue, and the names of all files are in memory; of a list, one line at a time.
 Frames of a camera do not wait: :class:`LatestFrames` drops the oldest, and counts them.
 """
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
@@ -69,7 +71,7 @@ class NamedFiles:
         """Return a file that was read; None where it has been classified before."""
         try:
             source = file_source(file)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a name with a NUL byte
             source = Source(str(file))
             return None if self._skips(source) else Arrival(source, _unreadable(file, error))
         return None if self._skips(source) else _read_written(file, source, prepare)
@@ -123,7 +125,7 @@ class WatchedFolder:
             start = time.monotonic()
             try:
                 ready = self._watch.look()
-                self.problem = ""
+                self.problem = self._watch.problem
             except OSError as error:
                 ready, self.problem = [], f"{self._watch.folder}: {error.strerror or error}"
             taken = time.monotonic() - start
@@ -136,7 +138,8 @@ class WatchedFolder:
         path = Path(file.name)
         picture = read_picture(path, prepare)
         if isinstance(picture, BadImageError):
-            return None if self._watch.give_back(file) else Arrival(file, picture)
+            gone = not os.path.lexists(path)
+            return None if gone or self._watch.give_back(file) else Arrival(file, picture)
         try:
             changed = file_source(path) != file
         except OSError:
@@ -210,7 +213,8 @@ class PictureFeed:
 class LatestFrames:
     """Frames that do not wait, such as those of a camera: a thread takes them as they come and stores ``room`` at most.
 
-    Where they come faster than they are used, the oldest make room for the newest, and are counted as ``dropped``.
+    Where they come faster than they are used, the oldest make room for the newest, and are counted as ``dropped``. An
+    error of ``frames`` is raised after the frames before it.
 
     >>> frames = LatestFrames(range(3))
     >>> list(frames), frames.dropped
@@ -222,6 +226,7 @@ class LatestFrames:
         self._room, self.dropped = room, 0
         self._change = threading.Condition()
         self._over = False
+        self._failure: BaseException | None = None  # of the frames themselves
 
     @property
     def waiting(self) -> int:
@@ -234,9 +239,11 @@ class LatestFrames:
             with self._change:
                 self._change.wait_for(lambda: self._stored or self._over)
                 if not self._stored:
-                    return
+                    break
                 frame = self._stored.popleft()
             yield frame
+        if self._failure is not None:
+            raise self._failure
 
     def _take(self) -> None:
         try:
@@ -247,6 +254,8 @@ class LatestFrames:
                         self.dropped += 1
                     self._stored.append(frame)
                     self._change.notify()
+        except BaseException as error:  # such as that of a camera which was unplugged
+            self._failure = error
         finally:
             with self._change:
                 self._over = True
@@ -263,5 +272,5 @@ def read_picture(path: Path, prepare: Prepare) -> Any:
         return _unreadable(path, error)
 
 
-def _unreadable(path: Path, error: OSError) -> BadImageError:
-    return BadImageError(f"{path}: {error.strerror or error}")
+def _unreadable(path: Path, error: OSError | ValueError) -> BadImageError:
+    return BadImageError(f"{path}: {getattr(error, 'strerror', None) or error}")

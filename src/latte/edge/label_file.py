@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import csv
-import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.validate import refuse
 from ..files.reading import read_lines
+from .device_file import absolute_name
 
 
-def read_labels(path: Path) -> dict[str, str]:
+def read_labels(path: Path, names: Sequence[str] = ()) -> dict[str, str]:
     """Return the classes of files by absolute name; a relative one belongs to the folder of the CSV file.
 
-    A first line ``file,label`` is a header. Columns after the second do not matter.
+    A first line ``file,label`` is a header. Columns after the second do not matter. With ``names``, a class that is not
+    among them is refused, as are two classes for one file.
     """
     labels: dict[str, str] = {}
     for number, row in enumerate(csv.reader(read_lines(path, "labels")), 1):
@@ -21,7 +23,11 @@ def read_labels(path: Path) -> dict[str, str]:
             continue
         if len(row) < 2 or not row[0].strip() or not row[1].strip():
             raise refuse(f"{path}, line {number}", ",".join(row), "FILE,CLASS")
-        labels[os.path.abspath(path.absolute().parent / row[0].strip())] = row[1].strip()  # noqa: PTH100  keeps links
+        name, label = absolute_name(path.absolute().parent / row[0].strip()), row[1].strip()
+        if labels.setdefault(name, label) != label:
+            raise refuse(f"{path}, line {number}", f"{label!r} after {labels[name]!r} for the same file", "one class")
+        if names and label not in names:
+            raise refuse(f"{path}, line {number}", repr(label), "one of " + ", ".join(map(repr, names)))
     if not labels:
         raise refuse(str(path), "no labels", "lines FILE,CLASS")
     return labels

@@ -39,12 +39,18 @@ class FolderWatch:
     def __init__(self, folder: Path, is_done: Callable[[Source], bool], settled: float = SETTLED) -> None:
         self.folder, self._is_done, self._settled = folder, is_done, settled
         self._files: dict[str, _Watched] = {}
+        self.problem = ""  # with a file or a folder below ``folder``, at the last look
         self._first = True
         self._lock = threading.Lock()  # one thread looks, another gives back
 
     def look(self) -> list[Source]:
-        """Return the new pictures that are ready, the oldest first; a folder that cannot be read is an OSError."""
-        present = list(pictures_below(self.folder))  # without the lock: a share may take its time
+        """Return the new pictures that are ready, the oldest first; a folder that cannot be read is an OSError.
+
+        What cannot be looked at below it is left out, and the first such case is the ``problem``.
+        """
+        problems: list[OSError] = []
+        present = list(pictures_below(self.folder, problems.append))  # without the lock: a share may take its time
+        self.problem = describe_problem(problems[0]) if problems else ""
         with self._lock:
             now, before = time.monotonic(), self._files
             self._files = {source.name: self._watched(source, before.get(source.name), now) for source in present}
@@ -77,20 +83,30 @@ def age(source: Source) -> float:
     return max(0.0, time.time() - source.modified / 1e9)
 
 
-def pictures_below(folder: Path) -> Iterator[Source]:
-    """Yield the pictures in a folder and the folders in it; hidden ones are left out."""
+def pictures_below(folder: Path, complain: Callable[[OSError], object]) -> Iterator[Source]:
+    """Yield the pictures in a folder and the folders in it; hidden ones are left out.
+
+    A file or an inner folder that cannot be looked at is passed to ``complain`` and left out.
+    """
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    yield from pictures_below(Path(entry.path))
+                    yield from pictures_below(Path(entry.path), complain)
                 elif Path(entry.name).suffix.lower() in PICTURE_SUFFIXES and entry.is_file():
                     about = entry.stat()
                     yield Source(entry.path, about.st_mtime_ns, about.st_size)
             except FileNotFoundError:  # it was there a moment ago
                 continue
+            except OSError as error:
+                complain(error)
+
+
+def describe_problem(error: OSError) -> str:
+    """Return in a line which file or folder has which problem."""
+    return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
 
 
 def file_source(path: Path) -> Source:

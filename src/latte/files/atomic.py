@@ -6,6 +6,7 @@ sees the old file or one of the new ones, never a part of one.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import secrets
@@ -38,9 +39,14 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException as error:
         with suppress(OSError):
             part.unlink()
-        if isinstance(error, OSError) and error.filename in (str(part), part):
+        if isinstance(error, OSError) and (error.filename in (str(part), part) or _is_nameless_full_disk(error)):
             error.filename, error.filename2 = str(path), None  # the name that the caller knows
         raise
+
+
+def _is_nameless_full_disk(error: OSError) -> bool:
+    """Say whether a write to an open file had no room: such an error names no file."""
+    return error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager

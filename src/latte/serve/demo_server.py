@@ -22,6 +22,7 @@ TASK_NAME = "federation.task"
 
 def main(folder: Path, host: str, port: int) -> None:
     """Serve until SIGTERM, or until the program that started it has ended."""
+    signal.signal(signal.SIGTERM, _leave)  # until the server has its own handler, which waits for open requests
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     log_to_stderr("warning")
     options = ServerOptions(folder / "data", host=host, port=port, insecure=True, access=Access(required=True))
@@ -31,6 +32,10 @@ def main(folder: Path, host: str, port: int) -> None:
         print(error, flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _leave(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def _stop_with_parent() -> None:
