@@ -118,7 +118,7 @@ class Hasty(GlobalMemory):
     """An exchange with two faults: clients join before their names are checked, and loading begins with emptying."""
 
     def push(self, client, upload):
-        self._joined(client)
+        self._ensure_row(client)
         super().push(client, upload)
 
     def load(self, arrays):

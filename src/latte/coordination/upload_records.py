@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias, TypeVar
 
 log = logging.getLogger("latte.serve")
-COLUMNS = "name, version, key, body, checksum, updated"
+ROW_COLUMNS = "name, version, key, body, checksum, updated"
 CHUNK = 8 << 20  # bytes of uploads that are read or written at once: memory stays small, and round trips are few
 CHECK = "latte store check"  # what finds and removes damaged uploads
 
-Row: TypeAlias = tuple[bytes, int, bytes, bytes, int, float]  # COLUMNS, as a database returns them
+StoredRow: TypeAlias = tuple[bytes, int, bytes, bytes, int, float]  # ROW_COLUMNS, as a database returns them
 T = TypeVar("T")
 
 
@@ -42,7 +42,7 @@ class Record:
         return zlib.crc32(self.body, zlib.crc32(self.key, zlib.crc32(head, zlib.crc32(name_bytes(self.client)))))
 
     @property
-    def row(self) -> Row:
+    def row(self) -> StoredRow:
         """The columns of the record in a database."""
         return name_bytes(self.client), self.version, self.key, self.body, self.checksum, self.updated
 
@@ -58,7 +58,7 @@ class DamagedRecordError(ValueError):
     """A stored upload whose bytes are not those that were written."""
 
 
-def record_of(row: Row) -> Record:
+def record_of(row: StoredRow) -> Record:
     """Return the record in a row; one that does not match its checksum is refused."""
     name, version, key, body, checksum, updated = row
     record = Record(name_text(name), version, bytes(key), bytes(body), updated)
@@ -69,7 +69,7 @@ def record_of(row: Row) -> Record:
     return record
 
 
-def sound_records(rows: Iterable[Row]) -> Iterator[Record]:
+def sound_records(rows: Iterable[StoredRow]) -> Iterator[Record]:
     """Yield the records in rows; one that does not match its checksum is left out, and noted in the log.
 
     For a server that runs: its client is asked for everything, and writes a sound one.

@@ -143,7 +143,7 @@ def _biases(asking: CrowdSums, donors: CrowdSums, inverse: tuple[Vectors, Vector
         apart *= w
         distance += apart
         weight += w
-    live = [(one < np.float32(1 / LIVE)).astype(np.float32) for one in inverse]
+    live = [(side < np.float32(1 / LIVE)).astype(np.float32) for side in inverse]
     distance -= np.float32(removed) * (live[0] @ live[1].T)
     distance /= np.maximum(weight, np.float32(EPS))
     return np.maximum(distance, 0, out=distance)

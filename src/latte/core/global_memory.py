@@ -118,7 +118,7 @@ class GlobalMemory(WholeCopy):
     def store(self, client: str, row: PreparedRow) -> None:
         """Store what :meth:`prepare` returned; a new client joins."""
         with self._lock:
-            place, table = self._joined(client), self._table
+            place, table = self._ensure_row(client), self._table
             table.vectors[:, place], table.entropy[place], table.seen[place] = row
             self._note_change(place)
 
@@ -165,12 +165,12 @@ class GlobalMemory(WholeCopy):
             vectors, (m, classes, slots) = self._table.vectors, picked.rows.shape
             places = (picked.rows + vectors.shape[1] * np.arange(classes)[:, None]).reshape(-1)
             if form is None:
-                found = vectors.reshape(-1, vectors.shape[2]).take(places, axis=0)
+                rows = vectors.reshape(-1, vectors.shape[2]).take(places, axis=0)
             else:
                 if name not in self._copies:
                     self._copies[name] = RowCopies(form, vectors)
-                found = self._copies[name].take(vectors, places)
-            shaped: NDArray[Any] = found.reshape(m, classes * slots, found.shape[1])
+                rows = self._copies[name].take(vectors, places)
+            shaped: NDArray[Any] = rows.reshape(m, classes * slots, rows.shape[1])
             return shaped
 
     def _note_change(self, row: int) -> None:
@@ -183,7 +183,7 @@ class GlobalMemory(WholeCopy):
             return self._table.seen[[self._row(client) for client in clients]]
 
     def _gather_many(self, donors: Donors) -> list[External]:
-        return [self._gather(Donors(*one)) for one in zip(*donors, strict=True)]
+        return [self._gather(Donors(*arrays)) for arrays in zip(*donors, strict=True)]
 
     def _gather(self, donors: Donors) -> External:
         """Return the prototypes of the chosen rows (C, E)."""
@@ -199,9 +199,9 @@ class GlobalMemory(WholeCopy):
         """Return the row of ``client``, a new one (with nothing seen) if it was not there."""
         name = client_name(client)
         with self._lock:
-            return self._joined(name)
+            return self._ensure_row(name)
 
-    def _joined(self, name: str) -> int:
+    def _ensure_row(self, name: str) -> int:
         if name in self._rows:
             return self._rows[name]
         row = len(self)
@@ -241,13 +241,13 @@ class GlobalMemory(WholeCopy):
     def neighbours(self, client: str) -> Donors:
         """Return the rows (C, E) whose prototypes ``client`` gets, most similar first, and which are real."""
         with self._lock:
-            return donors_of(self._uploaded(), self.routing, self._row(client))
+            return donors_of(self._collect_uploads(), self.routing, self._row(client))
 
     def _neighbours(self, rows: Integers) -> Donors:
         """Return the same for many, as (m, C, E)."""
-        return donors_of_many(self._uploaded(), self.routing, rows)
+        return donors_of_many(self._collect_uploads(), self.routing, rows)
 
-    def _uploaded(self) -> Uploaded:
+    def _collect_uploads(self) -> Uploaded:
         if self._ranking is None:
             self._ranking = np.argsort(self._table.order[: len(self)], kind="stable")
         return Uploaded(self._table.vectors[:, : len(self)], self._table.seen[: len(self)], self._ranking)

@@ -10,7 +10,7 @@ from .types import Mask, Reals
 from .validate import refuse
 from .zero_shot import ZeroShot
 
-SINGLE = 1e-6  # the rounding of unit vectors in single precision, with room for sums over their dimensions
+SINGLE_ROUNDING = 1e-6  # the rounding of unit vectors in single precision, with room for sums over their dimensions
 
 
 def check_own_class(name: str, logits: Reals, seen: Mask, zero_shot: ZeroShot, rounding: float) -> None:
@@ -38,7 +38,7 @@ def own_classes(logits: Reals, seen: Mask, zero_shot: ZeroShot, roundings: Reals
 
 def _excess(logits: Reals, zero_shot: ZeroShot, rounding: Any) -> Reals:
     """Return by how much the logit of each class exceeds that of a vector's own class, and what rounding explains."""
-    slack = zero_shot.scale * (rounding + SINGLE) * zero_shot.distances
+    slack = zero_shot.scale * (rounding + SINGLE_ROUNDING) * zero_shot.distances
     own = np.diagonal(logits, axis1=-2, axis2=-1)[..., None]
     excess: Reals = logits - own - slack
     return excess

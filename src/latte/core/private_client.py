@@ -79,8 +79,8 @@ class PrivateClient:
         """Return what the noise guarantees, in one line for people."""
         if not self.privacy.noise:
             return f"classes with fewer than {self.privacy.least_images} images are not shared; no noise: no epsilon"
-        one, many = self.epsilon(dim), self.epsilon(dim, UPLOADS)
+        single, several = self.epsilon(dim), self.epsilon(dim, UPLOADS)
         return (
-            f"epsilon {one:.3g} for one upload, {many:.3g} for {UPLOADS}, at delta {DELTA:g}: "
+            f"epsilon {single:.3g} for one upload, {several:.3g} for {UPLOADS}, at delta {DELTA:g}: "
             "for one image replaced by another; which classes are shared is not covered"
         )

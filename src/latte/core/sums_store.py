@@ -78,12 +78,12 @@ def load_table(names: list[str], arrays: Arrays, zero_shot: ZeroShot, freshness:
     sums = exactly("sums", arrays["sums"], np.float32, (len(names) if many else 0, classes, dim))
     if not many:
         table = SumsTable(classes, dim)
-        for name, one, mean in zip(names, counts, means, strict=True):
-            table.put(name, checked_sums(ClassSums(one, mean, zero_shot.fingerprint), zero_shot))
+        for name, count, mean in zip(names, counts, means, strict=True):
+            table.put(name, checked_sums(ClassSums(count, mean, zero_shot.fingerprint), zero_shot))
         return table
     crowd = empty_crowd(zero_shot, freshness)
-    for name, one, total in zip(names, counts, sums, strict=True):
-        mean = total.astype(np.float64) / np.maximum(one, EPS)[:, None]
-        checked_sums(ClassSums(one, mean, zero_shot.fingerprint), zero_shot)
-        crowd.restore(name, one, total)
+    for name, count, total in zip(names, counts, sums, strict=True):
+        mean = total.astype(np.float64) / np.maximum(count, EPS)[:, None]
+        checked_sums(ClassSums(count, mean, zero_shot.fingerprint), zero_shot)
+        crowd.restore(name, count, total)
     return crowd

@@ -35,11 +35,11 @@ class NamedRows:
 
     def set(self, name: str, *values: Any) -> None:
         """Replace the row of a client, one value per array; a new client joins."""
-        row = self._joined(name)
+        row = self._ensure_row(name)
         for array, value in zip(self._room, values, strict=True):
             array[row] = value
 
-    def _joined(self, name: str) -> int:
+    def _ensure_row(self, name: str) -> int:
         if name not in self._row_of:
             if len(self) == len(self._room[0]):
                 self._grow(2 * len(self))

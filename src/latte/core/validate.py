@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .types import Mask, Reals, Vectors
 
 NORM_TOLERANCE = 1e-3
-SETTLED = 1e-6  # a row whose squared length is this near to 1 is left as it is, to the last bit
+UNIT_ROUNDING = 1e-6  # a row whose squared length is this near to 1 is left as it is, to the last bit
 LARGEST = 2**63 - 1  # a larger whole number fits neither an array nor the files of other programs
 MOST_SLOTS = 1_000  # of a memory per class: reading keeps their squared number. The largest published one is 50
 _SHOWN = 400  # characters of a bad value that a refusal shows
@@ -72,7 +72,7 @@ def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = F
         raise refuse(name, f"shape {rows.shape}", want)
     if len(rows) == 1:  # the everyday case, one plain view
         square = float(np.einsum("nd,nd->", rows, rows))  # unlike dot, it does not warn when it overflows
-        if abs(square - 1) <= SETTLED:
+        if abs(square - 1) <= UNIT_ROUNDING:
             return rows.copy()
         if _LOW < square < _HIGH:  # NaN and infinity fail here too
             return rows / np.float32(math.sqrt(square))
@@ -110,7 +110,7 @@ def unit_lengths(rows: Vectors) -> Vectors:
 
 def lengths_of(squares: Any) -> Any:
     """Return what rows of these squared lengths (n,) are divided by: exactly 1 where they stay as they are."""
-    return np.where(np.abs(squares - 1) <= SETTLED, squares.dtype.type(1), np.sqrt(squares))
+    return np.where(np.abs(squares - 1) <= UNIT_ROUNDING, squares.dtype.type(1), np.sqrt(squares))
 
 
 def _odd_rows(name: str, rows: Vectors, normalise: bool) -> Vectors:

@@ -15,7 +15,7 @@ module              contents
 ``device_record``   what it has done; ``device_file`` is the file, for all who read it
 ``group_commits``   its transactions, written by a thread; ``marks`` says which pictures are certainly new
 ``device_summary``  that file in short; ``answer_log`` is a file of JSON lines that follows it
-``feeds``           where pictures come from; ``watch_folder`` is a folder in which they arrive
+``feeds``           where pictures come from: files; ``watch_folder`` for a folder, ``latest_frames`` for a camera
 ``joining``         task and name from the server, and the way to sync
 ``background_sync`` syncs that nobody waits for
 ``http_exchange``   the exchange of a federation over HTTP; ``http_calls`` are the calls of the server's routes

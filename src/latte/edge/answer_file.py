@@ -23,7 +23,7 @@ from ..files.locks import lock
 from ..files.reading import check_regular, open_file
 from .classify import Answer
 
-COLUMNS = tuple(field.name for field in fields(Answer))
+ANSWER_COLUMNS = tuple(field.name for field in fields(Answer))
 _DIGITS = 6  # of a probability
 
 
@@ -52,15 +52,15 @@ class AnswerFile:
     def open(self) -> None:
         """Begin to write: behind the rows that stay, or in a new file."""
         if not self._length:
-            write_bytes(self.path, _line(COLUMNS))
+            write_bytes(self.path, _line(ANSWER_COLUMNS))
         self._file = self.path.open("r+b")
-        self._file.truncate(self._length or len(_line(COLUMNS)))
+        self._file.truncate(self._length or len(_line(ANSWER_COLUMNS)))
         self._file.seek(0, os.SEEK_END)
 
     def add(self, answer: Answer) -> None:
         """Write the row of one answer."""
         assert self._file is not None
-        self._file.write(_line([_cell(getattr(answer, name)) for name in COLUMNS]))
+        self._file.write(_line([_cell(getattr(answer, name)) for name in ANSWER_COLUMNS]))
         self._file.flush()
 
     def sync(self) -> None:
@@ -91,7 +91,7 @@ def _line(cells: Sequence[object]) -> bytes:
 def _checked_length(path: Path, files: Sequence[Path]) -> int:
     """Return the length in bytes of the header and the rows of ``files``, or refuse the file."""
     with open_file(path, "csv") as file:
-        whole = file.readline() == _line(COLUMNS)
+        whole = file.readline() == _line(ANSWER_COLUMNS)
         for picture in files:
             row = file.readline()
             whole = whole and row.endswith(b"\n") and row.startswith(_line([str(picture)])[:-1] + b",")

@@ -32,7 +32,7 @@ class AnswerLog:
         database = open_record(state)
         try:
             last = database.execute("SELECT coalesce(max(number), 0) FROM pictures").fetchone()[0]
-            number, end = _covered(self._file, last)
+            number, end = _covered_part(self._file, last)
             self._file.truncate(end)
             for answer in read_answers(database, number):
                 self.add(answer)
@@ -49,7 +49,7 @@ class AnswerLog:
         self._file.close()
 
 
-def _covered(file: BinaryIO, last: int) -> tuple[int, int]:
+def _covered_part(file: BinaryIO, last: int) -> tuple[int, int]:
     """Return the number of the last answer up to ``last`` that a file has, and the byte after it."""
     number, end = 0, 0
     file.seek(0)

@@ -21,7 +21,7 @@ from .evidence import MOST_STRETCHES, Labelled, Stretch
 from .tally import RECENT, SessionCounts
 
 DEVICE_FILE = "device.db"
-SCHEMA = 1
+DEVICE_SCHEMA = 1
 _APPLICATION = 0x4C617465  # "Late", PRAGMA application_id
 _TABLES = (
     "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -111,14 +111,14 @@ def _migrate(database: sqlite3.Connection, path: Path) -> None:
     owner = database.execute("PRAGMA application_id").fetchone()[0]
     if version and owner != _APPLICATION:
         raise refuse(str(path), "a database of another program", "a folder of its own for the device")
-    if version > SCHEMA:
-        raise refuse(str(path), f"a record of version {version}", f"at most {SCHEMA}: a newer latte wrote it")
-    if version < SCHEMA:
+    if version > DEVICE_SCHEMA:
+        raise refuse(str(path), f"a record of version {version}", f"at most {DEVICE_SCHEMA}: a newer latte wrote it")
+    if version < DEVICE_SCHEMA:
         database.execute("BEGIN IMMEDIATE")
         for statement in _TABLES:
             database.execute(statement)
         database.execute(f"PRAGMA application_id={_APPLICATION}")
-        database.execute(f"PRAGMA user_version={SCHEMA}")
+        database.execute(f"PRAGMA user_version={DEVICE_SCHEMA}")
         database.execute("COMMIT")
 
 

@@ -20,7 +20,7 @@ from ..core.validate import refuse
 from ..files.atomic import write_bytes
 from ..files.reading import open_file
 from ..wire.array_blocks import Block
-from ..wire.messages import NEVER, DeviceReport, Key, Short, Version, pack, unpack
+from ..wire.messages import NO_VERSION, DeviceReport, Key, Short, Version, pack, unpack
 from ..wire.task_file import Task, read_task, write_task
 
 OFFER_FILE, ANSWER_FILE, TASK_FILE = "offer.latte", "answer.latte", "task.safetensors"
@@ -62,7 +62,7 @@ class FolderAnswer(msgspec.Struct, frozen=True):
     download: tuple[Block, ...] | None = None
     code: Short = ""
     detail: str = ""
-    stored: Version = NEVER
+    stored: Version = NO_VERSION
 
 
 class ExchangeFolder:

@@ -1,7 +1,7 @@
 """Where the pictures of a device come from: files, a list that grows, a folder that is watched, frames of a camera.
 
-Files wait where they are: at most :data:`ROOM` names and a few decoded pictures are in memory, and nothing is dropped.
-Frames of a camera do not wait: :class:`LatestFrames` drops the oldest, and counts them.
+Files wait where they are: at most :data:`QUEUE_ROOM` names and a few decoded pictures are in memory, and nothing is
+dropped. Frames of a camera do not wait: see ``latest_frames``.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..encoders.pictures import BadImageError
 from .device_file import Source
-from .watch_folder import PATIENCE, FolderWatch, age, file_source
+from .watch_folder import WRITING_PATIENCE, FolderWatch, age, file_source
 
-ROOM = 256  # names of files that wait in a queue
+QUEUE_ROOM = 256  # names of files that wait in a queue
 AHEAD = 4  # pictures that are decoded ahead: the device never waits for a disk, and few are in memory
 LOOK_EVERY = 0.5  # seconds between two looks at a folder
 _SHARE = 20  # looking takes at most one part in 20 of the time, however large the folder and however slow the share
@@ -95,7 +94,7 @@ def _read_written(path: Path, source: Source, prepare: Prepare) -> Arrival:
             return Arrival(source, picture)
         else:
             since = time.monotonic() - age(source) if since is None else since
-            if time.monotonic() - since >= PATIENCE:
+            if time.monotonic() - since >= WRITING_PATIENCE:
                 return Arrival(source, picture)
         time.sleep(_TICK)
 
@@ -103,7 +102,7 @@ def _read_written(path: Path, source: Source, prepare: Prepare) -> Arrival:
 class WatchedFolder:
     """New pictures of a folder. A thread looks at it, so that a slow share keeps nobody from classifying."""
 
-    def __init__(self, watch: FolderWatch, every: float = LOOK_EVERY, room: int = ROOM) -> None:
+    def __init__(self, watch: FolderWatch, every: float = LOOK_EVERY, room: int = QUEUE_ROOM) -> None:
         self._watch, self._every = watch, every
         self._queue: queue.Queue[Source] = queue.Queue(room)
         self.problem = ""
@@ -205,52 +204,6 @@ class PictureFeed:
             self._ready.put(item)
             return True
         return False
-
-
-class LatestFrames:
-    """Frames that do not wait, such as those of a camera: a thread takes them as they come and stores ``room`` at most.
-
-    Where they come faster than they are used, the oldest make room for the newest, and are counted as ``dropped``.
-
-    >>> frames = LatestFrames(range(3))
-    >>> list(frames), frames.dropped
-    ([0, 1, 2], 0)
-    """
-
-    def __init__(self, frames: Iterable[Any], room: int = 8) -> None:
-        self._frames, self._stored = frames, deque[Any]()
-        self._room, self.dropped = room, 0
-        self._change = threading.Condition()
-        self._over = False
-
-    @property
-    def waiting(self) -> int:
-        """Frames that are stored."""
-        return len(self._stored)
-
-    def __iter__(self) -> Iterator[Any]:
-        threading.Thread(target=self._take, name="latte-frames", daemon=True).start()
-        while True:
-            with self._change:
-                self._change.wait_for(lambda: self._stored or self._over)
-                if not self._stored:
-                    return
-                frame = self._stored.popleft()
-            yield frame
-
-    def _take(self) -> None:
-        try:
-            for frame in self._frames:
-                with self._change:
-                    if len(self._stored) >= self._room:
-                        self._stored.popleft()
-                        self.dropped += 1
-                    self._stored.append(frame)
-                    self._change.notify()
-        finally:
-            with self._change:
-                self._over = True
-                self._change.notify()
 
 
 def read_picture(path: Path, prepare: Prepare) -> Any:

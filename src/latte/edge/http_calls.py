@@ -12,7 +12,7 @@ from typing import Any
 from ..core.extras import need
 from ..core.validate import refuse
 from ..files.documents import parse_json
-from ..wire.messages import MEDIA_TYPE, NEVER
+from ..wire.messages import MEDIA_TYPE, NO_VERSION
 from ..wire.versions import HEADER, PROTOCOL, UNSUPPORTED, choose_version, read_header, upgrade_advice
 from .http_pool import HttpAnswer, HttpPool
 
@@ -50,7 +50,7 @@ class Connection:
 class RefusedError(ValueError):
     """The server refused a request: ``code`` is that of docs/protocol.md."""
 
-    def __init__(self, code: str, status: int, detail: str, stored_version: int = NEVER) -> None:
+    def __init__(self, code: str, status: int, detail: str, stored_version: int = NO_VERSION) -> None:
         super().__init__(f"server: {code}: {detail}")
         self.code, self.status, self.detail, self.stored_version = code, status, detail, stored_version
 
@@ -178,7 +178,9 @@ def _refusal(response: HttpAnswer) -> RefusedError:
     """Return the problem document of a response as an error; a proxy may have answered something else."""
     try:
         document = parse_json(response.content[:_LONGEST_PROBLEM], "problem")
-        code, detail, stored = document["code"], document["detail"], document.get("stored_version", NEVER)
-        return RefusedError(str(code), response.status_code, str(detail), stored if isinstance(stored, int) else NEVER)
+        code, detail, stored = document["code"], document["detail"], document.get("stored_version", NO_VERSION)
+        return RefusedError(
+            str(code), response.status_code, str(detail), stored if isinstance(stored, int) else NO_VERSION
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return RefusedError("http", response.status_code, f"HTTP status {response.status_code}")

@@ -16,9 +16,10 @@ from typing import Any
 from ..core.names import client_name
 from ..core.validate import choice, message
 from ..methods import describe
-from ..wire.array_blocks import AtMost, Block, complete, decode, encode, encoded_rows
+from ..wire.array_blocks import Block, complete, decode, encode, encoded_rows
+from ..wire.expected_arrays import AtMost
 from ..wire.messages import (
-    NEVER,
+    NO_VERSION,
     DeviceReport,
     Have,
     SameRows,
@@ -44,8 +45,8 @@ _ATTEMPTS = 3  # a program that uses the same name at the same time may be faste
 class Conversation:
     """What a client and the server have said: the last upload that was acknowledged, the rows of the last download."""
 
-    version: int = NEVER
-    acknowledged: int = NEVER
+    version: int = NO_VERSION
+    acknowledged: int = NO_VERSION
     uploaded: dict[str, EncodedRows] = field(default_factory=dict)
     held: dict[str, EncodedRows] = field(default_factory=dict)
     reused: bool = True  # whether listing what is held was of any use the last time
@@ -54,7 +55,7 @@ class Conversation:
 
     def forget_upload(self, stored: int) -> None:
         """Begin again after the version that the server has."""
-        self.version, self.acknowledged, self.uploaded = max(self.version, stored), NEVER, {}
+        self.version, self.acknowledged, self.uploaded = max(self.version, stored), NO_VERSION, {}
 
 
 class HttpExchange:
@@ -167,11 +168,11 @@ class HttpExchange:
     def _request(
         self, client: str, talk: Conversation, upload: Any, download: bool, report: DeviceReport | None
     ) -> SyncRequest:
-        blocks, base = None, NEVER
+        blocks, base = None, NO_VERSION
         if upload is not None:
             talk.version += 1
             base = talk.acknowledged
-            before = SameRows(talk.uploaded) if base != NEVER else None
+            before = SameRows(talk.uploaded) if base != NO_VERSION else None
             blocks = encode(upload, self.precision, self.shared_task.zero_shot.dim, before)
         return SyncRequest(
             task=self.shared_task.fingerprint,

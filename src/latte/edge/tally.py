@@ -76,9 +76,9 @@ class Tally:
 
     def recent(self) -> Stretch:
         """Return the latest answers."""
-        answers = self._recent
-        differing, entropies = sum(one.differing for one in answers), sum(one.entropies for one in answers)
-        return Stretch(len(answers), differing, entropies)
+        recent = self._recent
+        differing = sum(stretch.differing for stretch in recent)
+        return Stretch(len(recent), differing, sum(stretch.entropies for stretch in recent))
 
     def counts(self) -> SessionCounts:
         """Return the counts up to now."""

@@ -16,8 +16,8 @@ from pathlib import Path
 from ..encoders.pictures import PICTURE_SUFFIXES
 from .device_file import Source
 
-SETTLED = 1.0  # seconds without a change after which a file is tried
-PATIENCE = 10.0  # seconds without a change after which a file that cannot be read is not being written any more
+SETTLED_SECONDS = 1.0  # seconds without a change after which a file is tried
+WRITING_PATIENCE = 10.0  # seconds without a change after which a file that cannot be read is not being written any more
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class FolderWatch:
     matter, except that at the first look a file which seems to be older than ``settled`` seconds is ready at once.
     """
 
-    def __init__(self, folder: Path, is_done: Callable[[Source], bool], settled: float = SETTLED) -> None:
+    def __init__(self, folder: Path, is_done: Callable[[Source], bool], settled: float = SETTLED_SECONDS) -> None:
         self.folder, self._is_done, self._settled = folder, is_done, settled
         self._files: dict[str, _Watched] = {}
         self._first = True
@@ -68,7 +68,7 @@ class FolderWatch:
             file = self._files.get(source.name)
             if file is None or file.source != source:
                 return True  # the next look sees what it is now
-            file.taken = time.monotonic() - file.since >= PATIENCE
+            file.taken = time.monotonic() - file.since >= WRITING_PATIENCE
             return not file.taken
 
 

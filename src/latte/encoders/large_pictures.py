@@ -32,7 +32,7 @@ def decode_reduced(picture: Any, convert: Convert) -> Any:
         factor = reduction(picture.size)
         picture.draft(None, (picture.width // factor, picture.height // factor))  # of a JPEG; others ignore it
         picture.load()
-        return _averaged(picture, reduction(picture.size), convert)
+        return _average(picture, reduction(picture.size), convert)
 
 
 def reduction(size: tuple[int, int]) -> int:
@@ -44,7 +44,7 @@ def reduction(size: tuple[int, int]) -> int:
     return max(1, min(size) // LEAST_SIDE)
 
 
-def _averaged(picture: Any, factor: int, convert: Convert) -> Any:
+def _average(picture: Any, factor: int, convert: Convert) -> Any:
     """Return the picture as RGB with every square of ``factor`` pixels averaged."""
     extremes = picture.getextrema() if picture.mode[0] in "IF" else None
     sides = (-(-picture.width // factor), -(-picture.height // factor))

@@ -25,7 +25,7 @@ from ..core.validate import refuse
 from .reading import open_file, size_of
 from .schema import shorten
 
-MAGIC = b"\x93NUMPY"
+NPY_MAGIC = b"\x93NUMPY"
 FREE_BYTES = 256 << 20  # that any file may unpack to
 MOST_GROWTH = 20  # beyond FREE_BYTES. Eleven files of real embeddings grow 1.1-fold, a zip bomb a thousandfold
 MOST_DIMENSIONS = 8
@@ -66,7 +66,7 @@ def read_npy_header(file: IO[bytes], name: str) -> ArrayHeader:
     start = file.read(8)
     wide = 4 if start[6:7] in (b"\2", b"\3") else 2
     length = int.from_bytes(file.read(wide), "little")
-    if start[:6] != MAGIC or start[6:7] not in (b"\1", b"\2", b"\3") or length > _MOST_HEADER:
+    if start[:6] != NPY_MAGIC or start[6:7] not in (b"\1", b"\2", b"\3") or length > _MOST_HEADER:
         raise refuse(name, "something that is no array", "an array as numpy writes it")
     text = file.read(length).decode("latin-1").strip()
     fields = _fields(text[1:-1]) if text[:1] == "{" and text[-1:] == "}" else {}

@@ -81,7 +81,7 @@ def lock(path: Path, guarded: str) -> Iterator[None]:
         os.write(descriptor, _self().encode())
         yield
     finally:
-        _remove(path)  # while it is still ours: a process that opened it before sees in _current that it is gone
+        _remove(path)  # while it is still ours: a process that opened it before sees in _is_current that it is gone
         os.close(descriptor)
 
 
@@ -103,9 +103,9 @@ def _acquire(path: Path, guarded: str) -> int:
     for _ in range(_TRIES):
         descriptor = _open(path, guarded)
         try:
-            if not _locked(descriptor, path, guarded):
+            if not _try_lock(descriptor, path, guarded):
                 raise refuse(guarded, f"another process at work: {_holder(descriptor)}", "to wait until it has ended")
-            if _current(descriptor, path):
+            if _is_current(descriptor, path):
                 return descriptor
         except BaseException:
             os.close(descriptor)
@@ -126,7 +126,7 @@ def _open(path: Path, guarded: str) -> int:
     raise refuse(guarded, f"{path.name} beside it, which is no regular file", "a place for its lock file")
 
 
-def _locked(descriptor: int, path: Path, guarded: str) -> bool:
+def _try_lock(descriptor: int, path: Path, guarded: str) -> bool:
     try:
         return _take(descriptor)
     except OSError as error:  # some network file systems have no locks
@@ -134,7 +134,7 @@ def _locked(descriptor: int, path: Path, guarded: str) -> bool:
         raise refuse(guarded, fault, "a folder of a file system with locks") from None
 
 
-def _current(descriptor: int, path: Path) -> bool:
+def _is_current(descriptor: int, path: Path) -> bool:
     """Return whether the file that is locked is still the one of that name."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())

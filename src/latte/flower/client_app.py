@@ -54,8 +54,8 @@ def node_folder(context: Context) -> ExchangeFolder:
     """Return the folder in which a node meets its device: ``state-dir`` of ``--node-config``."""
     place = context.node_config.get(STATE_DIR)
     if not isinstance(place, str) or not place:
-        wanted = f"a folder: flower-supernode --node-config '{STATE_DIR}=\"/var/lib/latte/node\"'"
-        raise refuse(f"node-config: {STATE_DIR}", place, wanted)
+        want = f"a folder: flower-supernode --node-config '{STATE_DIR}=\"/var/lib/latte/node\"'"
+        raise refuse(f"node-config: {STATE_DIR}", place, want)
     return ExchangeFolder(Path(place).absolute())
 
 

@@ -19,7 +19,7 @@ from flwr.app import Message
 from ..coordination.hub import Hub
 from ..coordination.problems import Problem
 from ..edge.exchange_folder import FolderAnswer
-from ..wire.messages import NEVER, SyncReply, SyncRequest
+from ..wire.messages import NO_VERSION, SyncReply, SyncRequest
 from .settings import FleetSettings
 from .sync_records import NodeQuery, NodeReply, query_content, read_reply
 
@@ -71,7 +71,7 @@ class Fleet:
     def _note_present(self, nodes: set[int]) -> None:
         for node in sorted(nodes - self._present):
             log.info("node %s is there; %s", node, self._stored_text(node))
-            if self._stored(node) == NEVER:
+            if self._stored(node) == NO_VERSION:
                 self._without_task.add(node)
         for node in sorted(self._present - nodes):
             log.info("node %s has left; %s", node, self._stored_text(node))
@@ -93,11 +93,11 @@ class Fleet:
         return (time.time() - self.hub.updated[client]) / 3600
 
     def _stored(self, node: int) -> int:
-        return self.hub.versions.get(str(node), NEVER)
+        return self.hub.versions.get(str(node), NO_VERSION)
 
     def _stored_text(self, node: int) -> str:
         version = self._stored(node)
-        if version == NEVER:
+        if version == NO_VERSION:
             return "nothing of it is stored"
         return f"version {version} of its uploads is stored, {self._hours_old(str(node)):.1f} hours old"
 
@@ -173,7 +173,7 @@ class Fleet:
         if request.upload is None:
             self._pause(node)
         elif answer.code not in _LATER:
-            stored = int(answer.more.get("stored_version", NEVER))
+            stored = int(answer.more.get("stored_version", NO_VERSION))
             self._answers[node] = FolderAnswer(task, request.version, None, answer.code, answer.detail, stored)
 
     def _complain(self, node: int, what: str) -> None:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from ..core.types import Arrays, Message
 from ..core.validate import refuse
 from ..files.arrays import read_npy_header
-from ..wire.array_blocks import AtMost, Block, complete, decode, encode
+from ..wire.array_blocks import Block, complete, decode, encode
+from ..wire.expected_arrays import AtMost
 from ..wire.rows import LOSSLESS
 
 NUMPY = "numpy.ndarray"  # the stype of a plain array

@@ -57,11 +57,13 @@ def _round(reply: Message, precision: str) -> None:
     facts["precision"] = precision
     if upload is not None:
         vectors = facts.get("vectors", [])
-        coded = {name: _coded(name, array, precision) if name in vectors else array for name, array in upload.items()}
+        coded = {
+            name: _encode_array(name, array, precision) if name in vectors else array for name, array in upload.items()
+        }
         reply.content[UPLOAD] = ArrayRecord(coded)
 
 
-def _coded(name: str, array: Array, precision: str) -> Array:
+def _encode_array(name: str, array: Array, precision: str) -> Array:
     """Return the rows of an array in a precision; an array that is coded already stays."""
     if array.stype != NUMPY:
         return array

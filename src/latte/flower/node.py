@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..core.privacy import Privacy
 from ..edge.exchange_folder import ExchangeFolder, FolderAnswer, Offer, look_for
 from ..methods import describe
-from ..wire.messages import NEVER, DeviceReport
+from ..wire.messages import NO_VERSION, DeviceReport
 from ..wire.task_file import Task, describe_difference, parse_task
 from .settings import LONGEST_PARK
 from .sync_records import NodeQuery, NodeReply
@@ -50,7 +50,7 @@ def _task(query: NodeQuery, folder: ExchangeFolder) -> Task | None:
 def _reply(query: NodeQuery, folder: ExchangeFolder, task: Task, privacy: Privacy) -> NodeReply:
     """Wait until the device has something that the server does not have."""
     answer = _last_answer(folder)
-    reply = NodeReply(task.fingerprint, received=answer.version if answer else NEVER)
+    reply = NodeReply(task.fingerprint, received=answer.version if answer else NO_VERSION)
     if task.fingerprint != query.task:
         _tell_device(query, folder, task)
         return reply

@@ -12,7 +12,7 @@ import numpy as np
 from flwr.app import Context
 from flwr.serverapp import ServerApp
 
-from ..coordination.sqlite_store import FILE
+from ..coordination.sqlite_store import STORE_FILE
 from ..coordination.upload_check import mended_hub
 from ..edge.exchange_folder import look_for
 from ..files.locks import is_locked
@@ -51,9 +51,9 @@ def run_fleet(grid: Any, settings: FleetSettings) -> None:
 
 def wait_for_store(folder: Path, seconds: float = STORE_SECONDS) -> None:
     """Wait until nobody else has the store: the app of a run outlives a SuperLink that was killed, for a while."""
-    if is_locked(folder / f"{FILE}.lock"):
+    if is_locked(folder / f"{STORE_FILE}.lock"):
         log.warning("another run still has %s: waiting until it has ended", folder)
-        look_for(lambda: None if is_locked(folder / f"{FILE}.lock") else True, seconds)
+        look_for(lambda: None if is_locked(folder / f"{STORE_FILE}.lock") else True, seconds)
 
 
 def run_benchmark(grid: Any, settings: BenchmarkSettings) -> None:

@@ -23,7 +23,7 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from ..core.validate import refuse
 from ..edge.exchange_folder import FolderAnswer
 from ..wire.array_blocks import Block
-from ..wire.messages import NEVER, DeviceReport
+from ..wire.messages import NO_VERSION, DeviceReport
 from .message_records import blocks_of, record_of
 
 FACTS, UPLOAD, DOWNLOAD, REPORT, PRIVACY = "latte", "latte.upload", "latte.download", "latte.report", "latte.privacy"
@@ -43,7 +43,7 @@ class NodeQuery:
     """
 
     task: str
-    stored: int = NEVER
+    stored: int = NO_VERSION
     park: float = 0.0
     answer: FolderAnswer | None = None
     task_file: bytes = b""
@@ -58,8 +58,8 @@ class NodeReply:
     """
 
     task: str
-    received: int = NEVER
-    version: int = NEVER
+    received: int = NO_VERSION
+    version: int = NO_VERSION
     key: bytes = b""
     upload: tuple[Block, ...] | None = None
     vectors: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ def read_query(content: RecordDict) -> NodeQuery:
     facts = _facts(content)
     task, answered = _fact(facts, "task", ""), _number(facts, "answered")
     answer = None
-    if answered != NEVER:
+    if answered != NO_VERSION:
         download = blocks_of(content[DOWNLOAD]) if isinstance(content.get(DOWNLOAD), ArrayRecord) else None
         code, detail = _fact(facts, "code", ""), _fact(facts, "detail", "")
         answer = FolderAnswer(task, answered, download, code, detail, _number(facts, "refused"))
@@ -174,7 +174,7 @@ def _fact(facts: ConfigRecord, name: str, default: T, most: int = _LONGEST) -> T
 
 
 def _number(facts: ConfigRecord, name: str) -> int:
-    value = _fact(facts, name, NEVER)
+    value = _fact(facts, name, NO_VERSION)
     if not 0 <= value <= _LARGEST:
         raise refuse(f"message: {name}", value, "a version: 0 or more")
     return value

@@ -53,14 +53,14 @@ def walk(content: RecordDict, context: Context, privacy: Privacy | None = None) 
         context.state = RecordDict()
     zero_shot = _federation(settings).embeddings.zero_shot
     client, stream = _stream(settings, context.node_config)
-    method = _restored(settings, context)
+    method = _restore_method(settings, context)
     if DOWNLOAD in content:
         method.receive(record_message(content[DOWNLOAD], type(method).Download, zero_shot.fingerprint))
     start, until = _place(context), min(int(content[FACTS]["until"]), len(stream))
     labels = [method.predict(views).label for views in stream[start:until]]
     context.state[_MEMORY] = state_record(method.state())
     context.state[_PLACE] = ConfigRecord({"handled": max(start, until)})
-    return _walked(Walk(client, tuple(labels), _upload(method, privacy)), zero_shot.dim)
+    return _walk_content(Walk(client, tuple(labels), _upload(method, privacy)), zero_shot.dim)
 
 
 def _upload(method: Any, privacy: Privacy | None) -> Any:
@@ -81,7 +81,7 @@ def _stream(settings: BenchmarkSettings, node_config: Any) -> tuple[int, Any]:
     return client, federation.stream(federation.clients[client])
 
 
-def _restored(settings: BenchmarkSettings, context: Context) -> Any:
+def _restore_method(settings: BenchmarkSettings, context: Context) -> Any:
     method = create(settings.method, _federation(settings).embeddings.zero_shot, settings.params)
     if not isinstance(method, Collaborative):
         raise refuse("method", repr(settings.method), "one that collaborates")
@@ -97,7 +97,7 @@ def _place(context: Context) -> int:
 # --- records ------------------------------------------------------------------------------------------------
 
 
-def _walked(done: Walk, dim: int) -> RecordDict:
+def _walk_content(done: Walk, dim: int) -> RecordDict:
     vectors = list(getattr(type(done.upload), "vector_fields", ()))
     return RecordDict(
         {

@@ -23,6 +23,7 @@ from typing import Annotated, BinaryIO, TypeAlias
 
 import msgspec
 
+from ..coordination.upload_records import Record
 from ..core.names import client_name
 from ..core.validate import refuse
 from ..files.atomic import writing
@@ -30,13 +31,12 @@ from ..files.reading import open_file, size_of
 from ..version import __version__
 from ..wire.messages import Key, Short
 from .tokens import ADMIN, CLIENT, Token
-from .upload_store import Record
 
-MAGIC = b"LATTEBAK"
-FORMAT = 1
+BACKUP_MAGIC = b"LATTEBAK"
+BACKUP_FORMAT = 1
 _FRAME = struct.Struct("<II")  # length and CRC-32 of a message
 
-Version = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+UploadVersion = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e11)]  # since 1970, until the year 5138
 
 
@@ -65,10 +65,10 @@ class BackupToken(msgspec.Struct, frozen=True, tag="token"):
 
 
 class BackupClient(msgspec.Struct, frozen=True, tag="client"):
-    """The latest upload of a client; see :class:`.upload_store.Record`."""
+    """The latest upload of a client; see :class:`latte.coordination.upload_records.Record`."""
 
     name: str
-    version: Version
+    version: UploadVersion
     key: Key
     body: bytes
     checksum: int
@@ -83,7 +83,7 @@ class BackupEnd(msgspec.Struct, frozen=True, tag="end"):
     sha256: bytes
 
 
-Part: TypeAlias = BackupHead | BackupToken | BackupClient | BackupEnd
+BackupPart: TypeAlias = BackupHead | BackupToken | BackupClient | BackupEnd
 _ORDER = (BackupHead, BackupToken, BackupClient, BackupEnd)
 
 
@@ -115,12 +115,17 @@ def write_backup(
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             Path(file.name).chmod(0o600)
         out = _Frames(file)
-        out.add(BackupHead(FORMAT, task, time.time(), __version__, secret))
+        out.add(BackupHead(BACKUP_FORMAT, task, time.time(), __version__, secret))
         for token in tokens:
             out.add(BackupToken(token.id, token.role, token.client, token.digest, token.created, token.revoked))
-        for one in records:
-            out.add(BackupClient(one.client, one.version, one.key, one.body, one.checksum, one.updated))
+        for record in records:
+            out.add(_backup_client(record))
         return out.end()
+
+
+def _backup_client(record: Record) -> BackupClient:
+    fields = record.version, record.key, record.body, record.checksum, record.updated
+    return BackupClient(record.client, *fields)
 
 
 class _Frames:
@@ -129,9 +134,9 @@ class _Frames:
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._digest = file, hashlib.sha256()
         self._counts = dict.fromkeys(_ORDER, 0)
-        self._write(MAGIC)
+        self._write(BACKUP_MAGIC)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: BackupPart) -> None:
         """Write a message."""
         message = msgspec.msgpack.encode(part)
         self._counts[type(part)] += 1
@@ -169,13 +174,13 @@ def open_backup(path: Path) -> Iterator[Backup]:
         yield Backup(head, tuple(tokens.values()), len(names), file, str(path))
 
 
-def _parts(file: BufferedReader, name: str) -> Iterator[Part]:
+def _parts(file: BufferedReader, name: str) -> Iterator[BackupPart]:
     """Yield the messages of a file; they are in order, each has its checksum, and the last has that of the file."""
     file.seek(0)
     left, digest, counts = size_of(file), hashlib.sha256(), [0] * len(_ORDER)
-    if _take(file, len(MAGIC), left, digest, name) != MAGIC:
+    if _take(file, len(BACKUP_MAGIC), left, digest, name) != BACKUP_MAGIC:
         raise refuse(name, "a file of another kind", "one that latte store backup wrote")
-    left -= len(MAGIC)
+    left -= len(BACKUP_MAGIC)
     kind = -1
     while kind < len(_ORDER) - 1:
         before = digest.digest()
@@ -199,19 +204,19 @@ def _take(file: BufferedReader, size: int, left: int, digest: hashlib._Hash, nam
     return content
 
 
-def _decode(message: bytes, crc: int, name: str) -> Part:
+def _decode(message: bytes, crc: int, name: str) -> BackupPart:
     if zlib.crc32(message) != crc:
         raise refuse(name, "a damaged file (a checksum does not match)", "the file as it was written")
     try:
-        part: Part = msgspec.msgpack.decode(message, type=Part)
+        part: BackupPart = msgspec.msgpack.decode(message, type=BackupPart)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise refuse(name, f"a message that cannot be one ({str(error)[:200]})", "a backup") from None
-    if isinstance(part, BackupHead) and part.format != FORMAT:
-        raise refuse(name, f"a backup of format {part.format}", f"{FORMAT}: a newer latte wrote it")
+    if isinstance(part, BackupHead) and part.format != BACKUP_FORMAT:
+        raise refuse(name, f"a backup of format {part.format}", f"{BACKUP_FORMAT}: a newer latte wrote it")
     return part
 
 
-def _next_kind(kind: int, part: Part, name: str) -> int:
+def _next_kind(kind: int, part: BackupPart, name: str) -> int:
     """Return which kind of message this is; head and end come once, and none comes back."""
     place = _ORDER.index(type(part))
     once = place in (0, len(_ORDER) - 1)

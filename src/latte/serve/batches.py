@@ -16,7 +16,7 @@ from ..coordination.problems import Problem
 
 MOST = 64  # requests of a batch: larger ones are not cheaper per request, and the first would wait longer
 WAITING = 4096  # requests that may wait for a batch
-AGAIN_AFTER = 1.0  # seconds
+BUSY_RETRY = 1.0  # seconds
 # Turns of the event loop between two batches: answers are sent before the next batch competes with that for the
 # interpreter, and what arrives meanwhile is read and belongs to the batch.
 _TURNS = 4
@@ -45,7 +45,7 @@ class Batches(Generic[Q, A]):
     async def submit(self, request: Q) -> A:
         """Return the answer to a request; it waits for its batch."""
         if len(self._waiting) >= self._room:
-            raise Problem("busy", f"{len(self._waiting)} requests are waiting", retry_after=AGAIN_AFTER)
+            raise Problem("busy", f"{len(self._waiting)} requests are waiting", retry_after=BUSY_RETRY)
         answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, answer))
         if self._worker is None or self._worker.done():

@@ -16,7 +16,7 @@ from ..core.contracts import Covering, Traced
 from .batches import Batches
 from .fleet_log import FleetLog
 from .fleet_view import FleetQuery, FleetRow, FleetSource, FleetTable, fleet_table
-from .help_map import MOST_MAPPED, TOGETHER, Helper, HelpMap, assemble, helpers_of, trace_rows
+from .help_map import MOST_MAPPED, TRACED_TOGETHER, Helper, HelpMap, assemble, helpers_of, trace_rows
 
 PAUSE = 1.0  # seconds between two looks
 SHARE = 0.05  # of the time that looking may take
@@ -74,7 +74,7 @@ class Paced(Generic[T]):
             return self._value
 
 
-def _timed(make: Callable[[], T]) -> tuple[T, float]:
+def _measure(make: Callable[[], T]) -> tuple[T, float]:
     """Return a value, and the processor time of this thread that it took."""
     start = time.thread_time()
     return make(), time.thread_time() - start
@@ -123,7 +123,7 @@ class Board:
 
     async def _table(self, query: FleetQuery) -> tuple[FleetTable, float]:
         """Return the table, and the processor time that it took: it grows with the fleet, the rest does not."""
-        table, took = await asyncio.to_thread(_timed, lambda: fleet_table(self._source, query, time.time()))
+        table, took = await asyncio.to_thread(_measure, lambda: fleet_table(self._source, query, time.time()))
         if len(self._log.traces) > len(self._hub):
             self._log.trim(self._hub.versions)
         covered = await self._batches.call(lambda: self._coverage([row.client for row in table.rows]))
@@ -143,9 +143,9 @@ class Board:
         if version is None:
             return None
         row = self._source.row(query.client, version, query, time.time())
-        return await self._batches.call(lambda: self._closely(row))
+        return await self._batches.call(lambda: self._view_client(row))
 
-    def _closely(self, row: FleetRow) -> ClientView:
+    def _view_client(self, row: FleetRow) -> ClientView:
         exchange, classes = self._hub.exchange, None
         if isinstance(exchange, Covering) and row.client in self._hub.versions:
             seen = exchange.coverage([row.client])[0].tolist()
@@ -159,7 +159,7 @@ class Board:
             return None
         names = await asyncio.to_thread(self._source.recent, MOST_MAPPED)
         rows = []
-        for start in range(0, len(names), TOGETHER):
-            part = names[start : start + TOGETHER]
+        for start in range(0, len(names), TRACED_TOGETHER):
+            part = names[start : start + TRACED_TOGETHER]
             rows += await self._batches.call(lambda part=part: trace_rows(self._hub, part, names))  # type: ignore[misc]
         return assemble(rows, names, len(self._hub))

@@ -82,10 +82,10 @@ class DemoFleet:
             if line:
                 latest[number] = structure(parse_json(line, "tally"), DeviceTally, "tally")
             if all(tally.waiting for tally in latest):
-                latest = [self._released(device, tally) for device, tally in zip(self.devices, latest, strict=True)]
+                latest = [self._release(device, tally) for device, tally in zip(self.devices, latest, strict=True)]
             yield _sum(latest)
 
-    def _released(self, device: subprocess.Popen[str], tally: DeviceTally) -> DeviceTally:
+    def _release(self, device: subprocess.Popen[str], tally: DeviceTally) -> DeviceTally:
         _send(device, "")
         return DeviceTally(tally.images, tally.correct, tally.correct_zero_shot)
 

@@ -16,7 +16,7 @@ from ..coordination.hub import Hub
 from ..core.contracts import Traced
 
 MOST_MAPPED = 60  # clients: more could not be told apart on a screen
-TOGETHER = 8  # clients that are traced at a time: requests wait no longer than for a small batch
+TRACED_TOGETHER = 8  # clients that are traced at a time: requests wait no longer than for a small batch
 MOST_HELPERS = 20  # of one client
 
 
@@ -54,8 +54,8 @@ def trace_rows(hub: Hub, receivers: Sequence[str], donors: Sequence[str]) -> lis
     if traced is None:
         return []
     names, amounts = traced
-    wanted = set(donors)
-    place = {name: column for column, name in enumerate(names) if name in wanted}
+    shown = set(donors)
+    place = {name: column for column, name in enumerate(names) if name in shown}
     columns = np.array([place.get(name, -1) for name in donors], np.int64)
     rows = np.where(columns >= 0, amounts[:, columns], 0.0)
     others = amounts.sum(axis=1) - rows.sum(axis=1)

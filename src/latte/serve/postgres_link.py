@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
+from ..coordination.upload_records import StoreFullError, StoreUnavailableError
 from ..core.extras import need
 from ..core.validate import refuse
 from .postgres_tables import migrate, renew_xids, stored_version
-from .upload_store import POSTGRES, StoreFullError, StoreUnavailableError
+from .upload_store import POSTGRES
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     Database: TypeAlias = Connection[tuple[Any, ...]]
 
 T = TypeVar("T")
-Hold: TypeAlias = Literal["nothing", "shared", "alone"]
+LockMode: TypeAlias = Literal["nothing", "shared", "alone"]
 
 _OLDEST = 130_000  # PostgreSQL 13, the first with xid8
 _STORE_LOCK = 0x4C617474 << 32  # "Latt"; the lower half is the number of the schema
@@ -59,9 +60,9 @@ class Link:
     excludes them. Without ``create`` a database without our tables is refused. One thread at a time may use it.
     """
 
-    def __init__(self, url: str, hold: Hold = "nothing", create: bool = True) -> None:
+    def __init__(self, url: str, hold: LockMode = "nothing", create: bool = True) -> None:
         self._psycopg = need("psycopg", "postgres")
-        self._hold: Hold = hold
+        self._hold: LockMode = hold
         self._create = create
         self._address, self.name = self._parse(url)
         self._database: Database | None = None
@@ -88,7 +89,7 @@ class Link:
         self.run(lambda database: None, again=True)
         database = self._database
         assert database is not None
-        with self._explained():
+        with self._explain_errors():
             database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
                 database.execute("SET LOCAL statement_timeout = 0")
@@ -104,7 +105,7 @@ class Link:
             self._database = None
 
     def _run(self, work: Callable[[Database], T]) -> T:
-        with self._explained():
+        with self._explain_errors():
             if self._database is None:
                 self._database = self._connect()
                 self.number += 1
@@ -173,7 +174,7 @@ class Link:
     # --- errors -------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Turn the errors of PostgreSQL into ours; a connection that was lost is given up."""
         try:
             yield

@@ -9,7 +9,7 @@ from ..core.validate import refuse
 if TYPE_CHECKING:
     from .postgres_link import Database
 
-SCHEMA = 1  # latte_about, "schema"
+TABLES_VERSION = 1  # latte_about, "schema"
 _TABLES_LOCK = 0x4C617475 << 32  # "Latu"; the lower half is the number of the schema
 _CURRENT = "xid8 NOT NULL DEFAULT pg_current_xact_id()"  # the transaction that wrote the row
 _MIGRATIONS = {
@@ -54,13 +54,13 @@ _FUTURE = ">= pg_snapshot_xmax(pg_current_snapshot())"
 def migrate(database: Database, schema: int, name: str) -> None:
     """Bring the tables to the version of this program, one process at a time; a later version is refused."""
     version = stored_version(database)
-    if version > SCHEMA:
-        raise refuse(name, f"a store of version {version}", f"at most {SCHEMA}: a newer latte wrote it")
-    if version == SCHEMA:
+    if version > TABLES_VERSION:
+        raise refuse(name, f"a store of version {version}", f"at most {TABLES_VERSION}: a newer latte wrote it")
+    if version == TABLES_VERSION:
         return
     with database.transaction():
         database.execute("SELECT pg_advisory_xact_lock(%s)", [_TABLES_LOCK | schema])
-        for step in range(stored_version(database) + 1, SCHEMA + 1):
+        for step in range(stored_version(database) + 1, TABLES_VERSION + 1):
             for statement in _MIGRATIONS[step]:
                 database.execute(statement)
             set_about(database, "schema", str(step))

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from ..coordination.upload_records import StoreUnavailableError, name_bytes, name_text
 from .postgres_link import Link
 from .postgres_tables import get_about, set_about
 from .tokens import Token
-from .upload_store import StoreUnavailableError, name_bytes, name_text
 
 if TYPE_CHECKING:
     from .postgres_link import Database

@@ -40,4 +40,4 @@ class Buckets:
 
     def _forget_full(self, now: float) -> None:
         pause = self.rate.burst / self.rate.per_second
-        self._levels = {client: one for client, one in self._levels.items() if now - one[1] < pause}
+        self._levels = {client: (left, when) for client, (left, when) in self._levels.items() if now - when < pause}

@@ -62,7 +62,7 @@ class Service:
     def __init__(self, hub: Hub, tokens: TokenStore, access: Access, audit: Audit) -> None:
         self.hub, self.tokens, self.access, self.audit = hub, tokens, access, audit
         self.metrics, self.log = Metrics(), FleetLog()
-        hub.joined = lambda client: audit.note("joined", client, always=True)
+        hub.on_join = lambda client: audit.note("joined", client, always=True)
         self.batches: Batches[SyncRequest, SyncReply | Problem] = Batches(self._run)
         self.board = Board(hub, self.batches, self.log)
         self.task_bytes = hub.task.to_bytes()

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..coordination.sqlite_store import SqliteStore, set_aside
+from ..coordination.upload_records import DamagedStoreError, Store, record_of, secret_of
 from ..core.validate import refuse
 from .audit import Audit
 from .backup_file import Backup, BackupEnd, open_backup, write_backup
 from .store_contents import open_contents
 from .token_file import TOKEN_FILE
 from .tokens import Token, TokenStore
-from .upload_store import POSTGRES, DamagedStoreError, Store, open_tokens, record_of, secret_of
+from .upload_store import POSTGRES, open_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,4 +116,4 @@ def _sound_tokens(place: StorePlace, how: Restoration) -> TokenStore:
 def still_revoked(tokens: Iterable[Token], known: Mapping[str, Token]) -> list[Token]:
     """Return ``tokens``; one that is known to be revoked meanwhile is not made valid again."""
     revoked = {token.id: token.revoked for token in known.values() if token.revoked is not None}
-    return [replace(one, revoked=revoked[one.id]) if one.id in revoked else one for one in tokens]
+    return [replace(token, revoked=revoked[token.id]) if token.id in revoked else token for token in tokens]

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ..coordination.sqlite_store import connect, explained, transaction
+from ..coordination.sqlite_store import connect, explain_errors, transaction
+from ..coordination.upload_records import name_bytes, name_text
 from .tokens import Token
-from .upload_store import name_bytes, name_text
 
 TOKEN_FILE = "tokens.db"
 _TABLE = """CREATE TABLE IF NOT EXISTS tokens (
@@ -34,7 +34,7 @@ class TokenFile:
         self._path.touch(mode=0o600)
         self._database = connect(self._path)
         try:
-            with explained(self._path):
+            with explain_errors(self._path):
                 self._database.execute(_TABLE)
         except BaseException:
             self._database.close()
@@ -48,7 +48,7 @@ class TokenFile:
         if self._version != -1 and mark != _NO_MARK and mark == self._mark:
             return self._tokens  # nobody has written since
         self._mark = mark
-        with explained(self._path):
+        with explain_errors(self._path):
             version = self._database.execute("PRAGMA data_version").fetchone()[0]
             if version != self._version:
                 self._tokens, self._version = read_tokens(self._database), version
@@ -60,20 +60,22 @@ class TokenFile:
 
     def add(self, token: Token) -> None:
         """Store a new token."""
-        with explained(self._path):
+        with explain_errors(self._path):
             self._database.execute(_INSERT, _row(token))
         self._version = -1
 
     def revoke(self, ids: Iterable[str]) -> None:
         """Make tokens invalid."""
         now = time.time()
-        with explained(self._path):
-            self._database.executemany("UPDATE tokens SET revoked = ? WHERE id = ?", [(now, one) for one in ids])
+        with explain_errors(self._path):
+            self._database.executemany(
+                "UPDATE tokens SET revoked = ? WHERE id = ?", [(now, identity) for identity in ids]
+            )
         self._version = -1
 
     def replace(self, tokens: Iterable[Token]) -> None:
         """Put ``tokens`` in the place of all that are there."""
-        with explained(self._path), transaction(self._database):
+        with explain_errors(self._path), transaction(self._database):
             self._database.execute("DELETE FROM tokens")
             self._database.executemany(_INSERT, map(_row, tokens))
         self._version = -1

@@ -11,17 +11,8 @@ from numpy.typing import NDArray
 
 from ..core.row_copies import Picked
 from ..core.types import Reals
-from .array_blocks import (
-    NEXT,
-    ZERO,
-    Base,
-    Block,
-    Expected,
-    complete,
-    decode,
-    number_block,
-    rounding_of_each,
-)
+from .array_blocks import NEXT, ZERO, Base, Block, complete, decode, number_block, rounding_of_each
+from .expected_arrays import Expected
 from .rows import EncodedRows, RowFormat
 
 Blocks: TypeAlias = tuple[Block, ...]
@@ -99,7 +90,7 @@ def external_blocks(
         strict=True,
     )
     valid = picked.valid.reshape(len(encoded), -1)
-    return [(Block(*form, *_sent(encoded[i], valid[i], bases[i])), *pair) for i, pair in enumerate(numbers)]
+    return [(Block(*form, *_pack_rows(encoded[i], valid[i], bases[i])), *pair) for i, pair in enumerate(numbers)]
 
 
 def number_blocks(name: str, arrays: NDArray[Any], precision: str) -> Iterator[Block]:
@@ -107,7 +98,7 @@ def number_blocks(name: str, arrays: NDArray[Any], precision: str) -> Iterator[B
     return (number_block(name, array, precision) for array in arrays)
 
 
-def _sent(encoded: EncodedRows, valid: NDArray[np.bool_], base: Base | None) -> tuple[bytes, bytes]:
+def _pack_rows(encoded: EncodedRows, valid: NDArray[np.bool_], base: Base | None) -> tuple[bytes, bytes]:
     """Return ``data`` and ``source`` of a block."""
     if base is None and valid.all():
         return cast(bytes, encoded.reshape(-1).data), b""  # msgspec takes a view like bytes, without a copy

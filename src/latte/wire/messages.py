@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from ..core.extras import need
 from ..core.validate import refuse
 from .array_blocks import NEXT, Block
-from .rows import EncodedRows, row_ids
+from .hashes import row_ids
+from .rows import EncodedRows
 from .versions import PROTOCOL as PROTOCOL  # known by this name, too
 
 try:
@@ -24,12 +25,12 @@ except ModuleNotFoundError:
     raise
 
 MEDIA_TYPE = "application/vnd.latte+msgpack"
-NEVER = 0  # the version of a client that has uploaded nothing
+NO_VERSION = 0  # the version of a client that has uploaded nothing
 _LARGEST = 2**63 - 1
 
 Version = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
-Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Short = Annotated[str, msgspec.Meta(max_length=256)]
 Key = Annotated[bytes, msgspec.Meta(max_length=64)]
 
@@ -55,8 +56,8 @@ class DeviceReport(msgspec.Struct, frozen=True):
 
     images: Count = 0
     differing: Count = 0
-    agreement: Share = 1.0
-    entropy: Share = 0.0
+    agreement: Fraction = 1.0
+    entropy: Fraction = 0.0
     classes: Count = 0
     unreadable: Count = 0
     waiting: Count = 0
@@ -78,8 +79,8 @@ class SyncRequest(msgspec.Struct, frozen=True):
     task: Short
     client: str
     protocol: int = PROTOCOL
-    version: Version = NEVER
-    base: Version = NEVER
+    version: Version = NO_VERSION
+    base: Version = NO_VERSION
     key: Key = b""
     upload: tuple[Block, ...] | None = None
     precision: Short | None = None
@@ -155,7 +156,7 @@ class HeldRows:
     """The rows that a client says it has."""
 
     def __init__(self, have: tuple[Have, ...]) -> None:
-        self._have = {one.array: one for one in have}
+        self._have = {rows.array: rows for rows in have}
 
     def find(self, name: str, encoded: EncodedRows) -> NDArray[np.int32]:
         """Return the place of each row in the client's list, NEXT for those that it lacks."""
