@@ -1,8 +1,8 @@
 """What a server does with requests, without a network: check, store, exchange, answer. A batch at a time.
 
-All uploads of a batch share one commit, and all downloads one product per class. An upload is checked before it is
-stored, stored durably before the exchange in memory has it, and answered after that: what was acknowledged is never
-lost, and what was refused has changed nothing.
+All uploads of a batch share one commit, and all downloads share one product per class. An upload is first checked, then
+stored durably, then put into the exchange in memory, and then acknowledged. So an acknowledged upload is never lost,
+and a refused upload changes nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .upload_reader import AcceptedUpload, UploadReader, served_exchange, stale
 from .upload_records import DamagedRecordError, Record, Removal, Store, StoreFullError, StoreUnavailableError
 
 log = logging.getLogger("latte.serve")
-STORE_RETRY = 5.0  # seconds that a client should wait where the store has a problem
+STORE_RETRY = 5.0  # seconds that a client should wait if the store has a problem
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a server takes: ``clients`` of a federation."""
+    """How much a server accepts: at most ``clients`` clients."""
 
     clients: int = 100_000
 
@@ -75,7 +75,7 @@ class Hub:
         return self._answers(requests, answers)
 
     def _refusal(self, request: SyncRequest) -> Problem | None:
-        """Return why a request cannot be answered, whatever is stored."""
+        """Return why a request is refused whatever is stored; None: it is not."""
         if request.protocol != PROTOCOL:
             return Problem("bad_message", f"protocol {request.protocol}, want {PROTOCOL}")
         mine, theirs = self.task.fingerprint, request.task
@@ -94,7 +94,7 @@ class Hub:
     # --- uploads ------------------------------------------------------------------------------------------
 
     def _take_uploads(self, requests: Sequence[SyncRequest], answers: list[SyncReply | Problem | None]) -> None:
-        """Store the uploads of a batch; fill in ``answers`` where one is refused."""
+        """Store the uploads of a batch; put the refusal of an upload into ``answers``."""
         due = [i for i, request in enumerate(requests) if answers[i] is None and request.upload is not None]
         with self.watch.phase("store"):
             stored = self._read_stored([requests[i] for i in due])
@@ -109,7 +109,11 @@ class Hub:
                 answers[i] = stale(requests[i].version, None)
 
     def _read_stored(self, requests: Sequence[SyncRequest]) -> dict[str, Record]:
-        """Return what is stored of the clients; without the upload where nobody needs it and nobody else writes."""
+        """Return the stored records of the clients that upload.
+
+        If no other process writes, the record of a client that leaves out no rows is made from memory, without its
+        body: nobody needs it.
+        """
         alone = not self.store.shared
         known = {r.client for r in requests if alone and r.base == NO_VERSION and r.client in self._keys}
         missing = {r.client for r in requests} - known
@@ -119,7 +123,7 @@ class Hub:
     def _accept(
         self, request: SyncRequest, stored: Mapping[str, Record], accepted: dict[str, AcceptedUpload], ready: Any
     ) -> Problem | None:
-        """Add an upload to those ``accepted``, where it is not stored already; return why it is refused."""
+        """Add an upload to ``accepted`` unless it is stored already; return the reason if it is refused."""
         before = accepted[request.client].record if request.client in accepted else stored.get(request.client)
         try:
             self._check_room(request.client, accepted)
@@ -131,7 +135,7 @@ class Hub:
         return None
 
     def _commit(self, accepted: dict[str, AcceptedUpload]) -> frozenset[str]:
-        """Store what was accepted; return the clients of which another process has stored a later upload meanwhile."""
+        """Store accepted uploads; return the clients whose later upload another process has stored meanwhile."""
         with self.watch.phase("store"):
             late = self._write([upload.record for upload in accepted.values()]) if accepted else frozenset()
         new = [client for client in accepted if client not in self.versions and client not in late]
@@ -144,7 +148,10 @@ class Hub:
         return late
 
     def _write(self, records: Sequence[Record]) -> frozenset[str]:
-        """Store records; where that fails, the store is missing the next time what it has of these clients."""
+        """Store records; after a failure, the next upload of these clients reads their records from the store again.
+
+        A write that failed may have been stored nevertheless, so what is in memory cannot be trusted.
+        """
         try:
             return self.store.write(records)
         except BaseException:
@@ -166,9 +173,9 @@ class Hub:
     # --- what other processes and earlier ones wrote ---------------------------------------------------------
 
     def follow(self, strict: bool = False) -> None:
-        """Take over what is in the store and not in memory: everything at the start, then others' writes.
+        """Take over what is in the store and not in memory: at the start everything, later what others wrote.
 
-        An upload that cannot be used is noted in the log and left out; ``strict``: it is refused.
+        An upload that cannot be used is left out, with a line in the log; with ``strict`` it is an error.
         """
         for change in self.store.changes():
             if isinstance(change, Removal):
@@ -215,7 +222,7 @@ class Hub:
 
 
 def store_problem(error: OSError) -> Problem:
-    """Return what a client is told where the store has a problem; the log says what it is."""
+    """Return the answer to a client if the store has a problem; the details go to the log only."""
     log.error("store: %s", error)
     code = "store_full" if isinstance(error, StoreFullError) else "store_unavailable"
     return Problem(code, "nothing was stored; try again later", retry_after=STORE_RETRY)

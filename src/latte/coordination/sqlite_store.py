@@ -1,7 +1,7 @@
 """The embedded store: SQLite in a folder that one process owns.
 
-Write-ahead log with ``synchronous=FULL``: a commit is on disk before it is acknowledged, and a power cut loses nothing
-that was. Every row carries a checksum, which is compared when it is read.
+Write-ahead log with ``synchronous=FULL``: a commit is on disk before it is acknowledged, so a power cut loses no
+acknowledged upload. Every row carries a checksum, which is compared when it is read.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _MOST_VARIABLES = 500  # of one statement; some builds of SQLite allow 999
 
 
 class SqliteStore:
-    """Records in the file ``clients.db`` of ``folder``; ``anew``: one that is there is set aside, whatever it holds."""
+    """Records in the file ``clients.db`` of ``folder``; with ``anew``, an existing file is set aside first."""
 
     shared: ClassVar[bool] = False
 
@@ -79,20 +79,20 @@ class SqliteStore:
         self._loaded = False
 
     def claim(self, task: str) -> str:
-        """Return the fingerprint of the task that the store belongs to: ``task``, if it is new."""
+        """Return the fingerprint of the task that the store belongs to; a new store belongs to ``task``."""
         with explain_errors(self._path), transaction(self._database):
             self._database.execute("INSERT OR IGNORE INTO about VALUES ('task', ?)", [task])
             owner: str = self._database.execute("SELECT value FROM about WHERE name = 'task'").fetchone()[0]
         return owner
 
     def secret(self) -> int:
-        """Return the secret of the store; one that has none gets one."""
+        """Return the secret of the store; it is drawn at the first call."""
         with explain_errors(self._path), transaction(self._database):
             self._database.execute("INSERT OR IGNORE INTO about VALUES ('secret', ?)", [new_secret()])
             return secret_of(self._database.execute("SELECT value FROM about WHERE name = 'secret'").fetchone()[0])
 
     def read(self, clients: Sequence[str]) -> dict[str, Record]:
-        """Return the records of those of ``clients`` that have a sound one."""
+        """Return the sound records of ``clients``, by client."""
         records = {}
         with explain_errors(self._path):
             for start in range(0, len(clients), _MOST_VARIABLES):
@@ -109,7 +109,7 @@ class SqliteStore:
             self._database.executemany(_WRITE, [record.row for record in records])
             if self._database.total_changes - before == len(records):
                 return frozenset()
-            self._database.execute("ROLLBACK")  # which of them are late, only one after the other can tell
+            self._database.execute("ROLLBACK")  # some are late: written one by one, each says whether it is
             self._database.execute("BEGIN IMMEDIATE")
             rows = ((record.client, self._database.execute(_WRITE, record.row).rowcount) for record in records)
             return frozenset(client for client, written in rows if not written)
@@ -120,7 +120,7 @@ class SqliteStore:
             return self._database.execute("DELETE FROM clients WHERE name = ?", [name_bytes(client)]).rowcount > 0
 
     def changes(self) -> Iterator[Record | Removal]:
-        """Yield every record, in the order of joining, at the first call; nobody else writes."""
+        """Yield every record, in the order of joining, at the first call; later nothing, as nobody else writes."""
         if not self._loaded:
             with explain_errors(self._path):
                 yield from map(record_of, self._database.execute(f"SELECT {ROW_COLUMNS} FROM clients ORDER BY id"))
@@ -154,7 +154,7 @@ class SqliteStore:
 
 
 def set_aside(path: Path) -> None:
-    """Give a database file and what belongs to it other names: nothing that may still be of use is lost."""
+    """Rename a database file and the files beside it, so that nothing in them is lost."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
         if file.exists():
@@ -163,7 +163,7 @@ def set_aside(path: Path) -> None:
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Do what the block does wholly, or not at all."""
+    """Run the block in a transaction: all of its changes are made, or none."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a server reads from uploads before it stores anything: versions, rows that were left out, arrays, and sense."""
+"""Reads and checks uploads before anything is stored: versions, rows that were left out, arrays, and plausibility."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class UploadReader:
     def prepare_many(self, requests: Sequence[SyncRequest]) -> dict[int, Any]:
         """Return what the exchange stores of uploads that can be checked together, by their place.
 
-        The others, and those that are odd in any way, are looked at one by one.
+        All other uploads, and suspicious ones, have no entry and are read one by one.
         """
         if not isinstance(self._exchange, ManyAtOnce):
             return {}
@@ -64,7 +64,10 @@ class UploadReader:
         return ready
 
     def read(self, request: SyncRequest, before: Record | None, ready: Any) -> AcceptedUpload | None:
-        """Return an upload that is to be stored; None where it is stored already. ``ready``: it was checked."""
+        """Return an upload that is to be stored; None if it is stored already.
+
+        ``ready`` is what the exchange stores of it, if :meth:`prepare_many` has checked it.
+        """
         version = before.version if before else NO_VERSION
         if before and request.key and request.key == before.key:
             if request.version != before.version:
@@ -91,7 +94,7 @@ class UploadReader:
     # --- what is stored -----------------------------------------------------------------------------------
 
     def prepare_record(self, record: Record) -> Any:
-        """Return what the exchange stores of a record; one that it does not accept is damaged."""
+        """Return what the exchange stores of a record; a record that it does not accept is damaged."""
         try:
             return self._exchange.prepare(self._decode(unpack(record.body, Upload).blocks))
         except ValueError as error:
@@ -106,7 +109,7 @@ class UploadReader:
 
 
 def _rows_left_out(request: SyncRequest, before: Record | None) -> dict[str, Any]:
-    """Return the rows of the version that the upload is based on, where it is based on one."""
+    """Return the rows of the version that the upload is based on; none if it leaves out no rows."""
     if request.base == NO_VERSION:
         return {}
     if before is None or before.version != request.base:
@@ -124,7 +127,10 @@ def stale(version: int, stored: int | None) -> Problem:
 
 
 def served_exchange(task: Task) -> ServedExchange:
-    """Return the exchange of a task; one that cannot check an upload before it stores it is refused."""
+    """Return the exchange of a task; refuse an exchange without ``prepare``, ``store`` and ``forget``.
+
+    A server checks an upload before it stores it, so it needs an exchange that does these in two steps.
+    """
     exchange = create_exchange(task.method, task.zero_shot, task.params)
     if not isinstance(exchange, Verifying) or not hasattr(exchange, "forget"):
         raise refuse(

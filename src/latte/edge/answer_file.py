@@ -1,8 +1,8 @@
-"""A CSV file with a row per picture, safe to open in a spreadsheet, that an interrupted call goes on with.
+"""A CSV file with a row per picture, safe to open in a spreadsheet; an interrupted call continues it.
 
 Every row is one line: control characters of a name are written out. A row is handed to the system as soon as it is
 known, and is on disk (:meth:`AnswerFile.sync`) before a memory file counts its picture as done. After an interruption
-the file therefore has at least the rows that the memory covers; those behind are cut off and written again.
+the file therefore has at least the rows that the memory covers; later rows are cut off and written again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DIGITS = 6  # of a probability
 
 @contextmanager
 def locked_answers(path: Path) -> Iterator[Path]:
-    """Keep other processes from a file of answers while the block runs; yield the file itself where it is a link."""
+    """Keep other processes from a file of answers while the block runs; yield the file that a link leads to."""
     check_regular(path, "csv")
     check_writable(path, "csv")
     target = Path(os.path.realpath(path))
@@ -38,7 +38,7 @@ def locked_answers(path: Path) -> Iterator[Path]:
 
 
 class AnswerFile:
-    """The rows of ``files`` from position ``start`` on; those before must be in the file already, or none at all.
+    """The rows of ``files`` from position ``start`` on. Earlier rows must be in the file, unless the file is new.
 
     Nothing is written before :meth:`open`.
     """

@@ -1,7 +1,7 @@
-"""A file with the answers of a device as lines of JSON; whatever crashes, no line is missing in the end or there twice.
+"""A file with the answers of a device as lines of JSON: after a crash it ends up with every answer exactly once.
 
-The record of the device decides. When the file is opened, what it has beyond the record is cut off (half a line, or
-lines that a power cut took from the record), and what it lacks is added.
+The record of the device decides. When the file is opened, everything after the last recorded answer is cut off (half a
+line, or lines whose answers a power cut took from the record), and missing answers are added.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The file of a device, ``device.db`` (SQLite): its tables, and what anybody may read from it or add to it.
+"""The file of a device, ``device.db`` (SQLite): its tables, and what any process may read from it or add to it.
 
-The device itself writes it through :class:`latte.edge.device_record.DeviceRecord`; meanwhile other processes read its
-status and its answers, and add labels.
+The device itself writes it through :class:`latte.edge.device_record.DeviceRecord`. Meanwhile other processes may read
+its status and its answers, and add labels.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STRETCH = "count(*), coalesce(sum(label != zero_shot), 0), coalesce(sum(1.0 - c
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatus:
-    """What a running device says of itself; times are seconds since 1970, 0 for never."""
+    """The status that a running device writes; times are seconds since 1970, 0 for never."""
 
     pid: int = 0
     started: float = 0.0
@@ -64,7 +64,7 @@ class DeviceStatus:
 
 
 class Source(NamedTuple):
-    """Where a picture comes from: a file as it was at one moment, or the number of a frame."""
+    """The origin of a picture: a file as it was at one moment, or the number of a frame."""
 
     name: str
     modified: int = 0  # nanoseconds
@@ -80,13 +80,13 @@ class NumberedAnswer:
     answer: Answer
 
     def document(self) -> dict[str, Any]:
-        """Return what is printed."""
+        """Return the answer as it is printed."""
         answer = self.answer  # not asdict, which copies: this is done for every picture
         return {"number": self.number, "time": self.time, **{name: getattr(answer, name) for name in _FIELDS}}
 
 
 def open_record(folder: Path, create: bool = False) -> sqlite3.Connection:
-    """Open the file of a device beside its owner, to read it or to add labels."""
+    """Open the file of a device, to read it or to add labels; the device may have it open, too."""
     path = folder / DEVICE_FILE
     if not create and not path.is_file():
         raise refuse("device", f"{folder}, where no device has worked", "the --state folder of latte edge")
@@ -122,11 +122,11 @@ def _migrate(database: sqlite3.Connection, path: Path) -> None:
         database.execute("COMMIT")
 
 
-# --- what anybody may read -------------------------------------------------------------------------------------
+# --- what any process may read ---------------------------------------------------------------------------------
 
 
 def read_status(database: sqlite3.Connection) -> DeviceStatus:
-    """Return what the device said of itself last."""
+    """Return the latest status of the device."""
     row = database.execute("SELECT value FROM about WHERE name = 'status'").fetchone()
     return structure(parse_json(row[0], "status"), DeviceStatus, "status") if row else DeviceStatus()
 
@@ -141,13 +141,13 @@ def read_answers(database: sqlite3.Connection, after: int = 0) -> Iterator[Numbe
 
 
 def read_sources(database: sqlite3.Connection) -> Iterator[Source]:
-    """Yield where the pictures came from."""
+    """Yield the origins of the pictures."""
     for name, modified, size in database.execute("SELECT source, modified, size FROM pictures"):
         yield Source(os.fsdecode(name), modified, size)
 
 
 def read_counts(database: sqlite3.Connection) -> SessionCounts:
-    """Return what was counted in the whole life of a device."""
+    """Return the counts of the whole life of a device."""
     statement = """SELECT count(*), count(problem), coalesce(sum(label != zero_shot), 0), coalesce(sum(near_copy), 0)
         FROM pictures"""
     return SessionCounts(*database.execute(statement).fetchone())
@@ -167,7 +167,7 @@ def read_course(database: sqlite3.Connection) -> list[Stretch]:
 
 
 def compare_labels(database: sqlite3.Connection) -> Labelled:
-    """Return how the answers compare with the labels that were given; of a picture that came twice, the last counts."""
+    """Return how the answers compare with the stored labels; of a picture that came twice, the last answer counts."""
     statement = """SELECT count(*), coalesce(sum(right), 0), coalesce(sum(plain), 0),
         coalesce(sum(right AND NOT plain), 0), coalesce(sum(plain AND NOT right), 0)
         FROM (SELECT p.label = l.label AS right, p.zero_shot = l.label AS plain, max(p.number)

@@ -36,7 +36,7 @@ class Arrival(NamedTuple):
 
 
 class PicturePlace(Protocol):
-    """Files in turn, and how one is read; ``problem`` is what people should know, if anything."""
+    """A sequence of files, and how to read one of them; ``problem`` is a message for people, or empty."""
 
     problem: str
 
@@ -45,16 +45,16 @@ class PicturePlace(Protocol):
         """How many files are known and not read yet."""
 
     def __iter__(self) -> Iterator[Path | Source]:
-        """Yield files; wait for the next one where more may come."""
+        """Yield files; wait for the next file if more may come."""
 
     def read(self, file: Any, prepare: Prepare) -> Arrival | None:
-        """Return a file that was read, or None where it is to be left out, at least for now."""
+        """Read a file; return None if it is left out, at least for now."""
 
 
 class NamedFiles:
     """Files that are named in advance or, one after the other, by a list that may grow.
 
-    One that cannot be read is waited for until it has not changed for some seconds: it may be in the making.
+    A file that cannot be read may still be being written: it is tried again until it has not changed for some seconds.
     """
 
     def __init__(self, files: Iterable[Path], is_done: Callable[[Source], bool]) -> None:
@@ -65,7 +65,7 @@ class NamedFiles:
         return iter(self._files)
 
     def read(self, file: Path, prepare: Prepare) -> Arrival | None:
-        """Return a file that was read; None where it has been classified before."""
+        """Read a file; return None if it has been classified before."""
         try:
             source = file_source(file)
         except OSError as error:
@@ -80,7 +80,7 @@ class NamedFiles:
 
 
 def _read_written(path: Path, source: Source, prepare: Prepare) -> Arrival:
-    """Read a file as soon as it is complete; one that stays unreadable is a problem."""
+    """Read a file as soon as it is complete; a file that stays unreadable is a problem."""
     since: float | None = None  # the moment of the last change, once it matters
     while True:
         picture = read_picture(path, prepare)
@@ -100,7 +100,7 @@ def _read_written(path: Path, source: Source, prepare: Prepare) -> Arrival:
 
 
 class WatchedFolder:
-    """New pictures of a folder. A thread looks at it, so that a slow share keeps nobody from classifying."""
+    """New pictures of a folder. A thread looks for them, so that a slow network share does not delay classifying."""
 
     def __init__(self, watch: FolderWatch, every: float = LOOK_EVERY, room: int = QUEUE_ROOM) -> None:
         self._watch, self._every = watch, every
@@ -131,7 +131,7 @@ class WatchedFolder:
             time.sleep(max(self._every, _SHARE * taken))
 
     def read(self, file: Source, prepare: Prepare) -> Arrival | None:
-        """Return a file that was read; None where it is gone, or not complete yet: then it comes again."""
+        """Read a file; return None if it is gone, or not complete yet: then it comes again."""
         path = Path(file.name)
         picture = read_picture(path, prepare)
         if isinstance(picture, BadImageError):
@@ -144,9 +144,9 @@ class WatchedFolder:
 
 
 class PictureFeed:
-    """The pictures of a place, read and decoded ahead by a thread. It yields None now and then while there is none.
+    """The pictures of a place, read and decoded ahead by a thread. While there is none, it yields None now and then.
 
-    With ``hurry``, which whoever takes the pictures sets, it does so almost at once.
+    If the consumer sets ``hurry``, it yields None almost at once.
     """
 
     def __init__(self, place: PicturePlace, prepare: Prepare, ahead: int = AHEAD) -> None:
@@ -189,13 +189,13 @@ class PictureFeed:
                 arrival = self.place.read(file, self._prepare)
                 if arrival is not None and not self._put(arrival):
                     return
-        except BaseException as error:  # whoever asks for the next picture gets it
+        except BaseException as error:  # is raised where the next picture is taken
             self._put(error)
         else:
             self._put(None)
 
     def _put(self, item: Arrival | BaseException | None) -> bool:
-        """Wait for room; return False where nobody takes pictures any more."""
+        """Wait for room; return False if nobody takes pictures any more."""
         while not self._over.is_set():
             try:
                 self._room.get(timeout=_TICK)

@@ -96,7 +96,7 @@ class FolderExchange:
         return decode(blocks, self._info.kind.Download, self.task)
 
     def _last_version(self) -> int:
-        """Return the last version that is known; files that are damaged say nothing."""
+        """Return the highest version in the folder; damaged files do not count."""
         versions = []
         for read in (self.folder.offer, self.folder.answer):
             try:

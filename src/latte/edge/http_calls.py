@@ -1,4 +1,4 @@
-"""Calls of the server's routes: connection reuse, time limits, and retries that respect what the server asks for."""
+"""Calls of the server's routes: connection reuse, time limits, and retries after the pause that the server asks for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Connection:
 
     ``timeout`` in seconds for each step of a request. A request that fails on the way is repeated ``attempts`` times
     at most, and for at most ``patience`` seconds, after pauses that double and vary at random (or that the server asks
-    for). ``authority`` is the certificate of who signed the server's, ``certificate`` and ``key`` are the client's own.
+    for). ``authority`` is the certificate of the authority that signed the server's; ``certificate`` and ``key`` are
+    the client's own.
     """
 
     timeout: float = 10.0
@@ -56,7 +57,7 @@ class RefusedError(ValueError):
 
 
 class UnreachableError(OSError):
-    """The server does not answer, or not now; ``pause`` is how many seconds it asked to wait, if it did."""
+    """The server does not answer, or not now; ``pause`` is the number of seconds that it asked to wait, if any."""
 
     def __init__(self, reason: str, pause: float | None = None) -> None:
         super().__init__(reason)
@@ -109,7 +110,7 @@ class Calls:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def _repeat(self, call: Callable[[], HttpAnswer]) -> bytes:
-        """Call until there is an answer that a repetition would not change."""
+        """Call, and call again after failures that may pass."""
         try:
             return self._once(call) if self._connection.attempts == 1 else self._several(call)
         except _AgainError as error:
@@ -138,9 +139,9 @@ class Calls:
         raise _refusal(response)
 
     def _on_an_open_connection(self, call: Callable[[], HttpAnswer]) -> HttpAnswer:
-        """Call again, at once, where the server has closed a connection that was not used for long.
+        """Call again, at once, if the server has closed a connection that was not used for long.
 
-        Each failure takes one such connection away, and there may be several. Every request may be repeated.
+        Each failure removes one such connection, and there may be several. Every request may be repeated.
         """
         for _ in range(_CLOSED):
             try:
@@ -150,9 +151,9 @@ class Calls:
         return call()
 
     def _agree(self, header: str | None) -> None:
-        """Take note of the versions that the server speaks, where it names them; refuse one that speaks none of ours.
+        """Choose a version of the protocol that the server speaks; refuse a server that speaks none of ours.
 
-        An answer that names none, such as that of a proxy or of an early server, changes nothing.
+        An answer without versions, such as that of a proxy or of an early server, changes nothing.
         """
         if header is None:
             return

@@ -1,7 +1,7 @@
 """The exchange of a federation over HTTP: the same calls as in one process, for Python programs on any machine.
 
-A client sends only rows that changed since its last upload, and gets only rows that it does not have. Where a request
-fails on the way, it is sent again with the same key, so that it counts once.
+A client sends only rows that changed since its last upload, and gets only rows that it does not have. A request that
+fails on the way is sent again with the same key, so that it counts once.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from ..wire.versions import SPOKEN, UNSUPPORTED, upgrade_advice
 from .http_calls import Calls, Connection, RefusedError
 
 MOST_DOWNLOAD = 1 << 30  # bytes of one array of a download
-PARALLEL = 16  # requests at once where many clients pull
+PARALLEL = 16  # requests at once when many clients pull
 _AGAIN = ("stale_version", "unknown_base")  # problems that sending everything as a later version solves
-_ATTEMPTS = 3  # a program that uses the same name at the same time may be faster once, not always
+_ATTEMPTS = 3  # another program that uses the same name may be faster once, but hardly three times
 
 
 @dataclass(slots=True)
 class Conversation:
-    """What a client and the server have said: the last upload that was acknowledged, the rows of the last download."""
+    """What a client knows of the server: its last acknowledged upload, and the rows of its last download."""
 
     version: int = NO_VERSION
     acknowledged: int = NO_VERSION
@@ -59,10 +59,10 @@ class Conversation:
 
 
 class HttpExchange:
-    """The exchange that the server at ``server`` keeps. Any number of threads may use it.
+    """The exchange of the server at the address ``server``. Any number of threads may use it.
 
-    ``task`` comes from the server where it is not given; one that differs from the server's is refused. ``tokens`` is
-    one token, or a mapping from the names of clients to theirs. ``precision`` is that of vectors on the way, in both
+    Without a ``task``, it comes from the server; a task that differs from the server's is refused. ``tokens`` is one
+    token, or a mapping from the names of clients to their tokens. ``precision`` is that of vectors on the way, in both
     directions: "exact", "fp32", "fp16", "int8" or "int4".
     """
 
@@ -188,7 +188,7 @@ class HttpExchange:
         )
 
     def _have(self, talk: Conversation) -> tuple[Have, ...]:
-        """Return what the client has of the last download; after a list that was of no use, only now and then."""
+        """Return the list of rows that the client has; if the last list saved nothing, only now and then."""
         useful = talk.reused or talk.version % 16 == 0
         return have_of(talk.held, talk.seed) if talk.held and useful else ()
 

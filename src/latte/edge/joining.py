@@ -33,9 +33,9 @@ _LONGEST_TOKEN = 4096  # bytes of a token file
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A server, and how to talk to it; ``name`` is needed only where the server asks for no token.
+    """A server, and how to talk to it; ``name`` is needed only if the server asks for no token.
 
-    Instead of an address, ``server`` may be a folder in which somebody else carries messages: ``folder:DIR``.
+    Instead of an address, ``server`` may be a folder, ``folder:DIR``, whose messages another program carries.
     """
 
     server: str
@@ -114,7 +114,7 @@ def _own_name(requested: str | None, known: str | None) -> str:
 
 
 def check_encoder(task: Task, encoder: Encoder, any_encoder: bool = False) -> None:
-    """Refuse another encoder than that of the task: its embeddings mean something else."""
+    """Refuse an encoder that is not that of the task: its embeddings mean something else."""
     if encoder.dim != task.zero_shot.dim:
         raise refuse(
             "encoder", f"{encoder.name} with {encoder.dim} dimensions", f"{task.zero_shot.dim}, as the task has"

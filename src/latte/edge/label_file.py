@@ -11,7 +11,7 @@ from ..files.reading import read_lines
 
 
 def read_labels(path: Path) -> dict[str, str]:
-    """Return the classes of files by absolute name; a relative one belongs to the folder of the CSV file.
+    """Return the classes of files by absolute name; a relative name starts at the folder of the CSV file.
 
     A first line ``file,label`` is a header. Columns after the second do not matter.
     """

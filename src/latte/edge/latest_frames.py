@@ -11,7 +11,7 @@ from typing import Any
 class LatestFrames:
     """Frames that do not wait, such as those of a camera: a thread takes them as they come and stores ``room`` at most.
 
-    Where they come faster than they are used, the oldest make room for the newest, and are counted as ``dropped``.
+    If frames come faster than they are used, the oldest make room for the newest, and are counted as ``dropped``.
 
     >>> frames = LatestFrames(range(3))
     >>> list(frames), frames.dropped

@@ -34,7 +34,7 @@ class SessionCounts:
 
     @property
     def milliseconds(self) -> float:
-        """The mean time that a picture took, reading and encoding included; 0 where there was none."""
+        """The mean time that a picture took, reading and encoding included; 0 without pictures."""
         return 1e3 * self.seconds / self.pictures if self.pictures else 0.0
 
 

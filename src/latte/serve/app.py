@@ -39,14 +39,14 @@ Handler: TypeAlias = Callable[[Service, Request], Awaitable[Response]]
 
 
 class JoinRequest(msgspec.Struct, frozen=True):
-    """Who joins, and with which task."""
+    """The client that joins, and the fingerprint of its task."""
 
     client: str
     task: str
 
 
 class LeaveRequest(msgspec.Struct, frozen=True):
-    """Who leaves."""
+    """The client that leaves."""
 
     client: str
 

@@ -41,9 +41,10 @@ Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e11)]  # since 1970, until t
 
 
 class BackupHead(msgspec.Struct, frozen=True, tag="head"):
-    """``task`` is the fingerprint of the store's task; ``created`` in seconds since 1970, ``software`` wrote it.
+    """The first message: ``task`` is the fingerprint of the store's task, ``created`` is in seconds since 1970.
 
-    ``secret`` is that of the store, 32 hexadecimal digits; a store that never served has none.
+    ``software`` is the version that wrote the file. ``secret`` is that of the store, 32 hexadecimal digits; a store
+    that never served has none.
     """
 
     format: int
@@ -76,7 +77,7 @@ class BackupClient(msgspec.Struct, frozen=True, tag="client"):
 
 
 class BackupEnd(msgspec.Struct, frozen=True, tag="end"):
-    """How many there were, and the SHA-256 of everything before this message."""
+    """The number of tokens and of clients in the file, and the SHA-256 of everything before this message."""
 
     tokens: int
     clients: int
@@ -89,7 +90,7 @@ _ORDER = (BackupHead, BackupToken, BackupClient, BackupEnd)
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A backup that was checked: ``clients`` is how many it has, :meth:`records` are their uploads."""
+    """A backup that was checked; ``clients`` is their number, and :meth:`records` yields their uploads."""
 
     head: BackupHead
     tokens: Sequence[Token]
@@ -159,7 +160,7 @@ class _Frames:
 
 @contextmanager
 def open_backup(path: Path) -> Iterator[Backup]:
-    """Yield a backup; one that is damaged in any way is refused first."""
+    """Check the whole file, then yield the backup; a damaged file is refused."""
     with open_file(path, "backup") as file:
         head, tokens, names = None, dict[str, Token](), set[str]()
         for part in _parts(file, str(path)):
@@ -196,7 +197,7 @@ def _parts(file: BufferedReader, name: str) -> Iterator[BackupPart]:
 
 
 def _take(file: BufferedReader, size: int, left: int, digest: hashlib._Hash, name: str) -> bytes:
-    """Return the next bytes; nothing is allocated that the file cannot hold."""
+    """Return the next ``size`` bytes; refuse a size beyond the end of the file before memory is taken."""
     content = file.read(size) if size <= left else b""
     if len(content) != size or size > left:
         raise refuse(name, f"a file that ends too early, at byte {file.tell()}", "a whole backup")
@@ -217,7 +218,7 @@ def _decode(message: bytes, crc: int, name: str) -> BackupPart:
 
 
 def _next_kind(kind: int, part: BackupPart, name: str) -> int:
-    """Return which kind of message this is; head and end come once, and none comes back."""
+    """Return the kind of a message; refuse a second head or end, and a kind that belongs before the last one."""
     place = _ORDER.index(type(part))
     once = place in (0, len(_ORDER) - 1)
     if place < kind or (place == kind and once) or (kind == -1) != (place == 0):

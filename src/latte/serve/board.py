@@ -1,4 +1,4 @@
-"""The parts of the dashboard as JSON: made only while somebody looks, in a small share of the server's time."""
+"""The parts of the dashboard as JSON: made only while somebody watches, in a small share of the server's time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ClassView(msgspec.Struct, frozen=True):
 
 
 class ClientView(msgspec.Struct, frozen=True):
-    """One client: its row, its classes (None: the method cannot say), and who helps it."""
+    """One client: its row, its classes (None: the method cannot say), and the clients that help it."""
 
     row: FleetRow
     classes: list[ClassView] | None
@@ -57,7 +57,7 @@ class BoardState:
 
 
 class Paced(Generic[T]):
-    """A value that is made when somebody wants it, and again when it is old: older where making it took longer."""
+    """A value that is made on demand and used until it is due: the longer it takes to make, the longer it is used."""
 
     def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
         self._make, self._lock = make, asyncio.Lock()
@@ -65,7 +65,7 @@ class Paced(Generic[T]):
         self._due = 0.0
 
     async def get(self) -> T:
-        """Return the value."""
+        """Return the value; make it first if there is none or it is due."""
         async with self._lock:
             if self._value is None or time.monotonic() >= self._due:
                 start = time.monotonic()
@@ -91,7 +91,7 @@ class Board:
 
     @property
     def full(self) -> bool:
-        """Whether as many watch as may."""
+        """Whether the number of watchers is at its limit."""
         return self._watchers >= MOST_WATCHERS
 
     @contextmanager

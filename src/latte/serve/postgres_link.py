@@ -31,7 +31,7 @@ _DEFAULTS = {  # unless the address says otherwise
     "keepalives_count": "3",
     "tcp_user_timeout": "15000",
 }
-_PATIENCE = "30s"  # for one statement: one that waits longer waits for a lock that somebody holds
+_PATIENCE = "30s"  # for one statement: it takes longer only if it waits for a lock that somebody holds
 _LOOKS, _MOMENT = 20, 0.1  # seconds: PostgreSQL may notice a little later that a server has ended
 _FULL = "53100"
 _READ_ONLY = "25006"  # the server has become a standby
@@ -54,10 +54,10 @@ _HOLDERS = """SELECT DISTINCT a.application_name || ' from ' || coalesce(host(a.
 
 
 class Link:
-    """A connection that is made anew where it was lost; ``number`` counts them.
+    """A connection that is made again after it was lost; ``number`` counts the connections.
 
-    It holds a lock as long as it lasts: servers a "shared" one, a restoration, which has to be "alone", one that
-    excludes them. Without ``create`` a database without our tables is refused. One thread at a time may use it.
+    Each connection holds a lock. Servers hold a "shared" lock; a restoration has to be "alone", and its lock excludes
+    all servers. Without ``create``, a database without our tables is refused. One thread at a time may use a link.
     """
 
     def __init__(self, url: str, hold: LockMode = "nothing", create: bool = True) -> None:
@@ -72,8 +72,8 @@ class Link:
     def run(self, work: Callable[[Database], T], again: bool = False) -> T:
         """Return ``work(connection)``; every statement is a transaction of its own.
 
-        With ``again`` it is done once more where a connection that had been good was lost: for work that changes
-        nothing.
+        With ``again``, the work is repeated once on a new connection if the old connection was lost. Use it only for
+        work that changes nothing, or that may be done twice.
         """
         number, connected = self.number, self._database is not None
         try:
@@ -85,7 +85,7 @@ class Link:
 
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
-        """Yield the connection in one transaction that only reads: everything is as it was at one moment."""
+        """Yield the connection in a transaction that only reads, and sees the database as it was at one moment."""
         self.run(lambda database: None, again=True)
         database = self._database
         assert database is not None
@@ -175,7 +175,7 @@ class Link:
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
-        """Turn the errors of PostgreSQL into ours; a connection that was lost is given up."""
+        """Turn the errors of PostgreSQL into ours; close a connection that was lost."""
         try:
             yield
         except self._psycopg.Error as error:

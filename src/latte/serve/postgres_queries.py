@@ -11,10 +11,10 @@ from .postgres_tables import get_about, set_about
 if TYPE_CHECKING:
     from .postgres_link import Database
 
-REMEMBERED = "1 hour"  # that a removal is remembered by name; who looks less often compares all names
+REMEMBERED = "1 hour"  # a removal is remembered by name; a server that looks less often compares all names
 _DEADLOCKS = 3  # attempts: two servers may write the same two clients in opposite order
 
-# what a look needs to know of a row: not the upload itself
+# the columns that a look needs: all but the upload itself
 _LIGHT = "c.id, c.name, c.version, c.checksum, octet_length(c.body)"
 _NEW = "xid >= pg_snapshot_xmin(%(last)s::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, %(last)s::pg_snapshot)"
 _ESCAPED = f"EXISTS (SELECT FROM latte_cleaned WHERE latest >= pg_snapshot_xmin(%(last)s::pg_snapshot) AND {_NEW})"
@@ -41,7 +41,7 @@ CLEAN = f"""WITH old AS (DELETE FROM latte_removals WHERE removed < now() - inte
 
 
 class News(NamedTuple):
-    """A row that may be new: without ``id``, there is none of this name. ``removed``: it was, perhaps long ago."""
+    """A row that may be new. No ``id``: there is no row of this name now. ``removed``: there was a removal."""
 
     id: int | None
     client: str
@@ -52,7 +52,7 @@ class News(NamedTuple):
 
 
 class FeedLook(NamedTuple):
-    """What one statement has seen. ``escaped``: removals that the last look has not seen may have been cleaned away."""
+    """The result of one look. ``escaped``: removals since the last look may have been deleted before we saw them."""
 
     snapshot: str
     escaped: bool
@@ -65,7 +65,7 @@ def fetch(database: Database, query: str, values: Sequence[object] = ()) -> list
 
 
 def claim_fact(database: Database, name: str, value: str) -> str:
-    """Return a fact about the store: ``value``, if there was none; all processes get the same."""
+    """Return a fact about the store, after setting it to ``value`` if it was not set: all processes get the same."""
     database.execute("INSERT INTO latte_about VALUES (%s, %s) ON CONFLICT DO NOTHING", [name, value])
     return get_about(database, name) or value
 

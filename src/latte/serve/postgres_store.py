@@ -1,10 +1,10 @@
 """The store of several servers: plain PostgreSQL, 13 or later, without extensions.
 
-Each server has its own exchange in memory and follows what the others write. A number from a sequence cannot tell what
-is new: transactions commit in another order than they take numbers, and a reader that has seen 8 never looks for the 7
-that comes later. So every row has the number of the transaction that wrote it (``xid``), and a reader remembers the
-snapshot of its last look, which says exactly which transactions it has seen. What is committed before a look begins is
-part of that look.
+Each server has its own exchange in memory and follows what the others write. A number from a sequence cannot tell which
+rows are new: transactions commit in another order than they take numbers, and a reader that has seen number 8 would
+never look for number 7, which is committed later. So every row has the number of the transaction that wrote it
+(``xid``), and a reader remembers the snapshot of its last look, which says exactly which transactions it has seen. A
+look sees every row that was committed before it began.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _CLEAN_EVERY = 600.0  # seconds
 class PostgresStore:
     """Records in the tables ``latte_clients`` and ``latte_removals`` of the database at ``url``.
 
-    One database, or one schema of it (``?options=-csearch_path%3DNAME``), is one federation. ``alone``: no server runs
-    on it meanwhile.
+    One database, or one schema of it (``?options=-csearch_path%3DNAME``), is one federation. With ``alone``, a database
+    on which a server runs is refused.
     """
 
     shared: ClassVar[bool] = True
@@ -63,17 +63,17 @@ class PostgresStore:
         self._secret: str | None = None
 
     def claim(self, task: str) -> str:
-        """Return the fingerprint of the task that the store belongs to: ``task``, if it is new."""
+        """Return the fingerprint of the task that the store belongs to; a new store belongs to ``task``."""
         self._task = self._link.run(lambda database: claim_fact(database, "task", task), again=True)
         return self._task
 
     def secret(self) -> int:
-        """Return the secret of the store; one that has none gets one."""
+        """Return the secret of the store; it is drawn at the first call of any process."""
         self._secret = self._link.run(lambda database: claim_fact(database, "secret", new_secret()), again=True)
         return secret_of(self._secret)
 
     def read(self, clients: Sequence[str]) -> dict[str, Record]:
-        """Return the records of those of ``clients`` that have a sound one."""
+        """Return the sound records of ``clients``, by client."""
         names = [name_bytes(client) for client in clients]
         query = f"SELECT {ROW_COLUMNS} FROM latte_clients WHERE name = ANY(%b)"
         rows = self._link.run(lambda database: fetch(database, query, [names]), again=True) if names else []
@@ -114,7 +114,7 @@ class PostgresStore:
     def changes(self) -> Iterator[Record | Removal]:
         """Yield what changed since the last call, in the order of joining; at the first call, every record.
 
-        A caller that stops half way gets the same again.
+        A caller that stops half way gets the same changes at the next call.
         """
         look, everything = self._look()
         differing = [news for news in look.news if self._differs(news)]
@@ -135,10 +135,11 @@ class PostgresStore:
         self._clean()
 
     def _look(self) -> tuple[FeedLook, bool]:
-        """Return what may be new, and whether that is everything: at first, and where something may have escaped.
+        """Return a look, and whether it lists every row instead of those that may be new.
 
-        The numbers of transactions mean nothing where a new connection leads to another server, or to one that was
-        restored; and a removal that we have not seen may have been cleaned away.
+        It lists every row at the first call, after a new connection, and if a removal was deleted before we saw it. A
+        new connection may lead to another database server, or to a restored one, where the numbers of transactions that
+        we know mean nothing.
         """
         if self._last is not None:
             look = self._link.run(lambda database: read_feed(database, self._last), again=True)
@@ -150,7 +151,7 @@ class PostgresStore:
         return look, True
 
     def _check_facts(self) -> None:
-        """Refuse a store that was replaced by another one while there was no connection."""
+        """Refuse a store that was replaced by another store while there was no connection."""
         owner = self._link.run(lambda database: get_about(database, "task"))
         if self._task is not None and owner != self._task:
             raise StoreUnavailableError(f"{self._link.name}: is the store of another task now")
@@ -164,21 +165,21 @@ class PostgresStore:
         return self._seen.get(news.client) != (news.version, news.checksum)
 
     def _lost(self, news: News) -> bool:
-        """Return whether what the caller has of a client is to be forgotten, rather than replaced by a later upload."""
+        """Return whether a client was removed since the last look: the caller has to forget it, even if it is back."""
         known = self._seen.get(news.client)
         return known is not None and (news.removed or news.version <= known[0])
 
     def _records(self, ids: Sequence[int | None]) -> list[Record]:
-        """Return the records of rows, later ones where they were written again; who was removed is left out.
+        """Return the records of rows, in their latest version and without clients that were removed meanwhile.
 
-        A damaged one is refused at the first look, and left out later.
+        A damaged record is an error at the first look, and is left out later.
         """
         query = f"SELECT {ROW_COLUMNS} FROM latte_clients WHERE id = ANY(%b) ORDER BY id"
         rows = self._link.run(lambda database: fetch(database, query, [ids]))
         return list(map(record_of, rows) if self._last is None else sound_records(rows))
 
     def _clean(self) -> None:
-        """Forget old removals now and then; who has not seen one learns that it escaped, and compares all names."""
+        """Delete old removals now and then; a server that has not seen one notices that, and compares all names."""
         if time.monotonic() - self._cleaned_at > _CLEAN_EVERY:
             self._link.run(lambda database: database.execute(CLEAN))
             self._cleaned_at = time.monotonic()

@@ -67,10 +67,10 @@ def migrate(database: Database, schema: int, name: str) -> None:
 
 
 def stored_version(database: Database) -> int:
-    """Return the version of the tables; 0 where there are none.
+    """Return the version of the tables; 0 if there are none.
 
-    The catalogue itself is read: ``to_regclass`` may remember that a table, which another process has made since, is
-    not there.
+    The catalogue itself is read, because ``to_regclass`` may not know yet of a table that another process has just
+    made.
     """
     query = "SELECT FROM pg_class WHERE relname = 'latte_about' AND pg_table_is_visible(oid)"
     if database.execute(query).fetchone() is None:
@@ -92,9 +92,9 @@ def set_about(database: Database, name: str, value: str) -> None:
 
 
 def renew_xids(database: Database) -> None:
-    """Replace the numbers of transactions that have not been yet: a dump from another server brings them.
+    """Replace transaction numbers that lie in the future of this server: a dump from another server brings them.
 
-    They would be news at every look until this server has counted as far.
+    Rows with such a number would be new at every look until this server reaches it.
     """
     for table in ("latte_clients", "latte_removals"):
         database.execute(f"UPDATE {table} SET xid = DEFAULT WHERE xid {_FUTURE}")

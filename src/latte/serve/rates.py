@@ -21,10 +21,10 @@ class Buckets:
 
     def __init__(self, rate: RequestRate) -> None:
         self.rate = rate
-        self._levels: dict[str, tuple[float, float]] = {}  # what is left, and when
+        self._levels: dict[str, tuple[float, float]] = {}  # what is left in the bucket, and at which time
 
     def take(self, client: str) -> float:
-        """Take one token; return 0, or the seconds until there is one."""
+        """Take one token; return 0, or the seconds until there is a token again."""
         if not self.rate.per_second:
             return 0.0
         now = time.monotonic()

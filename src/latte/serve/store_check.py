@@ -26,7 +26,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """What a check has found: how many ``clients`` there are, and what is damaged."""
+    """The result of a check: the number of ``clients``, and what is damaged."""
 
     clients: int
     damages: tuple[Damage, ...]

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A store at one moment: the fingerprint of its task, if it has one yet, its tokens, and its ``rows``, once.
+    """A store at one moment. A new store has no ``task`` (a fingerprint) and no ``secret``.
 
-    Rows are in the order of joining, and are not compared with their checksums. ``faults`` are those of the file;
-    ``secret`` is that of the store, as it is stored, if it has one yet.
+    ``rows`` can be read once, in the order of joining; they are not compared with their checksums. ``faults`` are those
+    of the file.
     """
 
     task: str | None
@@ -39,9 +39,9 @@ class Contents:
 
 @contextmanager
 def open_contents(place: str | Path, folder: Path, examine: bool = False) -> Iterator[Contents]:
-    """Yield what is in the store at ``place``, with the tokens that belong to it; no server need be stopped.
+    """Yield what is in the store at ``place``, with the tokens that belong to it; servers may run meanwhile.
 
-    ``examine``: the structure of a database file is checked, too.
+    With ``examine``, the structure of a database file is checked, too.
     """
     source = _postgres(str(place)) if str(place).startswith(POSTGRES) else _sqlite(Path(place), folder, examine)
     with source as contents:
@@ -67,7 +67,7 @@ def _sqlite(store: Path, folder: Path, examine: bool) -> Iterator[Contents]:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open a file only to read it: without the lock of its owner, and beside it."""
+    """Open a file only to read it: its owner may have it open, so its lock is not needed."""
     with explain_errors(path):
         return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)
 

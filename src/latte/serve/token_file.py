@@ -55,7 +55,7 @@ class TokenFile:
         return self._tokens
 
     def at_hand(self) -> Mapping[str, Token] | None:
-        """Return all tokens: a file does not let us wait."""
+        """Return all tokens: reading a file takes no waiting."""
         return self.tokens()
 
     def add(self, token: Token) -> None:
@@ -86,10 +86,10 @@ class TokenFile:
 
 
 def _settled_mark(log: Path) -> tuple[int, ...]:
-    """Return what changes with every commit: the size and the time of the write-ahead log, once its time has passed.
+    """Return a mark that changes with every commit: the inode, size and time of the write-ahead log.
 
-    This takes a tenth of the time of a question to SQLite. A second commit within one tick of the file system's clock
-    might not change them, so a log that was written just now has no mark.
+    This takes a tenth of the time of a query to SQLite. A second commit within one tick of the file system's clock
+    might not change the mark, so a log that was written just now has none.
     """
     try:
         about = log.stat()

@@ -48,7 +48,7 @@ class Base(Protocol):
     """The rows that a receiver has, as the sender knows them."""
 
     def find(self, name: str, encoded: EncodedRows) -> NDArray[np.int32]:
-        """Return for each row its place in what the receiver has, NEXT where it has to be sent."""
+        """Return the place of each row among the receiver's rows; NEXT for a row that has to be sent."""
 
 
 # --- encode -------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def _vector_block(name: str, array: NDArray[Any], precision: str, base: Base | N
 
 
 def complete(blocks: Sequence[Block], expected: Expected, base: Mapping[str, EncodedRows]) -> tuple[Block, ...]:
-    """Return ``blocks`` with all rows in ``data``; those left out come from ``base``, what this receiver has."""
+    """Return ``blocks`` with all rows in ``data``; rows that were left out come from ``base``, the receiver's own."""
     return tuple(_complete(block, expected, base) for block in blocks)
 
 
@@ -127,7 +127,7 @@ def encoded_rows(blocks: Sequence[Block]) -> dict[str, EncodedRows]:
 
 
 def rounding_of(blocks: Sequence[Block]) -> float:
-    """Return how far the way here can have moved a vector of unit length in the direction of another."""
+    """Return how far encoding can have moved a vector of unit length in the direction of another vector."""
     return max((_format_of(b).rounding(_rows_of(b)) for b in blocks if b.coding in PRECISIONS), default=0.0)
 
 
@@ -146,12 +146,12 @@ def rounding_of_each(stacked: Sequence[Block]) -> NDArray[np.float64]:
 
 
 def precision_of(blocks: Sequence[Block]) -> str:
-    """Return the precision of the embeddings; ``exact`` where there are none."""
+    """Return the precision of the embeddings; ``exact`` if there are none."""
     return next((block.coding for block in blocks if block.coding in PRECISIONS), LOSSLESS)
 
 
 def _check(block: Block, expected: Expected) -> None:
-    """Refuse a block whose dtype, shape and coding cannot be."""
+    """Refuse a block whose dtype, shape or coding is not valid."""
     if block.dtype not in DTYPE_CODES or len(block.shape) > _MOST_AXES or any(n < 0 for n in block.shape):
         raise refuse(_label(block), f"{block.dtype[:20]!r} of shape {str(block.shape)[:80]}", "an array")
     expected.check(block.name, block.dtype, block.shape)
@@ -160,7 +160,7 @@ def _check(block: Block, expected: Expected) -> None:
 
 
 def _codings(dtype: str, shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Return how such an array may travel."""
+    """Return the codings that such an array may have."""
     if dtype == "b1":
         return (_BITS,)
     vectors = PRECISIONS if dtype[0] == "f" and len(shape) > 1 and shape[-1] > 0 else ()

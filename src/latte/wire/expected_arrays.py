@@ -16,7 +16,7 @@ DTYPE_CODES = ("b1", "f4", "f8", "i4", "i8", "u1", "u4", "u8")  # of the arrays 
 
 
 def code_of(dtype: np.dtype[Any]) -> str:
-    """Return the code of a dtype in a block; one that cannot travel is refused."""
+    """Return the code of a dtype in a block; refuse a dtype that cannot travel."""
     code = f"{dtype.kind}{dtype.itemsize}"
     if code not in DTYPE_CODES:
         raise refuse("message", f"an array of {dtype}", "one of " + ", ".join(DTYPE_CODES))
@@ -24,10 +24,10 @@ def code_of(dtype: np.dtype[Any]) -> str:
 
 
 class Expected(Protocol):
-    """What a receiver expects of an array: refuses a dtype and a shape that cannot be."""
+    """What a receiver expects of its arrays."""
 
     def check(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
-        """Refuse what is not expected."""
+        """Refuse an array whose dtype or shape is not expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class SameShapes:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """The arrays have at most so many bytes each: downloads may have any number of slots."""
+    """Each array has at most ``most`` bytes: downloads may have any number of slots."""
 
     most: int
 

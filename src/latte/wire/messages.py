@@ -46,12 +46,13 @@ class Have(msgspec.Struct, frozen=True):
 
 
 class DeviceReport(msgspec.Struct, frozen=True):
-    """What a client says of itself, for the owner of the fleet. All of it is optional, and none of it is believed.
+    """A client's report about itself, for the owner of the fleet. Every field is optional, and nothing depends on it.
 
-    ``images`` classified so far; ``differing`` of them got another label than zero-shot's. Of the latest 100 images:
-    ``agreement`` is the share with zero-shot's label, ``entropy`` the mean of the zero-shot entropies. ``classes`` that
-    the memory has something of; ``unreadable`` pictures; ``waiting`` in the queue; ``dropped`` for lack of room. Of
-    ``labelled`` images ``correct`` answers, and ``correct_zero_shot`` ones.
+    ``images`` were classified so far; ``differing`` of them have another label than zero-shot's. Of the latest 100
+    images, ``agreement`` is the share with zero-shot's label, and ``entropy`` the mean of the zero-shot entropies. The
+    memory holds something of ``classes`` classes. ``unreadable`` pictures could not be read, ``waiting`` pictures are
+    in the queue, ``dropped`` ones had no room. Of ``labelled`` images, ``correct`` answers are right, and
+    ``correct_zero_shot`` answers of zero-shot.
     """
 
     images: Count = 0
@@ -127,7 +128,7 @@ class _AnyVersion(msgspec.Struct, frozen=True):
 
 
 def protocol_of(content: bytes) -> int:
-    """Return the version of the protocol that a message states, whatever else is in it; ours where it states none."""
+    """Return the version of the protocol that a message states, whatever else is in it; ours if it states none."""
     try:
         return msgspec.msgpack.decode(content, type=_AnyVersion).protocol
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -159,7 +160,7 @@ class HeldRows:
         self._have = {rows.array: rows for rows in have}
 
     def find(self, name: str, encoded: EncodedRows) -> NDArray[np.int32]:
-        """Return the place of each row in the client's list, NEXT for those that it lacks."""
+        """Return the place of each row in the client's list; NEXT for a row that the client lacks."""
         source = np.full(len(encoded), NEXT, np.int32)
         have = self._have.get(name)
         if have is None or not have.ids or len(have.ids) % 8:

@@ -16,8 +16,8 @@ from .hashes import mix_bits
 def rotate(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return ``rows`` (n, D) in a basis where no dimension stands out; lengths and angles stay.
 
-    Signs that depend on the place, then a Walsh-Hadamard transform of the first P dimensions; where there are more, the
-    signs again and a transform of the last P. P is the largest power of two up to D.
+    Signs that depend on the place, then a Walsh-Hadamard transform of the first P dimensions. If D is larger than P,
+    the signs once more and a transform of the last P dimensions. P is the largest power of two up to D.
 
     >>> rotate(np.array([[1.0, 0.0, 0.0, 0.0]], np.float32)).tolist()
     [[0.5, 0.5, 0.5, 0.5]]

@@ -31,8 +31,8 @@ from .rotation import rotate, rotate_back
 PRECISIONS = ("exact", "fp32", "fp16", "int8", "int4")
 LOSSLESS = "exact"
 _STEPS = {"int8": 127, "int4": 7}  # the largest whole number of a row
-# The largest numbers of a row are cut at one of these shares of the largest: a few are off by more then, and all others
-# by less. What was cut already is not cut again: without a cut, its whole numbers are exact.
+# Numbers above one of these shares of the largest number are cut. The few that are cut have a larger error then, all
+# others a smaller one. A row that was cut before is not cut again: without a cut, its whole numbers are exact.
 _LIMITS = {"int8": (1.0,), "int4": (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65)}
 _CLEAR = 1e-9  # by which a cut has to be better than none
 _DEVIATION = {"int8": 1 / np.sqrt(12.0), "int4": 0.333}  # of what rounding adds, in steps
@@ -43,7 +43,7 @@ EncodedRows: TypeAlias = NDArray[np.uint8]  # (n, bytes of a row)
 
 
 class RowFormat(NamedTuple):
-    """How the vectors of one array travel: ``dim`` numbers each, in a ``precision``; ``dtype`` is what they are."""
+    """How the vectors of one array travel: ``dim`` numbers each, in a ``precision``; ``dtype`` is that in memory."""
 
     precision: str
     dim: int
@@ -51,7 +51,7 @@ class RowFormat(NamedTuple):
 
     @classmethod
     def of(cls, precision: str, dim: int, dtype: np.dtype[Any]) -> RowFormat:
-        """Return it for vectors of ``dim`` numbers; an unknown precision is refused."""
+        """Return the format of vectors of ``dim`` numbers; an unknown precision is refused."""
         choice("precision", precision, PRECISIONS)
         return cls(precision, dim, dtype)
 
@@ -149,7 +149,7 @@ def _record_of(form: RowFormat) -> np.dtype[Any]:
 
 
 def _round_scales(scale: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return scales with 16 significant bits: what rounding adds on the way does not change them a second time."""
+    """Return scales rounded to 16 significant bits, so that encoding a decoded row gives the same scale again."""
     bits = scale.astype(np.float32).view(np.uint32)
     rounded: NDArray[np.float32] = ((bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)).view(np.float32)
     return rounded

@@ -121,7 +121,7 @@ def write_task(path: Path, task: Task) -> None:
 
 
 def read_task(path: Path) -> Task:
-    """Read a task file; one that is damaged, or that another version wrote, is refused."""
+    """Read a task file; a file that is damaged, or that another version wrote, is refused."""
     return _task(read_safetensors(path, "task"), str(path))
 
 
