@@ -13,7 +13,7 @@ _REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+)(?P<rest>[^;]*);\s*extra\s*==\s*[
 
 
 def need(module: str, extra: str) -> Any:
-    """Return the imported ``module``; where it is missing, the error gives the pip line that brings it.
+    """Return the imported ``module``; if it is missing, the error gives the pip line that brings it.
 
     >>> need("json", "onnx").dumps([1])
     '[1]'
@@ -39,8 +39,8 @@ def install_advice(extra: str) -> str:
 def pip_line(extra: str) -> str:
     """Return the command that brings an extra.
 
-    It names the packages themselves, as the installed metadata has them. That works for an installation from an index,
-    from a file and from a checkout alike; the name of this package would not before it has been released.
+    It names the packages themselves, as the installed metadata list them. That works for an installation from an index,
+    from a file and from a checkout alike; the name of this package would work only after a release.
     """
     requirements = requirements_of(extra)
     if not requirements:  # run from a checkout that was never installed
@@ -49,7 +49,7 @@ def pip_line(extra: str) -> str:
 
 
 def requirements_of(extra: str) -> list[str]:
-    """Return the requirements of an extra, each package once; none where this package is not installed.
+    """Return the requirements of an extra, each package once; none if this package is not installed.
 
     >>> requirements_of("report")
     ['matplotlib>=3.9', 'scikit-learn>=1.5']

@@ -1,4 +1,4 @@
-"""The global memory: everyone's latest prototypes, and whose each client gets. It is Latte's in-process Exchange."""
+"""The global memory: the latest prototypes of all clients, and which of them a client gets. It is Latte's Exchange."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class PreparedRow(NamedTuple):
 
 
 class GlobalMemory(WholeCopy):
-    """Everyone's latest prototypes in one growing (N, C, D) array.
+    """The latest prototypes of all clients in one growing (N, C, D) array.
 
     It serves the task of one ``zero_shot`` classifier and refuses prototypes that were made with another. Any number of
-    threads may use one global memory: a lock makes each call a whole, so that an upload is seen wholly or not at all,
-    and a state or a copy is that of one moment. (The rows that :meth:`join` and :meth:`neighbours` return are good
+    threads may use one global memory: a lock makes each call atomic, so that an upload is seen wholly or not at all,
+    and a state or a copy is that of one moment. (The rows that :meth:`join` and :meth:`neighbours` return are valid
     until a client leaves: threads use :meth:`push` and :meth:`pull`.)
 
     >>> import numpy as np
@@ -76,7 +76,7 @@ class GlobalMemory(WholeCopy):
         self._renumber()
 
     def _renumber(self) -> None:
-        """Derive what follows from the rows: the place of the next client, and (when it is needed) the ranking."""
+        """Derive the place of the next client from the rows; the ranking is derived when it is needed."""
         order = self._table.order[: len(self)]
         self._next = int(order.max()) + 1 if self.routing.by_joining and len(order) else 0
         self._ranking: Integers | None = None
@@ -102,9 +102,9 @@ class GlobalMemory(WholeCopy):
     def prepare(self, upload: Prototypes, rounding: float | None = None) -> PreparedRow:
         """Check an upload and return what :meth:`store` stores of it; nothing changes.
 
-        With a ``rounding``, the distance by which the way here can have moved a vector, a prototype has to be
-        classified as its own class by zero-shot. An honest one is: it is a sum, with positive weights, of embeddings
-        that are, and the embeddings of one class form a convex cone.
+        With a ``rounding``, the distance by which encoding can have moved a vector, a prototype has to be classified as
+        its own class by zero-shot. An honest prototype is: it is a sum, with positive weights, of embeddings that are
+        classified so, and the embeddings of one class form a convex cone.
         """
         classes, dim = self.zero_shot.text.shape
         message("upload", upload, Prototypes, self.task)
@@ -125,7 +125,7 @@ class GlobalMemory(WholeCopy):
     def prepare_many(self, uploads: Prototypes, roundings: Reals) -> list[PreparedRow | None]:
         """Return what :meth:`prepare` returns for each of m uploads, whose arrays are stacked: (m, C, D) and (m, C).
 
-        Where there is anything odd about one, None: :meth:`prepare` says what it is.
+        For an upload that may have to be refused it is None: :meth:`prepare` then decides, and says why.
         """
         good, rows = prepared_rows(uploads, roundings, self.zero_shot)
         return [PreparedRow(*row) if fine else None for fine, row in zip(good.tolist(), rows, strict=True)]
@@ -150,7 +150,7 @@ class GlobalMemory(WholeCopy):
             return self._gather_many(donors), counts
 
     def pick(self, clients: Sequence[str]) -> Picked:
-        """Return whose prototypes each of ``clients`` gets, without the prototypes themselves."""
+        """Return which prototypes each of ``clients`` gets, as rows, without the prototypes themselves."""
         with self._lock:
             rows, valid = self._neighbours(self._rows_of(clients))
             entropy = self._table.entropy[rows, np.arange(self.zero_shot.classes)[:, None]]
@@ -215,7 +215,7 @@ class GlobalMemory(WholeCopy):
         return row
 
     def forget(self, client: str) -> None:
-        """Remove ``client`` and what it uploaded. Those who already hold its prototypes keep them until they pull."""
+        """Remove ``client`` and its upload. Clients that have its prototypes already keep them until they pull."""
         name = client_name(client)
         with self._lock:
             row, last = self._row(name), len(self) - 1
@@ -244,7 +244,7 @@ class GlobalMemory(WholeCopy):
             return donors_of(self._collect_uploads(), self.routing, self._row(client))
 
     def _neighbours(self, rows: Integers) -> Donors:
-        """Return the same for many, as (m, C, E)."""
+        """Return what :meth:`neighbours` returns for many clients, as (m, C, E)."""
         return donors_of_many(self._collect_uploads(), self.routing, rows)
 
     def _collect_uploads(self) -> Uploaded:

@@ -1,7 +1,7 @@
-"""Near copies: embeddings of one picture, or of one scene again and again, of which a memory should have one only.
+"""Near copies: embeddings of the same picture or scene, of which a memory should store only one.
 
-A memory of S slots per class that sees the same pictures once more fills with copies of one vector, and a sum counts
-them as evidence. docs/near-copies.md has the measurements behind :data:`NEAR_COPY`.
+Otherwise a memory that sees the same pictures again fills its slots with copies of one vector, and a sum counts them as
+further evidence. docs/near-copies.md has the measurements behind :data:`NEAR_COPY`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def check_near_copy(value: object) -> float:
 
 
 def near_copies(stored: Vectors, vector: Vectors, cosine: float) -> Mask:
-    """Say which of ``stored`` (n, D) have at least this ``cosine`` with ``vector`` (D,); they need not be unit rows.
+    """Return which of ``stored`` (n, D) have at least this ``cosine`` with ``vector`` (D,); they need not be unit rows.
 
     >>> near_copies(np.eye(2, dtype=np.float32), np.array([0.1, 0.99], np.float32), 0.98)
     array([False,  True])
@@ -57,7 +57,7 @@ class RecentImages(WholeCopy):
         self._count = 0  # of all that were new: they go round
 
     def is_new(self, vector: Any) -> bool:
-        """Say whether an image is no near copy of a recent one; if so, it is the most recent one now."""
+        """Return whether an image is no near copy of a recent image; if it is new, remember it."""
         if not self.cosine:
             return True
         row = np.asarray(vector, np.float32)

@@ -1,6 +1,6 @@
-"""How much of everyone's evidence a client uses, and what its neighbourhood then knows of each class.
+"""How much of each other client's evidence a client uses, and what its neighbourhood then knows of each class.
 
-n clients have uploaded. Steps 1 to 3 of docs/ristretto.md, for all of them at once, in float64.
+These are steps 1 to 3 of docs/ristretto.md, for all n clients that have uploaded at once, in float64.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from .class_sums import EPS
 from .types import Reals
 
-# how evidence is shared: as step 2 has it; with the sampling noise left in the distances; all of everyone's; one's own
+# how evidence is shared: as in step 2; with the sampling noise left in the distances; all of it; none but one's own
 ROUTINGS = ("evidence", "raw", "everyone", "alone")
 LIVE = 1e-6  # a class whose soft count is not above this was not seen
 LEAST_NOISE = 1e-3
@@ -30,11 +30,11 @@ class Evidence(NamedTuple):
 
     @classmethod
     def of(cls, counts: Reals, means: Reals) -> Evidence:
-        """Return that of these uploads."""
+        """Return the evidence of these uploads."""
         return cls(counts, means, np.einsum("ncd,ncd->nc", means, means))
 
     def times(self, factors: Reals) -> Evidence:
-        """Return it with the counts of each client multiplied by a factor (n,)."""
+        """Return the evidence with the counts of each client multiplied by a factor (n,)."""
         return self._replace(counts=self.counts * factors[:, None])
 
 

@@ -56,7 +56,7 @@ class PrivateClient:
         self.method.reset()
 
     def memory_fill(self) -> MemoryFill | None:
-        """Return how much the method remembers; None where it does not say."""
+        """Return how much the method remembers; None if it does not say."""
         fill = getattr(self.method, "memory_fill", None)
         filled: MemoryFill | None = fill() if callable(fill) else None
         return filled
@@ -70,7 +70,7 @@ class PrivateClient:
         self.method.load(arrays)
 
     def epsilon(self, dim: int, uploads: int = 1) -> float:
-        """Return the true epsilon of so many uploads; infinite without noise."""
+        """Return the exact epsilon of this number of uploads; infinite without noise."""
         if not self.privacy.noise:
             return math.inf
         return epsilon(self._hiding.sensitivity(self.privacy), self.privacy.deviation(dim), uploads)

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from .class_sums import ClassSums
 from .neighbourhoods import Evidence
+from .table import FEWEST
 from .types import Integers
-
-FEWEST = 8  # rows to begin with
 
 
 class NamedRows:
@@ -86,6 +85,6 @@ class SumsTable(NamedRows):
 
     @property
     def by_content(self) -> Integers:
-        """The rows (n,) in an order that depends on what was uploaded, and neither on names nor on who came first."""
+        """The rows (n,) in an order that depends on the uploads only, neither on names nor on the order of joining."""
         counts, _, squares = self.arrays
         return np.lexsort(np.concatenate([squares, counts], axis=1).T)

@@ -114,7 +114,7 @@ class HttpExchange:
         return self._send(client_name(client), None, download=True)
 
     def pull_many(self, clients: Sequence[str]) -> list[Any]:
-        """Download what each of ``clients`` gets; the server answers those that wait together with one product."""
+        """Download what each of ``clients`` gets; the server answers waiting requests together, with one product."""
         names = [client_name(client) for client in clients]
         if len(set(names)) < 2:
             return [self.pull(name) for name in names]

@@ -1,7 +1,7 @@
 """Export a transformers model to ONNX folders that need no torch: ``export_onnx("hf:…", "OUT")``.
 
 OUT holds the float32 model; OUT/fp16 and OUT/int8 are complete folders of their own, so that a small device needs
-only one of them. The agreement of each with the original is measured and written into its model.json.
+only one of them. The agreement of each variant with the original is measured and written into its model.json.
 Imported only when something is exported.
 """
 
@@ -76,7 +76,7 @@ def _export(encoder: HfEncoder, folder: Path, variants: Sequence[str], images: S
 
 @contextmanager
 def _whole_folder(out: Path) -> Iterator[Path]:
-    """Yield a folder beside ``out`` that becomes it when the block ends; if it is interrupted, nothing is left."""
+    """Yield a folder beside ``out`` that becomes ``out`` when the block ends; an interrupted block leaves nothing."""
     out = out.absolute()
     part = out.with_name(f".{out.name}.{secrets.token_hex(4)}.part")
     part.mkdir(parents=True)

@@ -2,8 +2,7 @@
 
 A JPEG is decoded at a half, a quarter or an eighth of its size. Other formats are decoded whole, which Pillow cannot
 avoid, then converted and averaged in strips; only one such picture is decoded at a time. docs/pictures.md states the
-memory that this takes and how little it changes an embedding. Pictures of up to :data:`LARGE` pixels do not come here:
-their pixels are what they always were.
+memory that this takes and how little it changes an embedding. Pictures of up to :data:`LARGE` pixels are not reduced.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ Convert = Callable[[Any, tuple[float, float] | None], Any]
 
 
 def decode_reduced(picture: Any, convert: Convert) -> Any:
-    """Return an opened picture as RGB, with at least ``LEAST_SIDE`` pixels on its short side where it has as many.
+    """Return an opened picture as RGB, with at least ``LEAST_SIDE`` pixels on its short side if it has as many.
 
     ``convert(strip, extremes)`` makes RGB of a part; ``extremes`` are the lowest and the highest value of the whole
-    where a pixel is one wide number.
+    picture if a pixel is one wide number.
     """
     with _ONE_AT_A_TIME:
         factor = reduction(picture.size)

@@ -107,8 +107,8 @@ def _reason(error: Exception) -> str:
 def to_rgb(picture: Any, extremes: tuple[float, float] | None = None) -> Any:
     """Return any ``PIL.Image`` as RGB; alpha is dropped, as the reference transform does.
 
-    16-bit values keep their high byte; floating-point ones are read as 0..1 where they fit, else as 0..255. Which,
-    the lowest and the highest value decide: ``extremes`` are those of the whole where ``picture`` is a part.
+    16-bit values keep their high byte; floating-point values are read as 0..1 if all of them fit, else as 0..255. The
+    lowest and the highest value decide; if ``picture`` is a part, ``extremes`` are those of the whole picture.
     """
     if picture.mode == "RGB":
         return picture

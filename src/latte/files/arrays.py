@@ -81,7 +81,7 @@ def read_npy_header(file: IO[bytes], name: str) -> ArrayHeader:
 
 
 def check_shape(shape: tuple[int, ...], name: str) -> None:
-    """Refuse a shape that numpy cannot hold even where one of its lengths is zero."""
+    """Refuse a shape that numpy cannot hold, even if one of its lengths is zero."""
     if len(shape) > MOST_DIMENSIONS or min(shape, default=0) < 0:
         raise refuse(name, f"shape {shorten(shape)}", f"at most {MOST_DIMENSIONS} lengths >= 0")
     if math.prod(length or 1 for length in shape) > MOST_ARRAY_ITEMS:
@@ -89,7 +89,7 @@ def check_shape(shape: tuple[int, ...], name: str) -> None:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the three fields of a header; none where anything else is in it."""
+    """Return the three fields of a header; none if anything else is in it."""
     fields: dict[str, str] = {}
     while text.strip():
         match = _FIELD.match(text)
@@ -149,7 +149,7 @@ class Npz:
         return {name: self._unpack(members[name], header) for name, header in headers.items()}
 
     def _member(self, name: str) -> zipfile.ZipInfo:
-        """Return the entry of the directory; one that cannot be unpacked is refused."""
+        """Return the entry of the directory; refuse an entry that cannot be unpacked."""
         members = [info for info in self.archive.infolist() if info.filename.removesuffix(".npy") == name]
         label = f"{self.path}: {name}"
         if len(members) != 1:

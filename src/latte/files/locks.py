@@ -1,8 +1,8 @@
 """A lock that one process holds at a time, and that names its holder.
 
-It is a lock of the operating system (``flock``; on Windows ``msvcrt.locking``) on a small file beside the guarded one,
+It is a lock of the operating system (``flock``; on Windows ``msvcrt.locking``) on a small file beside the guarded file,
 which may therefore be replaced meanwhile. The system releases the lock when the process ends, in whatever way. The lock
-file names its holder and is removed with the lock; one that a killed process left behind does not lock.
+file names its holder and is removed with the lock; a lock file that a killed process left behind does not lock.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Holder:
 def lock(path: Path, guarded: str) -> Iterator[None]:
     """Hold the lock file ``path`` while the block runs; ``guarded`` names what it guards, for the refusal.
 
-    If another process has it, the refusal gives its pid, the time and its command.
+    If another process holds the lock, the refusal gives its pid, the time and its command.
     """
     descriptor = _acquire(path, guarded)
     try:
@@ -81,7 +81,7 @@ def lock(path: Path, guarded: str) -> Iterator[None]:
         os.write(descriptor, _self().encode())
         yield
     finally:
-        _remove(path)  # while it is still ours: a process that opened it before sees in _is_current that it is gone
+        _remove(path)  # while we hold it: a process that opened it before sees in _is_current that it is gone
         os.close(descriptor)
 
 
@@ -135,7 +135,7 @@ def _try_lock(descriptor: int, path: Path, guarded: str) -> bool:
 
 
 def _is_current(descriptor: int, path: Path) -> bool:
-    """Return whether the file that is locked is still the one of that name."""
+    """Return whether the locked file still has that name."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except OSError:

@@ -79,7 +79,7 @@ class Tensors:
 def read_safetensors(
     path: Path, kind: str = "file", mapped: Collection[str] = (), only: Collection[str] | None = None
 ) -> Tensors:
-    """Read a safetensors file, or ``only`` some of its arrays; those in ``mapped`` stay on disk until they are used."""
+    """Read a safetensors file, or ``only`` some of its arrays; ``mapped`` arrays stay on disk until they are used."""
     with open_file(path, kind) as file:
         header = _read_header(file, size_of(file), str(path))
         arrays: dict[str, NDArray[Any]] = {}
@@ -95,7 +95,7 @@ def read_safetensors(
 
 
 def parse_safetensors(content: bytes, name: str) -> Tensors:
-    """Return what the bytes of a safetensors file hold; ``name`` is their origin, for refusals."""
+    """Return the contents of a safetensors file from its bytes; ``name`` is their origin, for refusals."""
     file = BytesIO(content)
     header = _read_header(file, len(content), name)
     arrays = {key: _read(file, header.begin, entry, name) for key, entry in header.entries.items()}
@@ -136,7 +136,7 @@ def _read_header(file: ReadableFile, size: int, name: str) -> TensorHeader:
 
 
 def _end(entries: Mapping[str, TensorEntry]) -> int:
-    """Return where the last array ends; -1 where they do not follow each other without gaps."""
+    """Return where the last array ends; -1 if there are gaps or overlaps."""
     end = 0
     for entry in sorted(entries.values(), key=lambda entry: entry.data_offsets):
         if entry.start != end:

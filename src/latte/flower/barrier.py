@@ -1,4 +1,4 @@
-"""A benchmark in step: every node is a client, all upload, then all download. The labels are the simulator's."""
+"""A benchmark in step: every node is a client, all upload, then all download. The labels equal the simulator's."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Member:
         return self.upload
 
     def receive(self, download: Any) -> None:
-        """Take a download to the node, with the next message."""
+        """Store a download; the next message brings it to the node."""
         self.download = download
 
 
@@ -105,7 +105,7 @@ class Barrier:
         sync(members, self.exchange)
 
     def _walk(self, places: Mapping[int, int]) -> None:
-        """Let clients walk to their places, which brings their labels and uploads."""
+        """Let clients walk to their places, and store the labels and uploads that they reply with."""
         messages = [self._message(self.members[i], until) for i, until in places.items()]
         for walked in self._replies(messages).values():
             member = self.members[walked.client]
@@ -125,7 +125,7 @@ class Barrier:
         return RecordDict({FACTS: ConfigRecord({**self.settings.facts(), "until": until, "begin": begin})})
 
     def _replies(self, messages: Sequence[Message]) -> dict[int, Walk]:
-        """Send messages and return what each node replied; the first that fails ends the run."""
+        """Send messages and return the reply of each node; the first failure ends the run."""
         missing = [identity for message in messages for identity in self.grid.push_messages([message])]
         walks: dict[int, Walk] = {}
         while missing:

@@ -33,7 +33,7 @@ _BITS, _RAW = "bits", "raw"
 
 
 def record_of(blocks: Sequence[Block]) -> ArrayRecord:
-    """Return blocks, of which no row was left out, as a record: numpy arrays where nothing is lost, else coded ones."""
+    """Return blocks without left-out rows as a record: numpy arrays if nothing was rounded, coded arrays otherwise."""
     whole = complete(blocks, AtMost(MOST_BYTES), {})  # rows of zeros come back
     return ArrayRecord({block.name: _array_of(block) for block in whole})
 

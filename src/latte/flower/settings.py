@@ -1,4 +1,4 @@
-"""What a run is called with: the flat values of ``[tool.flwr.app.config]`` and ``--run-config``, checked."""
+"""The settings of a run: the flat values of ``[tool.flwr.app.config]`` and ``--run-config``, checked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def mode_of(config: FlowerConfig) -> str:
 
 
 def setting(config: FlowerConfig, name: str, default: T) -> T:
-    """Return a value; one that is missing has a default, and one of another type is refused.
+    """Return a value, or its default if it is missing; a value of another type than the default is refused.
 
     >>> setting({"period": 4}, "period", 1)
     4

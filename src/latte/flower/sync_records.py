@@ -6,10 +6,10 @@ record                    contents
 ``latte`` (config)        the fingerprint of the task, versions, the code of a problem
 ``latte.download`` (arrays) what the node gets from the others
 ``latte.upload`` (arrays) what the node has learnt
-``latte.report`` (metrics) what the node says of itself
+``latte.report`` (metrics) the report of the node
 ========================= ============================================================================
 
-What another machine wrote is checked here: a field of another type is refused.
+Records from another machine are checked here: a field of another type is refused.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ T = TypeVar("T", str, int, float, bytes)
 class NodeQuery:
     """What the server sends: ``stored`` is the version of the node's upload that it has.
 
-    ``answer`` is the answer to an earlier upload. ``task_file`` comes where the node had no task. The node may keep
-    the query for ``park`` seconds until it has something to say.
+    ``answer`` is the answer to an earlier upload. ``task_file`` is sent if the node had no task. The node may hold the
+    query for ``park`` seconds until it has an upload.
     """
 
     task: str
@@ -53,7 +53,7 @@ class NodeQuery:
 class NodeReply:
     """What a node replies: its upload, if it has a new one, and ``received``, the version of the last answer it has.
 
-    ``task`` is empty where the node has none. ``problem`` is what is wrong on the node. ``vectors`` names the arrays of
+    ``task`` is empty if the node has none. ``problem`` is what is wrong on the node. ``vectors`` names the arrays of
     embeddings, for mods.
     """
 
@@ -141,7 +141,7 @@ def _metrics(report: DeviceReport) -> MetricRecord:
 
 
 def _report(content: RecordDict) -> DeviceReport:
-    """Return what a node says of itself; nothing of it is believed, and what cannot be is left out."""
+    """Return the report of a node; an empty report if it is missing or not valid. Nothing depends on it."""
     metrics = content.get(REPORT)
     if not isinstance(metrics, MetricRecord):
         return DeviceReport()
@@ -162,7 +162,7 @@ def _facts(content: RecordDict) -> ConfigRecord:
 
 
 def _fact(facts: ConfigRecord, name: str, default: T, most: int = _LONGEST) -> T:
-    """Return a field; one that is missing has a default, one of another type or that is too long is refused."""
+    """Return a field, or its default if it is missing; a field of another type, or a too long one, is refused."""
     value = facts.get(name, default)
     if type(value) is int and isinstance(default, float):
         value = float(value)

@@ -1,6 +1,6 @@
 """A node of a benchmark: its client walks through its stream, as far as the server says, and replies with an upload.
 
-The memory is in the node's ``Context``, because a message may be handled by any process.
+The memory is in the node's ``Context``, because any process may handle the next message.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _MEMORY, _PLACE = "latte.memory", "latte.place"
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Where a node got to: which ``client`` it is, the ``labels`` of its latest samples, and its upload.
+    """The result of a walk: which ``client`` the node is, the ``labels`` of its latest samples, and its upload.
 
-    ``rounding`` is how far the way here can have moved a vector; ``precision`` is that of the download.
+    ``rounding`` is how far encoding can have moved a vector; ``precision`` is that of the download.
     """
 
     client: int
@@ -44,9 +44,9 @@ class Walk:
 
 
 def walk(content: RecordDict, context: Context, privacy: Privacy | None = None) -> RecordDict:
-    """Receive the download of a message, handle the samples up to its ``until``, and return the upload.
+    """Receive the download in a message, classify the samples up to its ``until``, and return the upload.
 
-    The message says which benchmark and method; one that says ``begin`` forgets what came before.
+    The message names the benchmark and the method; a message with ``begin`` starts with an empty memory.
     """
     settings = BenchmarkSettings.of(content[FACTS])
     if content[FACTS]["begin"]:
@@ -109,7 +109,7 @@ def _walk_content(done: Walk, dim: int) -> RecordDict:
 
 
 def read_walk(content: RecordDict, kind: type[Any]) -> Walk:
-    """Return where a node got to; ``kind`` is that of its upload."""
+    """Return the walk in a reply; ``kind`` is the class of its upload."""
     labels: Sequence[int] = record_state(content[LABELS])["labels"].tolist()
     facts, record = content[FACTS], content[UPLOAD]
     upload = record_message(record, kind, str(facts["task"]))

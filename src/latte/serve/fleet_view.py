@@ -12,7 +12,7 @@ from ..wire.messages import DeviceReport
 from .fleet_log import ClientTrace
 
 STATES = ("all", "fresh", "stale")
-STALE_AFTER = 900.0  # seconds: a device that syncs every few images is heard of more often, one that sleeps is not
+STALE_AFTER = 900.0  # seconds: a device that syncs every few images syncs more often, a sleeping device does not
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class FleetRow(msgspec.Struct, frozen=True):
 
 
 class FleetSums(msgspec.Struct):
-    """Numbers of all clients; from ``reporting`` on, of those whose report the server has."""
+    """Sums over all clients; from ``reporting`` on, over the clients whose report the server has."""
 
     clients: int = 0
     fresh: int = 0

@@ -15,7 +15,7 @@ import numpy as np
 from ..coordination.hub import Hub
 from ..core.contracts import Traced
 
-MOST_MAPPED = 60  # clients: more could not be told apart on a screen
+MOST_MAPPED = 60  # clients: more could not be distinguished on a screen
 TRACED_TOGETHER = 8  # clients that are traced at a time: requests wait no longer than for a small batch
 MOST_HELPERS = 20  # of one client
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-MOST_CLIENTS = 200_000  # whose buckets are remembered; full ones are forgotten first
+MOST_CLIENTS = 200_000  # whose buckets are remembered; full buckets are forgotten first
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ def serve(task: Task, options: ServerOptions, started: Callable[[str], None]) ->
         with server.capture_signals():  # before anybody knows that there is a server to stop
             started(f"{scheme}://{shown}:{port}")
             log.info("started", extra={"fields": {"host": host, "port": port, "clients": len(service.hub)}})
-            server.run([listener])  # on uvloop where it is there
+            server.run([listener])  # on uvloop if it is installed
     finally:
         listener.close()
 

@@ -71,7 +71,7 @@ def check_token(presented: str, tokens: Mapping[str, Token]) -> Token | None:
     identity, _, secret = rest.partition("_")
     token = tokens.get(identity)
     digest = token.digest if token else _digest("")
-    same = hmac.compare_digest(_digest(secret), digest)  # also where there is no such token: the time tells nothing
+    same = hmac.compare_digest(_digest(secret), digest)  # also without such a token: the time reveals nothing
     return token if token and same and prefix == PREFIX and token.revoked is None else None
 
 
