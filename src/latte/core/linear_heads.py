@@ -32,7 +32,7 @@ from .zero_shot import ZeroShot
 
 LEAST_VOTE = 1e-12  # squared size of rows that say nothing about a covariance
 CACHED = 2**16  # numbers in an array that is worked on at a time: a few of them fit into a cache of 1 MB
-AT_ONCE = 2048  # rows whose products are added up at a time: many are cheaper than few
+ROWS_AT_ONCE = 2048  # rows whose products are added up at a time: many are cheaper than few
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Vote:
 
     def __init__(self, dim: int) -> None:
         self._sum, self._voters = np.zeros((dim, dim)), 0
-        self._rows, self._filled = np.empty((AT_ONCE, dim)), 0  # whose products have not been added up yet
+        self._rows, self._filled = np.empty((ROWS_AT_ONCE, dim)), 0  # whose products have not been added up yet
 
     def add(self, rows: Reals, weights: Reals) -> None:
         """Count the votes of clients with these ``rows`` (m, C, D), each of a ``weight`` (m, C)."""

@@ -53,7 +53,7 @@ class ManyAtOnce(Protocol):
     """An exchange of prototypes that checks many uploads at once, and tells which rows many clients get."""
 
     def prepare_many(self, uploads: Any, roundings: Reals) -> Sequence[Any]:
-        """Return what ``prepare`` returns for each of m stacked uploads; None for one that it has to look at alone."""
+        """Return what ``prepare`` returns for each of m stacked uploads; None if it has to check one alone."""
 
     def pick(self, clients: Sequence[str]) -> Picked:
         """Return the rows of the prototypes that each of ``clients`` gets."""

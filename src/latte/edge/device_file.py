@@ -18,7 +18,7 @@ from ..files.documents import parse_json
 from ..files.schema import structure
 from .classify import Answer
 from .evidence import MOST_STRETCHES, Labelled, Stretch
-from .tally import RECENT, SessionCounts
+from .tally import RECENT_ANSWERS, SessionCounts
 
 DEVICE_FILE = "device.db"
 DEVICE_SCHEMA = 1
@@ -156,7 +156,7 @@ def read_counts(database: sqlite3.Connection) -> SessionCounts:
 def read_recent(database: sqlite3.Connection) -> list[Stretch]:
     """Return the latest answers, each as a stretch of its own."""
     statement = f"SELECT {_STRETCH} FROM pictures WHERE problem IS NULL GROUP BY number ORDER BY number DESC LIMIT ?"
-    return [Stretch(*row) for row in reversed(database.execute(statement, [RECENT]).fetchall())]
+    return [Stretch(*row) for row in reversed(database.execute(statement, [RECENT_ANSWERS]).fetchall())]
 
 
 def read_course(database: sqlite3.Connection) -> list[Stretch]:

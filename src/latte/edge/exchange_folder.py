@@ -24,7 +24,7 @@ from ..wire.messages import NO_VERSION, DeviceReport, Key, Short, Version, pack,
 from ..wire.task_file import Task, read_task, write_task
 
 OFFER_FILE, ANSWER_FILE, TASK_FILE = "offer.latte", "answer.latte", "task.safetensors"
-LOOK_EVERY = 0.1  # seconds between two looks at a file
+LOOK_SECONDS = 0.1  # seconds between two looks at a file
 _MAGIC = b"latte-folder/1\n"
 _MOST = 1 << 30  # bytes of a file
 
@@ -121,7 +121,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
     return unpack(body, kind)
 
 
-def look_for(look: Callable[[], V | None], seconds: float, every: float = LOOK_EVERY) -> V | None:
+def look_for(look: Callable[[], V | None], seconds: float, every: float = LOOK_SECONDS) -> V | None:
     """Call ``look`` until it returns something; return that, or None after some seconds."""
     end = time.monotonic() + seconds
     while True:

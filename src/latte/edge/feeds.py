@@ -18,8 +18,8 @@ from .device_file import Source
 from .watch_folder import WRITING_PATIENCE, FolderWatch, age, file_source
 
 QUEUE_ROOM = 256  # names of files that wait in a queue
-AHEAD = 4  # pictures that are decoded ahead: the device never waits for a disk, and few are in memory
-LOOK_EVERY = 0.5  # seconds between two looks at a folder
+PICTURES_AHEAD = 4  # pictures that are decoded ahead: the device never waits for a disk, and few are in memory
+WATCH_SECONDS = 0.5  # seconds between two looks at a folder
 _SHARE = 20  # looking takes at most one part in 20 of the time, however large the folder and however slow the share
 _TICK = 0.2  # seconds between two looks at whether to stop
 _HURRY = 0.01  # seconds to wait for another picture while answers wait to be recorded with it
@@ -102,7 +102,7 @@ def _read_written(path: Path, source: Source, prepare: Prepare) -> Arrival:
 class WatchedFolder:
     """New pictures of a folder. A thread looks for them, so that a slow network share does not delay classifying."""
 
-    def __init__(self, watch: FolderWatch, every: float = LOOK_EVERY, room: int = QUEUE_ROOM) -> None:
+    def __init__(self, watch: FolderWatch, every: float = WATCH_SECONDS, room: int = QUEUE_ROOM) -> None:
         self._watch, self._every = watch, every
         self._queue: queue.Queue[Source] = queue.Queue(room)
         self.problem = ""
@@ -149,7 +149,7 @@ class PictureFeed:
     If the consumer sets ``hurry``, it yields None almost at once.
     """
 
-    def __init__(self, place: PicturePlace, prepare: Prepare, ahead: int = AHEAD) -> None:
+    def __init__(self, place: PicturePlace, prepare: Prepare, ahead: int = PICTURES_AHEAD) -> None:
         self.place, self._prepare = place, prepare
         # two queues without locks of Python's own: those cost a tenth of a millisecond per picture
         self._ready: queue.SimpleQueue[Arrival | BaseException | None] = queue.SimpleQueue()

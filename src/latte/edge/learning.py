@@ -24,7 +24,7 @@ from ..files.reading import check_regular
 from ..files.schema import structure
 from .memory_file import load_memory, save_memory
 
-SAVE_EVERY = 10  # seconds of work that a power cut may cost
+SAVE_SECONDS = 10  # seconds of work that a power cut may cost
 _SHARE = 20  # saving takes at most one part in 20 of the time, however large the memory and however slow the disk
 _NOTE = "unfinished"
 
@@ -61,7 +61,7 @@ class Learning:
         method: Method,
         zero_shot: ZeroShot,
         files: Sequence[Path],
-        every: float = SAVE_EVERY,
+        every: float = SAVE_SECONDS,
         before_save: Callable[[], object] = lambda: None,
     ) -> None:
         self.file, self.method, self.zero_shot, self.every = file, method, zero_shot, every

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .classify import Answer
 from .evidence import Course, Stretch, stretch_of
 
-RECENT = 100  # answers over which the latest agreement and entropy are averaged
+RECENT_ANSWERS = 100  # answers over which the latest agreement and entropy are averaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Tally:
         self._start = time.perf_counter() - begin.seconds
         self._pictures, self._unreadable = begin.pictures, begin.unreadable
         self._changed, self._near_copies = begin.changed, begin.near_copies
-        self._recent = deque(recent, RECENT)
+        self._recent = deque(recent, RECENT_ANSWERS)
         self.course = Course()
 
     def count(self, answer: Answer) -> None:
