@@ -120,13 +120,9 @@ def write_backup(
         for token in tokens:
             out.add(BackupToken(token.id, token.role, token.client, token.digest, token.created, token.revoked))
         for record in records:
-            out.add(_backup_client(record))
+            fields = record.version, record.key, record.body, record.checksum, record.updated
+            out.add(BackupClient(record.client, *fields))
         return out.end()
-
-
-def _backup_client(record: Record) -> BackupClient:
-    fields = record.version, record.key, record.body, record.checksum, record.updated
-    return BackupClient(record.client, *fields)
 
 
 class _Frames:
