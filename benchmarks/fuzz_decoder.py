@@ -25,14 +25,15 @@ import numpy as np
 
 with atheris.instrument_imports(include=["latte.wire"]):
     from latte.wire.array_blocks import Block, encode
-    from latte.wire.messages import NEVER, DeviceReport, Have, SyncRequest, pack, unpack
+    from latte.wire.messages import NO_VERSION, DeviceReport, Have, SyncRequest, pack, unpack
     from latte.wire.rows import PRECISIONS
 
 from latte.checks.material import a_zero_shot, an_upload
 from latte.coordination.hub import Hub
 from latte.coordination.problems import Problem
+from latte.coordination.upload_records import Record
 from latte.edge.make_task import make_task
-from latte.serve.upload_store import Record, open_store
+from latte.serve.upload_store import open_store
 from latte.wire.messages import Upload
 
 MADE_UP = b"\xc1"
@@ -75,7 +76,7 @@ def decode(hub: Hub, content: bytes, before: dict[str, Record]) -> None:
     precision = next((block.coding for block in request.upload if block.coding in before), "fp32")
     try:
         ready = hub.reader.prepare_many([request])  # what a server does with those that have all rows
-        hub.reader.read(request, before[precision] if request.base != NEVER else None, ready.get(0))
+        hub.reader.read(request, before[precision] if request.base != NO_VERSION else None, ready.get(0))
         _counts["accepted"] += 1
     except Problem:
         pass
@@ -87,7 +88,7 @@ def made_up(hub: Hub, content: bytes) -> SyncRequest:
     precision = draw.PickValueInList(list(PRECISIONS))
     blocks = [changed(block, draw) for block in sound_blocks(precision)]
     blocks += blocks[: draw.ConsumeIntInRange(0, 1)]
-    base = draw.PickValueInList([NEVER, 3, 4])
+    base = draw.PickValueInList([NO_VERSION, 3, 4])
     request = SyncRequest(hub.task.fingerprint, "a", version=9, base=base, upload=tuple(blocks), precision=precision)
     return unpack(pack(request), SyncRequest)
 

@@ -21,8 +21,8 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+from latte.coordination.upload_records import Record
 from latte.serve.postgres_store import PostgresStore
-from latte.serve.upload_store import Record
 from postgres import running_postgres
 
 BODY = 20_480  # bytes: ten classes, 512 dimensions, single precision

@@ -31,11 +31,12 @@ import msgspec
 import numpy as np
 
 from latte import Prototypes, ZeroShot
+from latte.coordination.upload_records import Record
 from latte.core.class_sums import ClassSums
 from latte.edge.make_task import make_task
 from latte.serve.token_file import TokenFile
 from latte.serve.tokens import new_token
-from latte.serve.upload_store import Record, open_store
+from latte.serve.upload_store import open_store
 from latte.wire.array_blocks import encode
 from latte.wire.messages import MEDIA_TYPE, SyncRequest, Upload, pack
 from latte.wire.task_file import write_task

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 
 from latte.coordination.hub import Hub
+from latte.coordination.upload_records import Record
 from latte.edge.http_exchange import Conversation, HttpExchange
 from latte.methods import describe
-from latte.serve.upload_store import Record
 from latte.wire.array_blocks import encode
 from latte.wire.messages import PROTOCOL, SyncReply, SyncRequest, pack, unpack
 from latte.wire.task_file import Task

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -66,10 +67,56 @@ def test_no_two_modules_share_a_name():
     assert [name for name, count in counts.items() if count > 1] == []
 
 
-def test_no_two_classes_share_a_name():
-    trees = (ast.parse(path.read_text("utf-8")) for path in ROOT.rglob("*.py"))
-    counts = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+PLAIN_PACKAGES = ("coordination", "encoders", "files", "flower", "serve", "wire")
+NO_NAMES = {"found", "told", "asked", "kept", "given", "who", "one", "wanted", "drawn", "rendered"}
+
+
+def is_plain(path: Path) -> bool:
+    return path.relative_to(ROOT).parts[0] in PLAIN_PACKAGES
+
+
+def top_level_types(path: Path) -> list[str]:
+    """Return the classes of a module and, in a plain package, what else has a name in CamelCase."""
+    types = []
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            types.append(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and is_plain(path):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+            types += [name for name in names if re.fullmatch(r"_?[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*", name)]
+    return types
+
+
+def test_no_two_types_share_a_name():
+    counts = Counter(name for path in ROOT.rglob("*.py") for name in top_level_types(path))
     assert [name for name, count in counts.items() if count > 1] == []
+
+
+def bound_names(tree: ast.AST) -> list[tuple[str, int]]:
+    """Return the names of functions, classes, parameters, attributes and variables, with their lines."""
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.append((node.name, node.lineno))
+        elif isinstance(node, ast.arg):
+            names.append((node.arg, node.lineno))
+        elif isinstance(node, ast.Attribute):
+            names.append((node.attr, node.lineno))
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.append((node.id, node.lineno))
+    return names
+
+
+def test_names_say_what_they_stand_for():
+    bad = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in sorted(ROOT.rglob("*.py"))
+        if is_plain(path)
+        for name, line in bound_names(ast.parse(path.read_text("utf-8")))
+        if name.lstrip("_") in NO_NAMES
+    ]
+    assert bad == []
 
 
 @pytest.mark.parametrize("name", PACKAGES)

@@ -9,6 +9,8 @@ import pytest
 
 from latte import Clip, GlobalMemory, Latte, LatteParams, Routing, ZeroShot, check_exchange, create, create_exchange
 from latte.checks import exchange_checks, method_checks, uploads_of
+from latte.core.names import unpack_names
+from latte.core.table import Table
 from latte.methods import METHODS
 
 MAKERS = {name: partial(create, name) for name in METHODS if name != "tpt"}
@@ -118,7 +120,7 @@ class Hasty(GlobalMemory):
     """An exchange with two faults: clients join before their names are checked, and loading begins with emptying."""
 
     def push(self, client, upload):
-        self._joined(client)
+        self._ensure_row(client)
         super().push(client, upload)
 
     def load(self, arrays):
@@ -166,8 +168,13 @@ def test_an_exchange_needs_no_state():
 class AnyOrder(GlobalMemory):
     """An exchange with a fault: it believes whatever order a state has."""
 
-    def _checked_order(self, value, names):
-        return np.asarray(value, np.uint64)
+    def load(self, arrays):
+        self._believe(arrays, unpack_names(arrays["names"], arrays["name_lengths"]))
+
+    def _believe(self, arrays, names):
+        vectors = np.ascontiguousarray(arrays["vectors"].transpose(1, 0, 2))
+        table = Table(vectors, arrays["entropy"], arrays["seen"], np.asarray(arrays["order"], np.uint64))
+        self._replace(names, table.resized(8))
 
 
 class AnyNames(AnyOrder):
@@ -176,8 +183,7 @@ class AnyNames(AnyOrder):
     def load(self, arrays):
         ends = arrays["name_lengths"].cumsum()
         raw = arrays["names"].tobytes()
-        names = [raw[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
-        self._replace(names, self._checked(arrays, names).resized(8))
+        self._believe(arrays, [raw[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)])
 
 
 @pytest.mark.parametrize("kind", [AnyOrder, AnyNames])

@@ -77,7 +77,7 @@ def test_few_choices_are_made_twice(spread, monkeypatch):
         return settle(self, asked, *question)
 
     monkeypatch.setattr(donors.NearTies, "settle", count)
-    donors.donors_of_many(memory._uploaded(), memory.routing, np.arange(200))
+    donors.donors_of_many(memory._collect_uploads(), memory.routing, np.arange(200))
     assert 0 < sum(settled) < 0.1 * 200 * 4
 
 

@@ -129,7 +129,7 @@ def test_memories_with_and_without_the_check_load_each_other():
 @given(st.integers(0, 2**32 - 1), st.integers(0, 40))
 def test_recent_images_go_round_and_come_back(seed, n):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "RECENT", 8)
+        patch.setattr(module, "RECENT_IMAGES", 8)
         rows = unit(np.random.default_rng(seed).normal(size=(n, 16)))
         recent = RecentImages(16, 0.99)
         assert all(recent.is_new(row) for row in rows)

@@ -68,8 +68,8 @@ def watch(folder, words):
 def test_the_page_names_the_numbers_of_the_code():
     from latte.edge import background_sync, device, encoded_pictures, feeds, watch_folder
 
-    assert f"at most {feeds.ROOM} names" in PAGE.replace("\n", " ").replace("At most", "at most")
-    assert (feeds.AHEAD, watch_folder.SETTLED, watch_folder.PATIENCE) == (4, 1.0, 10.0)
+    assert f"at most {feeds.QUEUE_ROOM} names" in PAGE.replace("\n", " ").replace("At most", "at most")
+    assert (feeds.PICTURES_AHEAD, watch_folder.SETTLED_SECONDS, watch_folder.WRITING_PATIENCE) == (4, 1.0, 10.0)
     assert (device.SAVE_EVERY, background_sync.LONGEST_PAUSE, background_sync.FIRST_PAUSE) == (500, 300.0, 1.0)
     assert "after every 500 pictures" in PAGE.replace("\n", " ")
     assert (encoded_pictures.GROUP_PICTURES, encoded_pictures.GROUP_SECONDS, feeds._HURRY) == (32, 0.2, 0.01)

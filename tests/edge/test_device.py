@@ -15,8 +15,8 @@ from latte.edge.background_sync import BackgroundSync
 from latte.edge.device import Device, SyncTimes
 from latte.edge.device_file import Source, open_record, read_answers, read_course
 from latte.edge.device_record import DeviceRecord, DiskFullError
-from latte.edge.feeds import LatestFrames
 from latte.edge.joining import new_member
+from latte.edge.latest_frames import LatestFrames
 from latte.methods import create_exchange
 from waiting import wait_until
 

@@ -9,7 +9,8 @@ import pytest
 
 from latte.edge import feeds, watch_folder
 from latte.edge.device_file import Source, absolute_name
-from latte.edge.feeds import LatestFrames, NamedFiles, PictureFeed, WatchedFolder
+from latte.edge.feeds import NamedFiles, PictureFeed, WatchedFolder
+from latte.edge.latest_frames import LatestFrames
 from latte.edge.watch_folder import FolderWatch, file_source
 from latte.encoders import BadImageError
 from waiting import wait_until
@@ -81,7 +82,7 @@ def test_the_clock_of_a_share_does_not_matter(tmp_path, monkeypatch):
     write(tmp_path / "future.png")
     os.utime(tmp_path / "future.png", (4_000_000_000,) * 2)
     assert watch.look() == []
-    clock.now += watch_folder.SETTLED
+    clock.now += watch_folder.SETTLED_SECONDS
     assert names(watch.look()) == ["past.png", "future.png"]
 
 
@@ -91,14 +92,14 @@ def test_an_unreadable_picture_is_given_back_until_it_has_been_quiet_for_long(tm
     watch.look()
     write(tmp_path / "a.png", "half")
     watch.look()
-    clock.now += watch_folder.SETTLED
+    clock.now += watch_folder.SETTLED_SECONDS
     (source,) = watch.look()
     assert watch.give_back(source) and watch.look() == [source], "it comes again"
-    clock.now += watch_folder.PATIENCE
+    clock.now += watch_folder.WRITING_PATIENCE
     assert not watch.give_back(source) and watch.look() == [], "nobody writes it any more"
     write(tmp_path / "a.png")
     watch.look()
-    clock.now += watch_folder.SETTLED
+    clock.now += watch_folder.SETTLED_SECONDS
     assert names(watch.look()) == ["a.png"], "another content is another picture"
     (tmp_path / "a.png").unlink()
     watch.look()
@@ -254,14 +255,14 @@ def test_a_named_file_that_is_being_written_is_waited_for(tmp_path, monkeypatch)
 
 
 def test_a_named_file_that_stays_unreadable_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr(feeds, "PATIENCE", 0.3)
+    monkeypatch.setattr(feeds, "WRITING_PATIENCE", 0.3)
     path = write(tmp_path / "a.png", "half", old=False)
     (arrival,) = [arrival for arrival in PictureFeed(NamedFiles([path], never), prepare) if arrival is not None]
     assert isinstance(arrival.picture, BadImageError)
     before = time.monotonic()
     write(path, "rubbish")
     next(iter(PictureFeed(NamedFiles([path], never), prepare)))
-    assert time.monotonic() - before < feeds.PATIENCE * 1000, "one that is old is not waited for"
+    assert time.monotonic() - before < feeds.WRITING_PATIENCE * 1000, "one that is old is not waited for"
 
 
 def test_an_error_of_the_reading_thread_reaches_who_asks():

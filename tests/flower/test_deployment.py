@@ -17,7 +17,8 @@ from latte.edge.device_record import DeviceRecord, Source
 from latte.edge.joining import new_member
 from latte.encoders import load_encoder
 from latte.methods import describe
-from latte.wire.array_blocks import AtMost, complete, decode, encode
+from latte.wire.array_blocks import complete, decode, encode
+from latte.wire.expected_arrays import AtMost
 from latte.wire.messages import SyncRequest
 from latte.wire.task_file import read_task
 from made_once import made_once

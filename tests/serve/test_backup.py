@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from latte import create_exchange
 from latte.checks.material import a_zero_shot, an_upload, same_message
+from latte.coordination.upload_records import Record
 from latte.core.names import client_name
 from latte.edge.http_exchange import HttpExchange
 from latte.edge.make_task import make_task
@@ -20,7 +21,7 @@ from latte.serve.backup_file import open_backup, write_backup
 from latte.serve.store_backup import Restoration, StorePlace, back_up, restore
 from latte.serve.store_contents import open_contents
 from latte.serve.tokens import new_token
-from latte.serve.upload_store import Record, open_store, open_tokens
+from latte.serve.upload_store import open_store, open_tokens
 from serving import IMPATIENT, serving
 from waiting import wait_until
 

@@ -7,7 +7,8 @@ from latte import Prototypes, ZeroShot
 from latte.coordination.hub import Hub
 from latte.coordination.sqlite_store import SqliteStore
 from latte.edge.make_task import make_task
-from latte.wire.array_blocks import AtMost, complete, encode, encoded_rows
+from latte.wire.array_blocks import complete, encode, encoded_rows
+from latte.wire.expected_arrays import AtMost
 from latte.wire.messages import HeldRows, SyncReply, SyncRequest, have_of, pack, unpack
 from latte.wire.rows import PRECISIONS
 

@@ -8,11 +8,12 @@ import pytest
 
 from latte.coordination import sqlite_store
 from latte.coordination.sqlite_store import SqliteStore
+from latte.coordination.upload_records import Record, StoreUnavailableError
 from latte.serve import postgres_tables
 from latte.serve.postgres_link import Link
 from latte.serve.postgres_store import PostgresStore
 from latte.serve.postgres_tokens import PostgresTokens
-from latte.serve.upload_store import Record, StoreUnavailableError, open_store
+from latte.serve.upload_store import open_store
 
 RECORD = Record("a", 1, b"key", b"body", 0.0)
 
@@ -23,7 +24,7 @@ RECORD = Record("a", 1, b"key", b"body", 0.0)
 def test_sqlite_goes_to_a_later_version_with_what_it_holds(tmp_path, monkeypatch):
     with closing(SqliteStore(tmp_path)) as store:
         store.write([RECORD])
-    monkeypatch.setattr(sqlite_store, "SCHEMA", 2)
+    monkeypatch.setattr(sqlite_store, "STORE_SCHEMA", 2)
     monkeypatch.setitem(sqlite_store._MIGRATIONS, 2, ("ALTER TABLE clients ADD COLUMN note TEXT",))
     for _ in range(2):
         with closing(SqliteStore(tmp_path)) as store:
@@ -45,7 +46,7 @@ def test_a_broken_migration_of_sqlite_changes_nothing(tmp_path, monkeypatch):
     with closing(SqliteStore(tmp_path)) as store:
         store.write([RECORD])
     with monkeypatch.context() as later:
-        later.setattr(sqlite_store, "SCHEMA", 2)
+        later.setattr(sqlite_store, "STORE_SCHEMA", 2)
         later.setitem(sqlite_store._MIGRATIONS, 2, ("ALTER TABLE clients ADD COLUMN note TEXT", "NO SQL"))
         with pytest.raises((OSError, ValueError)):
             SqliteStore(tmp_path)
@@ -74,7 +75,7 @@ def test_postgres_goes_to_a_later_version_once_with_what_it_holds(postgres, monk
     url = postgres.new_schema()
     with closing(PostgresStore(url)) as store:
         store.write([RECORD])
-    monkeypatch.setattr(postgres_tables, "SCHEMA", 2)
+    monkeypatch.setattr(postgres_tables, "TABLES_VERSION", 2)
     steps = ("ALTER TABLE latte_clients ADD COLUMN note text", "CREATE TABLE latte_more (id bigint)")
     monkeypatch.setitem(postgres_tables._MIGRATIONS, 2, steps)
     open_many(url)
@@ -88,7 +89,7 @@ def test_a_broken_migration_of_postgres_changes_nothing(postgres, monkeypatch):
     with closing(PostgresStore(url)) as store:
         store.write([RECORD])
     with monkeypatch.context() as later:
-        later.setattr(postgres_tables, "SCHEMA", 2)
+        later.setattr(postgres_tables, "TABLES_VERSION", 2)
         later.setitem(postgres_tables._MIGRATIONS, 2, ("ALTER TABLE latte_clients ADD COLUMN note text", "NO SQL"))
         with pytest.raises(ValueError, match="syntax error"):
             PostgresStore(url)

@@ -8,10 +8,10 @@ import pytest
 
 from crash_load import CrashLoad
 from latte.checks.material import a_zero_shot
+from latte.coordination.upload_records import Record, StoreFullError, StoreUnavailableError
 from latte.serve.postgres_store import PostgresStore
 from latte.serve.postgres_tokens import PostgresTokens
 from latte.serve.tokens import new_token
-from latte.serve.upload_store import Record, StoreFullError, StoreUnavailableError
 from postgres import running_postgres, small_disk
 from serving import server_process, task_file
 from waiting import wait_until

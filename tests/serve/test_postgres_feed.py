@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latte.serve import postgres_store
+from latte.coordination.upload_records import DamagedRecordError, Record, Removal, StoreUnavailableError
+from latte.serve import postgres_queries, postgres_store
 from latte.serve.postgres_store import PostgresStore
-from latte.serve.upload_store import DamagedRecordError, Record, Removal, StoreUnavailableError
 
 
 def a_record(client: str, version: int = 1) -> Record:
@@ -197,7 +197,7 @@ def test_after_every_look_memory_is_what_is_committed(postgres, four, steps):
     for action, writer, number, looks in steps:
         if action == "clean":
             postgres.execute("UPDATE latte_removals SET removed = now() - interval '2 hours'", url)
-            postgres.execute(postgres_store._CLEAN, url)
+            postgres.execute(postgres_queries.CLEAN, url)
         elif action == "reconnect":
             reader.store._link.close()
         else:
@@ -253,7 +253,8 @@ def test_a_removal_that_was_cleaned_away_is_noticed(followers, postgres):
 
 
 def test_the_name_of_a_removed_client_is_forgotten(followers, postgres, monkeypatch):
-    monkeypatch.setattr(postgres_store, "_CLEAN", postgres_store._CLEAN.replace(postgres_store.REMEMBERED, "0 seconds"))
+    clean = postgres_queries.CLEAN.replace(postgres_queries.REMEMBERED, "0 seconds")
+    monkeypatch.setattr(postgres_store, "CLEAN", clean)
     one = followers()
     one.write(a_record("a"))
     one.remove("a")

@@ -9,6 +9,7 @@ import pytest
 from latte import ZeroShot, create_exchange
 from latte.checks.material import same_message
 from latte.coordination.hub import Hub
+from latte.coordination.upload_records import Record, StoreUnavailableError
 from latte.core.class_sums import ClassSums
 from latte.core.sums_store import Freshness
 from latte.edge.http_exchange import HttpExchange
@@ -17,7 +18,7 @@ from latte.serve.postgres_store import PostgresStore
 from latte.serve.routes import SPECS
 from latte.serve.store_backup import Restoration, StorePlace, back_up, restore
 from latte.serve.store_contents import open_contents
-from latte.serve.upload_store import Record, StoreUnavailableError, open_store
+from latte.serve.upload_store import open_store
 from serving import serving
 from two_servers import two_servers
 

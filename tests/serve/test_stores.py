@@ -5,14 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from latte.coordination.upload_records import DamagedRecordError, Record, StoreFullError
 from latte.serve.tokens import check_token, new_token
-from latte.serve.upload_store import (
-    DamagedRecordError,
-    Record,
-    StoreFullError,
-    open_store,
-    open_tokens,
-)
+from latte.serve.upload_store import open_store, open_tokens
 
 ODD_NAMES = ("a", "a\0", "\0", "é", "e\u0301", "😀", "x" * 1024, "'; DROP TABLE latte_clients; --", "%s", "%b")
 

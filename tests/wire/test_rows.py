@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte.wire.rows import PRECISIONS, RowFormat, rotated, rotated_back, row_ids
+from latte.wire.hashes import row_ids
+from latte.wire.rotation import rotate, rotate_back
+from latte.wire.rows import PRECISIONS, RowFormat
 
 ROUNDING = {"exact": 0.0, "fp32": 1e-7, "fp16": 1e-3, "int8": 0.09, "int4": 1.0}
 SHAPES = st.tuples(st.integers(0, 5), st.integers(1, 33))
@@ -52,9 +54,9 @@ def test_encoding_again_gives_the_same_bytes(precision, dim):
 @given(rows())
 def test_a_rotation_changes_no_angle_and_can_be_undone(given_rows):
     single = given_rows.astype(np.float32)
-    turned = rotated(single)
+    turned = rotate(single)
     assert np.allclose(turned @ turned.T, single @ single.T, atol=1e-4)
-    assert np.allclose(rotated_back(turned), single, atol=1e-5)
+    assert np.allclose(rotate_back(turned), single, atol=1e-5)
 
 
 @pytest.mark.parametrize("dim", [384, 512, 768])

@@ -9,12 +9,11 @@ module             contents
 ``problems``       what is refused, and how that is said
 ``upload_records`` the interface of a store, and what it stores
 ``sqlite_store``   the embedded store
-``upload_check``   whether stored uploads can be used; a store without those that cannot
+``upload_check``   whether stored uploads can be used; a hub without damaged uploads
 ``stopwatch``      what processor time was spent on
 ================== ================================================================================
 
-The service (``latte.serve``) and the Flower app (``latte.flower``) stand on it. It needs msgspec: ``pip install
-".[http]"``.
+The service (``latte.serve``) and the Flower app (``latte.flower``) use it. It needs msgspec: ``pip install ".[http]"``.
 """
 
 from __future__ import annotations

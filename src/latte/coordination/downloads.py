@@ -1,4 +1,4 @@
-"""What a batch of clients gets, as blocks: with one product per class, and rows that are encoded once for all."""
+"""The downloads of a batch of clients, as blocks: one product per class, and every row is encoded once for all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .stopwatch import Stopwatch
 
 
 def downloads(exchange: Any, requests: Sequence[SyncRequest], dim: int, watch: Stopwatch) -> list[tuple[Block, ...]]:
-    """Return the download of each request, which all ask for one."""
+    """Return the download of each request; every request asks for a download."""
     if not requests:
         return []
     clients = [request.client for request in requests]
@@ -32,7 +32,7 @@ def downloads(exchange: Any, requests: Sequence[SyncRequest], dim: int, watch: S
 def _picked_blocks(
     exchange: ManyAtOnce, picked: Picked, requests: Sequence[SyncRequest], dim: int
 ) -> list[tuple[Block, ...]]:
-    """Return the blocks of each request, those of one precision at a time."""
+    """Return the blocks of each request; requests of one precision are encoded together."""
     blocks: dict[int, Blocks] = {}
     for precision in dict.fromkeys(request.precision or "" for request in requests):
         places = [i for i, request in enumerate(requests) if request.precision == precision]

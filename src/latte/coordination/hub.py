@@ -1,8 +1,8 @@
 """What a server does with requests, without a network: check, store, exchange, answer. A batch at a time.
 
-All uploads of a batch share one commit, and all downloads one product per class. An upload is checked before it is
-stored, stored durably before the exchange in memory has it, and answered after that: what was acknowledged is never
-lost, and what was refused has changed nothing.
+All uploads of a batch share one commit, and all downloads share one product per class. An upload is first checked, then
+stored durably, then put into the exchange in memory, and then acknowledged. So an acknowledged upload is never lost,
+and a refused upload changes nothing.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any
 from ..core.contracts import Secretive
 from ..core.names import client_name
 from ..core.validate import choice, refuse
-from ..wire.messages import NEVER, PROTOCOL, SyncReply, SyncRequest
+from ..wire.messages import NO_VERSION, PROTOCOL, SyncReply, SyncRequest
 from ..wire.rows import PRECISIONS
 from ..wire.task_file import Task, describe_difference
 from .downloads import downloads
 from .problems import Problem
 from .stopwatch import Stopwatch
-from .upload_reader import Accepted, UploadReader, served_exchange, stale
+from .upload_reader import AcceptedUpload, UploadReader, served_exchange, stale
 from .upload_records import DamagedRecordError, Record, Removal, Store, StoreFullError, StoreUnavailableError
 
 log = logging.getLogger("latte.serve")
-AGAIN_AFTER = 5.0  # seconds that a client should wait where the store has a problem
+STORE_RETRY = 5.0  # seconds that a client should wait if the store has a problem
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a server takes: ``clients`` of a federation."""
+    """How much a server accepts: at most ``clients`` clients."""
 
     clients: int = 100_000
 
@@ -42,7 +42,7 @@ class Hub:
         self.task, self.store, self.limits = task, store, limits or Limits()
         self.exchange = served_exchange(task)
         self.reader = UploadReader(task, self.exchange)
-        self.joined: Callable[[str], None] = lambda client: None  # is called after a client's first upload
+        self.on_join: Callable[[str], None] = lambda client: None  # is called after a client's first upload
         self.versions: dict[str, int] = {}  # of every client in the exchange
         self.updated: dict[str, float] = {}
         self._keys: dict[str, bytes] = {}
@@ -75,7 +75,7 @@ class Hub:
         return self._answers(requests, answers)
 
     def _refusal(self, request: SyncRequest) -> Problem | None:
-        """Return why a request cannot be answered, whatever is stored."""
+        """Return why a request is refused whatever is stored; None: it is not."""
         if request.protocol != PROTOCOL:
             return Problem("bad_message", f"protocol {request.protocol}, want {PROTOCOL}")
         mine, theirs = self.task.fingerprint, request.task
@@ -94,11 +94,11 @@ class Hub:
     # --- uploads ------------------------------------------------------------------------------------------
 
     def _take_uploads(self, requests: Sequence[SyncRequest], answers: list[SyncReply | Problem | None]) -> None:
-        """Store the uploads of a batch; fill in ``answers`` where one is refused."""
+        """Store the uploads of a batch; put the refusal of an upload into ``answers``."""
         due = [i for i, request in enumerate(requests) if answers[i] is None and request.upload is not None]
         with self.watch.phase("store"):
-            stored = self._stored([requests[i] for i in due])
-        accepted: dict[str, Accepted] = {}
+            stored = self._read_stored([requests[i] for i in due])
+        accepted: dict[str, AcceptedUpload] = {}
         with self.watch.phase("wire"):
             ready = self.reader.prepare_many([requests[i] for i in due])
             for place, i in enumerate(due):
@@ -108,18 +108,22 @@ class Hub:
             if requests[i].client in late:
                 answers[i] = stale(requests[i].version, None)
 
-    def _stored(self, requests: Sequence[SyncRequest]) -> dict[str, Record]:
-        """Return what is stored of the clients; without the upload where nobody needs it and nobody else writes."""
+    def _read_stored(self, requests: Sequence[SyncRequest]) -> dict[str, Record]:
+        """Return the stored records of the clients that upload.
+
+        If no other process writes, the record of a client that leaves out no rows is made from memory, without its
+        body: nobody needs it.
+        """
         alone = not self.store.shared
-        known = {r.client for r in requests if alone and r.base == NEVER and r.client in self._keys}
-        asked = {r.client for r in requests} - known
+        known = {r.client for r in requests if alone and r.base == NO_VERSION and r.client in self._keys}
+        missing = {r.client for r in requests} - known
         heads = {c: Record(c, self.versions[c], self._keys[c], b"", self.updated[c]) for c in known}
-        return heads | (self.store.read(sorted(asked)) if asked else {})
+        return heads | (self.store.read(sorted(missing)) if missing else {})
 
     def _accept(
-        self, request: SyncRequest, stored: Mapping[str, Record], accepted: dict[str, Accepted], ready: Any
+        self, request: SyncRequest, stored: Mapping[str, Record], accepted: dict[str, AcceptedUpload], ready: Any
     ) -> Problem | None:
-        """Add an upload to those ``accepted``, where it is not stored already; return why it is refused."""
+        """Add an upload to ``accepted`` unless it is stored already; return the reason if it is refused."""
         before = accepted[request.client].record if request.client in accepted else stored.get(request.client)
         try:
             self._check_room(request.client, accepted)
@@ -130,21 +134,24 @@ class Hub:
             accepted[request.client] = checked
         return None
 
-    def _commit(self, accepted: dict[str, Accepted]) -> frozenset[str]:
-        """Store what was accepted; return the clients of which another process has stored a later upload meanwhile."""
+    def _commit(self, accepted: dict[str, AcceptedUpload]) -> frozenset[str]:
+        """Store accepted uploads; return the clients whose later upload another process has stored meanwhile."""
         with self.watch.phase("store"):
-            late = self._write([one.record for one in accepted.values()]) if accepted else frozenset()
+            late = self._write([upload.record for upload in accepted.values()]) if accepted else frozenset()
         new = [client for client in accepted if client not in self.versions and client not in late]
         with self.watch.phase("exchange"):
-            for client, one in accepted.items():
+            for client, upload in accepted.items():
                 if client not in late:
-                    self._apply(one.record, one.prepared)
+                    self._apply(upload.record, upload.prepared)
         for client in new:
-            self.joined(client)
+            self.on_join(client)
         return late
 
     def _write(self, records: Sequence[Record]) -> frozenset[str]:
-        """Store records; where that fails, the store is asked the next time what it has of these clients."""
+        """Store records; after a failure, the next upload of these clients reads their records from the store again.
+
+        A write that failed may have been stored nevertheless, so what is in memory cannot be trusted.
+        """
         try:
             return self.store.write(records)
         except BaseException:
@@ -152,7 +159,7 @@ class Hub:
                 self._keys.pop(record.client, None)
             raise
 
-    def _check_room(self, client: str, accepted: dict[str, Accepted]) -> None:
+    def _check_room(self, client: str, accepted: dict[str, AcceptedUpload]) -> None:
         if client in self.versions or client in accepted:
             return
         if len(self.versions) + len(accepted.keys() - self.versions.keys()) >= self.limits.clients:
@@ -166,14 +173,14 @@ class Hub:
     # --- what other processes and earlier ones wrote ---------------------------------------------------------
 
     def follow(self, strict: bool = False) -> None:
-        """Take over what is in the store and not in memory: everything at the start, then others' writes.
+        """Take over what is in the store and not in memory: at the start everything, later what others wrote.
 
-        An upload that cannot be used is noted in the log and left out; ``strict``: it is refused.
+        An upload that cannot be used is left out, with a line in the log; with ``strict`` it is an error.
         """
         for change in self.store.changes():
             if isinstance(change, Removal):
                 self._drop(change.client)
-            elif self.versions.get(change.client, NEVER) < change.version:
+            elif self.versions.get(change.client, NO_VERSION) < change.version:
                 try:
                     self._apply(change, self.reader.prepare_record(change))
                 except DamagedRecordError as error:
@@ -201,9 +208,10 @@ class Hub:
         finished = [answer or self._unknown(request) for request, answer in zip(requests, answers, strict=True)]
         asking = [i for i, answer in enumerate(finished) if answer is None and requests[i].precision is not None]
         blocks = downloads(self.exchange, [requests[i] for i in asking], self.task.zero_shot.dim, self.watch)
-        found = dict(zip(asking, blocks, strict=True))
+        by_place = dict(zip(asking, blocks, strict=True))
         return [
-            answer or SyncReply(self.task.fingerprint, self.versions.get(request.client, NEVER), download=found.get(i))
+            answer
+            or SyncReply(self.task.fingerprint, self.versions.get(request.client, NO_VERSION), download=by_place.get(i))
             for i, (request, answer) in enumerate(zip(requests, finished, strict=True))
         ]
 
@@ -214,7 +222,7 @@ class Hub:
 
 
 def store_problem(error: OSError) -> Problem:
-    """Return what a client is told where the store has a problem; the log says what it is."""
+    """Return the answer to a client if the store has a problem; the details go to the log only."""
     log.error("store: %s", error)
     code = "store_full" if isinstance(error, StoreFullError) else "store_unavailable"
-    return Problem(code, "nothing was stored; try again later", retry_after=AGAIN_AFTER)
+    return Problem(code, "nothing was stored; try again later", retry_after=STORE_RETRY)

@@ -1,7 +1,7 @@
 """The embedded store: SQLite in a folder that one process owns.
 
-Write-ahead log with ``synchronous=FULL``: a commit is on disk before it is acknowledged, and a power cut loses nothing
-that was. Every row carries a checksum, which is compared when it is read.
+Write-ahead log with ``synchronous=FULL``: a commit is on disk before it is acknowledged, so a power cut loses no
+acknowledged upload. Every row carries a checksum, which is compared when it is read.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import ClassVar
 from ..core.validate import refuse
 from ..files.locks import lock
 from .upload_records import (
-    COLUMNS,
+    ROW_COLUMNS,
     DamagedStoreError,
     Record,
     Removal,
-    Row,
+    StoredRow,
     StoreFullError,
     StoreUnavailableError,
     name_bytes,
@@ -32,8 +32,8 @@ from .upload_records import (
     sound_records,
 )
 
-FILE = "clients.db"
-SCHEMA = 1  # PRAGMA user_version
+STORE_FILE = "clients.db"
+STORE_SCHEMA = 1  # PRAGMA user_version
 _APPLICATION = 0x4C617474  # "Latt", PRAGMA application_id
 _SETTINGS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "foreign_keys=ON", "trusted_schema=OFF")
 _MIGRATIONS = {
@@ -50,7 +50,7 @@ _MIGRATIONS = {
         "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     ),
 }
-_WRITE = f"""INSERT INTO clients ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)
+_WRITE = f"""INSERT INTO clients ({ROW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (name) DO UPDATE SET version=excluded.version, key=excluded.key, body=excluded.body,
     checksum=excluded.checksum, updated=excluded.updated WHERE excluded.version > clients.version"""
 _LEAST_FREE = 1 << 20  # bytes: with less, an error of writing is a full disk
@@ -58,16 +58,16 @@ _MOST_VARIABLES = 500  # of one statement; some builds of SQLite allow 999
 
 
 class SqliteStore:
-    """Records in the file ``clients.db`` of ``folder``; ``anew``: one that is there is set aside, whatever it holds."""
+    """Records in the file ``clients.db`` of ``folder``; with ``anew``, an existing file is set aside first."""
 
     shared: ClassVar[bool] = False
 
     def __init__(self, folder: Path, anew: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._held = ExitStack()
-        self._held.enter_context(lock(folder / f"{FILE}.lock", f"store {folder}"))
+        self._held.enter_context(lock(folder / f"{STORE_FILE}.lock", f"store {folder}"))
         try:
-            self._path = folder / FILE
+            self._path = folder / STORE_FILE
             if anew:
                 set_aside(self._path)
             self._database = connect(self._path)
@@ -79,67 +79,67 @@ class SqliteStore:
         self._loaded = False
 
     def claim(self, task: str) -> str:
-        """Return the fingerprint of the task that the store belongs to: ``task``, if it is new."""
-        with explained(self._path), transaction(self._database):
+        """Return the fingerprint of the task that the store belongs to; a new store belongs to ``task``."""
+        with explain_errors(self._path), transaction(self._database):
             self._database.execute("INSERT OR IGNORE INTO about VALUES ('task', ?)", [task])
             owner: str = self._database.execute("SELECT value FROM about WHERE name = 'task'").fetchone()[0]
         return owner
 
     def secret(self) -> int:
-        """Return the secret of the store; one that has none gets one."""
-        with explained(self._path), transaction(self._database):
+        """Return the secret of the store; it is drawn at the first call."""
+        with explain_errors(self._path), transaction(self._database):
             self._database.execute("INSERT OR IGNORE INTO about VALUES ('secret', ?)", [new_secret()])
             return secret_of(self._database.execute("SELECT value FROM about WHERE name = 'secret'").fetchone()[0])
 
     def read(self, clients: Sequence[str]) -> dict[str, Record]:
-        """Return the records of those of ``clients`` that have a sound one."""
+        """Return the sound records of ``clients``, by client."""
         records = {}
-        with explained(self._path):
+        with explain_errors(self._path):
             for start in range(0, len(clients), _MOST_VARIABLES):
                 names = [name_bytes(client) for client in clients[start : start + _MOST_VARIABLES]]
                 marks = ",".join("?" * len(names))
-                rows = self._database.execute(f"SELECT {COLUMNS} FROM clients WHERE name IN ({marks})", names)
+                rows = self._database.execute(f"SELECT {ROW_COLUMNS} FROM clients WHERE name IN ({marks})", names)
                 records.update({record.client: record for record in sound_records(rows)})
         return records
 
     def write(self, records: Sequence[Record]) -> frozenset[str]:
         """Store records, all or none; return when they are durable."""
-        with explained(self._path), transaction(self._database):
+        with explain_errors(self._path), transaction(self._database):
             before = self._database.total_changes
             self._database.executemany(_WRITE, [record.row for record in records])
             if self._database.total_changes - before == len(records):
                 return frozenset()
-            self._database.execute("ROLLBACK")  # which of them are late, only one after the other can tell
+            self._database.execute("ROLLBACK")  # some are late: written one by one, each says whether it is
             self._database.execute("BEGIN IMMEDIATE")
             rows = ((record.client, self._database.execute(_WRITE, record.row).rowcount) for record in records)
             return frozenset(client for client, written in rows if not written)
 
     def remove(self, client: str) -> bool:
         """Remove the record of a client, durably."""
-        with explained(self._path), transaction(self._database):
+        with explain_errors(self._path), transaction(self._database):
             return self._database.execute("DELETE FROM clients WHERE name = ?", [name_bytes(client)]).rowcount > 0
 
     def changes(self) -> Iterator[Record | Removal]:
-        """Yield every record, in the order of joining, at the first call; nobody else writes."""
+        """Yield every record, in the order of joining, at the first call; later nothing, as nobody else writes."""
         if not self._loaded:
-            with explained(self._path):
-                yield from map(record_of, self._database.execute(f"SELECT {COLUMNS} FROM clients ORDER BY id"))
+            with explain_errors(self._path):
+                yield from map(record_of, self._database.execute(f"SELECT {ROW_COLUMNS} FROM clients ORDER BY id"))
             self._loaded = True
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[StoredRow]:
         """Return every row as it is stored, damaged or not."""
-        with explained(self._path):
-            return self._database.execute(f"SELECT {COLUMNS} FROM clients ORDER BY id").fetchall()
+        with explain_errors(self._path):
+            return self._database.execute(f"SELECT {ROW_COLUMNS} FROM clients ORDER BY id").fetchall()
 
     def is_empty(self) -> bool:
         """Return whether there is no record."""
-        with explained(self._path):
+        with explain_errors(self._path):
             return self._database.execute("SELECT 1 FROM clients LIMIT 1").fetchone() is None
 
     def replace(self, task: str | None, records: Iterable[Record], secret: int | None = None) -> None:
         """Put ``records`` of ``task`` in the place of everything, all or nothing."""
-        statement = f"INSERT INTO clients ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
-        with explained(self._path), transaction(self._database):
+        statement = f"INSERT INTO clients ({ROW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+        with explain_errors(self._path), transaction(self._database):
             self._database.execute("DELETE FROM clients")
             self._database.execute("DELETE FROM about")
             if task is not None:
@@ -154,7 +154,7 @@ class SqliteStore:
 
 
 def set_aside(path: Path) -> None:
-    """Give a database file and what belongs to it other names: nothing that may still be of use is lost."""
+    """Rename a database file and the files beside it, so that nothing in them is lost."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
         if file.exists():
@@ -163,7 +163,7 @@ def set_aside(path: Path) -> None:
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Do what the block does wholly, or not at all."""
+    """Run the block in a transaction: all of its changes are made, or none."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -176,10 +176,10 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 def connect(path: Path) -> sqlite3.Connection:
     """Open a database file with the settings of a store."""
-    with explained(path):
+    with explain_errors(path):
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
-        with explained(path):
+        with explain_errors(path):
             _set_up(database, path)
     except BaseException:
         database.close()
@@ -196,15 +196,15 @@ def _set_up(database: sqlite3.Connection, path: Path) -> None:
 
 def migrate(database: sqlite3.Connection, path: Path) -> None:
     """Bring the tables to the version of this program; a file of another program or a later version is refused."""
-    with explained(path):
+    with explain_errors(path):
         version = database.execute("PRAGMA user_version").fetchone()[0]
         owner = database.execute("PRAGMA application_id").fetchone()[0]
         tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if tables and owner != _APPLICATION:
             raise refuse(str(path), "a database of another program", "a folder of its own for the store")
-        if version > SCHEMA:
-            raise refuse(str(path), f"a store of version {version}", f"at most {SCHEMA}: a newer latte wrote it")
-        for step in range(version + 1, SCHEMA + 1):
+        if version > STORE_SCHEMA:
+            raise refuse(str(path), f"a store of version {version}", f"at most {STORE_SCHEMA}: a newer latte wrote it")
+        for step in range(version + 1, STORE_SCHEMA + 1):
             database.execute("BEGIN IMMEDIATE")
             for statement in _MIGRATIONS[step]:
                 database.execute(statement)
@@ -214,7 +214,7 @@ def migrate(database: sqlite3.Connection, path: Path) -> None:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explain_errors(path: Path) -> Iterator[None]:
     """Turn the errors of SQLite on the file ``path`` into ours."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""Whether stored uploads can be used; a store without those that cannot."""
+"""Whether stored uploads can be used, and a hub on a store from which damaged uploads are removed."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class UploadCheck:
 
 
 def mended_hub(task: Task, folder: Path) -> Hub:
-    """Return the hub on the store in ``folder``, without damaged uploads: for clients that send theirs again.
+    """Return the hub on the store in ``folder`` without damaged uploads, for clients that send lost uploads again.
 
-    A damaged file as a whole is set aside. Each fault is one line of the log.
+    A store file that cannot be read at all is set aside. Each fault is one line of the log.
     """
     try:
         store = SqliteStore(folder)

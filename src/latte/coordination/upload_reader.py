@@ -1,4 +1,4 @@
-"""What a server reads from uploads before it stores anything: versions, rows that were left out, arrays, and sense."""
+"""Reads and checks uploads before anything is stored: versions, rows that were left out, arrays, and plausibility."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from ..core.contracts import Collaborative, Exchange, Verifying
 from ..core.row_copies import ManyAtOnce
 from ..core.validate import refuse
 from ..methods import create, create_exchange, describe
-from ..wire.array_blocks import Block, SameShapes, complete, decode, encoded_rows, rounding_of
+from ..wire.array_blocks import Block, complete, decode, encoded_rows, rounding_of
+from ..wire.expected_arrays import SameShapes
 from ..wire.many_blocks import decode_many
-from ..wire.messages import NEVER, SyncRequest, Upload, pack, unpack
+from ..wire.messages import NO_VERSION, SyncRequest, Upload, pack, unpack
 from ..wire.task_file import Task
 from .problems import Problem
 from .upload_records import CHECK, DamagedRecordError, Record
@@ -27,7 +28,7 @@ class ServedExchange(Exchange[Any, Any], Verifying, Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Accepted:
+class AcceptedUpload:
     """An upload that was checked: its record, and what the exchange stores of it."""
 
     record: Record
@@ -52,19 +53,22 @@ class UploadReader:
     def prepare_many(self, requests: Sequence[SyncRequest]) -> dict[int, Any]:
         """Return what the exchange stores of uploads that can be checked together, by their place.
 
-        The others, and those that are odd in any way, are looked at one by one.
+        All other uploads, and suspicious ones, have no entry and are read one by one.
         """
         if not isinstance(self._exchange, ManyAtOnce):
             return {}
         ready: dict[int, Any] = {}
-        uploads = [request.upload if request.base == NEVER else None for request in requests]
+        uploads = [request.upload if request.base == NO_VERSION else None for request in requests]
         for group in decode_many(uploads, self._expected, self._kind, self._fingerprint):
             ready.update(zip(group.places, self._exchange.prepare_many(group.message, group.roundings), strict=True))
         return ready
 
-    def read(self, request: SyncRequest, before: Record | None, ready: Any) -> Accepted | None:
-        """Return an upload that is to be stored; None where it is stored already. ``ready``: it was checked."""
-        version = before.version if before else NEVER
+    def read(self, request: SyncRequest, before: Record | None, ready: Any) -> AcceptedUpload | None:
+        """Return an upload that is to be stored; None if it is stored already.
+
+        ``ready`` is what the exchange stores of it, if :meth:`prepare_many` has checked it.
+        """
+        version = before.version if before else NO_VERSION
         if before and request.key and request.key == before.key:
             if request.version != before.version:
                 raise Problem("key_reused", f"a key of version {before.version} with version {request.version}")
@@ -73,26 +77,26 @@ class UploadReader:
             raise stale(request.version, version)
         blocks, prepared = (request.upload or (), ready) if ready is not None else self._prepare(request, before)
         body = pack(Upload(blocks))
-        return Accepted(Record(request.client, request.version, request.key, body, time.time()), prepared)
+        return AcceptedUpload(Record(request.client, request.version, request.key, body, time.time()), prepared)
 
     def _prepare(self, request: SyncRequest, before: Record | None) -> tuple[tuple[Block, ...], Any]:
         """Return all blocks of an upload, and what the exchange stores of it."""
         rows = _rows_left_out(request, before)
         try:
             blocks = complete(request.upload or (), self._expected, rows)
-            return blocks, self._exchange.prepare(self._decoded(blocks), rounding_of(blocks))
+            return blocks, self._exchange.prepare(self._decode(blocks), rounding_of(blocks))
         except ValueError as error:
             raise Problem("bad_upload", str(error)) from None
 
-    def _decoded(self, blocks: tuple[Block, ...]) -> Any:
+    def _decode(self, blocks: tuple[Block, ...]) -> Any:
         return decode(blocks, self._kind, self._fingerprint)
 
     # --- what is stored -----------------------------------------------------------------------------------
 
     def prepare_record(self, record: Record) -> Any:
-        """Return what the exchange stores of a record; one that it does not accept is damaged."""
+        """Return what the exchange stores of a record; a record that it does not accept is damaged."""
         try:
-            return self._exchange.prepare(self._decoded(unpack(record.body, Upload).blocks))
+            return self._exchange.prepare(self._decode(unpack(record.body, Upload).blocks))
         except ValueError as error:
             raise DamagedRecordError(
                 f"store: the upload of client {record.client!r} cannot be used ({error}); run: {CHECK}"
@@ -101,15 +105,15 @@ class UploadReader:
     def check_record(self, record: Record) -> None:
         """Refuse an upload that would be refused if it came now."""
         blocks = complete(unpack(record.body, Upload).blocks, self._expected, {})
-        self._exchange.prepare(self._decoded(blocks), rounding_of(blocks))
+        self._exchange.prepare(self._decode(blocks), rounding_of(blocks))
 
 
 def _rows_left_out(request: SyncRequest, before: Record | None) -> dict[str, Any]:
-    """Return the rows of the version that the upload is based on, where it is based on one."""
-    if request.base == NEVER:
+    """Return the rows of the version that the upload is based on; none if it leaves out no rows."""
+    if request.base == NO_VERSION:
         return {}
     if before is None or before.version != request.base:
-        stored = before.version if before else NEVER
+        stored = before.version if before else NO_VERSION
         detail = f"rows of version {request.base} are left out, and version {stored} is stored: send all rows"
         raise Problem("unknown_base", detail, more={"stored_version": stored})
     return encoded_rows(unpack(before.body, Upload).blocks)
@@ -123,7 +127,10 @@ def stale(version: int, stored: int | None) -> Problem:
 
 
 def served_exchange(task: Task) -> ServedExchange:
-    """Return the exchange of a task; one that cannot check an upload before it stores it is refused."""
+    """Return the exchange of a task; refuse an exchange without ``prepare``, ``store`` and ``forget``.
+
+    A server checks an upload before it stores it, so it needs an exchange that does these in two steps.
+    """
     exchange = create_exchange(task.method, task.zero_shot, task.params)
     if not isinstance(exchange, Verifying) or not hasattr(exchange, "forget"):
         raise refuse(

@@ -1,4 +1,4 @@
-"""Where uploads are kept: the interface of a store, and what it stores.
+"""The interface of a store, and what it stores: the latest upload of every client.
 
 A store answers only when what was written is durable. The exchange in memory is rebuilt from it at every start.
 """
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias, TypeVar
 
 log = logging.getLogger("latte.serve")
-COLUMNS = "name, version, key, body, checksum, updated"
+ROW_COLUMNS = "name, version, key, body, checksum, updated"
 CHUNK = 8 << 20  # bytes of uploads that are read or written at once: memory stays small, and round trips are few
 CHECK = "latte store check"  # what finds and removes damaged uploads
 
-Row: TypeAlias = tuple[bytes, int, bytes, bytes, int, float]  # COLUMNS, as a database returns them
+StoredRow: TypeAlias = tuple[bytes, int, bytes, bytes, int, float]  # ROW_COLUMNS, as a database returns them
 T = TypeVar("T")
 
 
@@ -25,8 +25,8 @@ T = TypeVar("T")
 class Record:
     """The latest upload of one client.
 
-    ``version`` counts the client's uploads, ``key`` is that of the request that brought this one, ``body`` the packed
-    upload, ``updated`` the server's clock in seconds since 1970, for people to read only.
+    ``version`` counts the client's uploads, ``key`` is that of the request that brought the upload, ``body`` is the
+    packed upload, and ``updated`` is the server's clock in seconds since 1970, for people to read only.
     """
 
     client: str
@@ -42,7 +42,7 @@ class Record:
         return zlib.crc32(self.body, zlib.crc32(self.key, zlib.crc32(head, zlib.crc32(name_bytes(self.client)))))
 
     @property
-    def row(self) -> Row:
+    def row(self) -> StoredRow:
         """The columns of the record in a database."""
         return name_bytes(self.client), self.version, self.key, self.body, self.checksum, self.updated
 
@@ -58,8 +58,8 @@ class DamagedRecordError(ValueError):
     """A stored upload whose bytes are not those that were written."""
 
 
-def record_of(row: Row) -> Record:
-    """Return the record in a row; one that does not match its checksum is refused."""
+def record_of(row: StoredRow) -> Record:
+    """Return the record in a row; refuse a row that does not match its checksum."""
     name, version, key, body, checksum, updated = row
     record = Record(name_text(name), version, bytes(key), bytes(body), updated)
     if record.checksum != checksum:
@@ -69,10 +69,10 @@ def record_of(row: Row) -> Record:
     return record
 
 
-def sound_records(rows: Iterable[Row]) -> Iterator[Record]:
-    """Yield the records in rows; one that does not match its checksum is left out, and noted in the log.
+def sound_records(rows: Iterable[StoredRow]) -> Iterator[Record]:
+    """Yield the records in rows; a row that does not match its checksum is left out, with a line in the log.
 
-    For a server that runs: its client is asked for everything, and writes a sound one.
+    For a running server: it then asks the client for all rows, and the next upload replaces the damaged one.
     """
     for row in rows:
         try:
@@ -87,7 +87,7 @@ def name_bytes(client: str) -> bytes:
 
 
 def name_text(stored: bytes) -> str:
-    """Return a stored name; one that is damaged, and no text any more, gives the same bytes again."""
+    """Return a stored name as text; :func:`name_bytes` gives the same bytes again, even those of a damaged name."""
     return bytes(stored).decode(errors="surrogateescape")
 
 
@@ -148,24 +148,25 @@ class Store(Protocol):
         """Return the fingerprint of the task that the store belongs to; a new store belongs to ``task`` from now on."""
 
     def secret(self) -> int:
-        """Return the secret number of the store, the same for every process; a store without one gets one now."""
+        """Return the secret number of the store, the same for every process; it is drawn at the first call."""
 
     def read(self, clients: Sequence[str]) -> dict[str, Record]:
-        """Return the records of those of ``clients`` that have a sound one."""
+        """Return the sound records of ``clients``, by client; a client without one is left out."""
 
     def write(self, records: Sequence[Record]) -> frozenset[str]:
         """Store records, all or none, and wait until they are durable.
 
-        A record that is stored already with the same or a later version stays; return the clients of these.
+        A stored record of the same or a later version stays. Return the clients whose record was not written for
+        this reason.
         """
 
     def remove(self, client: str) -> bool:
         """Remove the record of a client, durably; return whether there was one."""
 
     def changes(self) -> Iterable[Record | Removal]:
-        """Yield what changed since the last call, by whichever process; at the first call, every record.
+        """Yield what any process changed since the last call; at the first call, every record.
 
-        A damaged record is refused at the first call, and left out later: a server that runs goes on.
+        A damaged record is an error at the first call, and is left out later: a running server goes on.
         """
 
     def is_empty(self) -> bool:

@@ -65,13 +65,13 @@ class Head:
 
 
 def checked_sums(upload: object, zero_shot: ZeroShot) -> ClassSums:
-    """Return a copy of an upload in float64; refuse one that no client can have made."""
+    """Return a copy of an upload in float64; refuse an upload that no client can have made."""
     message("upload", upload, ClassSums, zero_shot.fingerprint)
     assert isinstance(upload, ClassSums)
     classes, dim = zero_shot.text.shape
     counts = _numbers_of("upload.counts", upload.counts, (classes,))
     means = _numbers_of("upload.means", upload.means, (classes, dim))
-    if not _is_sound(counts, means):  # looked at closely only where something is wrong
+    if not _is_sound(counts, means):  # the slow checks say what is wrong
         finite("upload.counts", counts, counts.shape)
         finite("upload.means", means, means.shape)
         check_counts("upload.counts", counts)
@@ -80,14 +80,14 @@ def checked_sums(upload: object, zero_shot: ZeroShot) -> ClassSums:
 
 
 def _is_sound(counts: Reals, means: Reals) -> bool:
-    """Say whether an upload is beyond doubt, in little time; NaN is in no interval."""
+    """Return whether an upload is certainly valid: a fast check, which NaN fails."""
     longest = np.maximum.reduce(np.einsum("cd,cd->c", means, means))
     images = np.add.reduce(counts)
     return bool(np.minimum.reduce(counts) >= 0 and 1 <= images <= MOST_IMAGES and longest <= 1)
 
 
 def checked_head(download: object, zero_shot: ZeroShot) -> Head:
-    """Return a copy of a download in float64; refuse one that no exchange can have made."""
+    """Return a copy of a download in float64; refuse a download that no exchange can have made."""
     message("download", download, Head, zero_shot.fingerprint)
     assert isinstance(download, Head)
     return sound_head(download, zero_shot, "download.")

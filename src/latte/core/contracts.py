@@ -78,8 +78,8 @@ class Verifying(Protocol):
     def prepare(self, upload: Any, rounding: float | None = None) -> Any:
         """Refuse an upload that no client can have made, or return what :meth:`store` stores of it.
 
-        ``rounding`` is the distance by which the way here can have moved a vector of unit length; None: the upload
-        comes from this process, and is trusted as far as it cannot do harm.
+        ``rounding`` is the distance by which encoding can have moved a vector of unit length; None: the upload comes
+        from this process, and is only checked for what could do harm.
         """
 
     def store(self, client: str, prepared: Any) -> None:
@@ -96,7 +96,7 @@ class Secretive(Protocol):
 
 @runtime_checkable
 class Traced(Protocol):
-    """An exchange that can say whose summaries a client gets."""
+    """An exchange that can say which clients' summaries a client gets."""
 
     @property
     def clients(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a copy of a memory is."""
+"""Copies of memories."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 class WholeCopy:
     """``copy.copy`` gives what ``copy.deepcopy`` gives: a second memory that goes its own way.
 
-    A shallow copy would share some of the arrays until the first of the two replaces one, and then be half of each.
+    A shallow copy would share arrays with the original until one of the two replaces some of them.
     """
 
     def __copy__(self) -> Self:

@@ -1,8 +1,9 @@
-"""Very many clients: their class sums in single precision, and what some of them use of everyone's.
+"""Very many clients: their class sums in single precision, and how much of them some of the clients use.
 
-The same numbers as in :mod:`neighbourhoods`, for m of n clients, but for one thing: how far two clients are apart is
-measured along a few random directions instead of all D dimensions. So the large array, the sums (n, C, D), is read only
-once, to be added up with the routes as weights. What depends on one client alone is calculated when it uploads.
+The numbers are those of :mod:`neighbourhoods`, for m of n clients, with one difference: the distance between two
+clients is measured along a few random directions instead of all D dimensions. So the large array, the sums (n, C, D),
+is read only once, to be added up with the routes as weights. What depends on one client alone is calculated when it
+uploads.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import numpy as np
 
 from .class_sums import EPS, ClassSums
 from .neighbourhoods import LIVE, Evidence, Pool, noise_of, precision_of, spread_of
-from .sums_table import FEWEST, NamedRows
+from .sums_table import NamedRows
+from .table import FEWEST
 from .types import Integers, Reals, Vectors
 
-DONORS = 4096  # whose sums are added up at a time in single precision: in larger parts it is 2 % faster at most
+DONORS = 4096  # clients whose sums are added up at a time in single precision: larger parts are 2 % faster at most
 PAIRS, LEAST_PART = 2**16, 1024  # of clients that are compared at a time; the fewest donors among them
 TOGETHER = 64  # clients that are answered at a time: 32 to 256 take the same time within 10 %
-# Up to so many clients at once share what is read: donors come in parts that stay in a cache until all have used them.
-# With more clients the product is bound by arithmetic, and larger parts are better.
+# For up to SHARING clients at once, donors come in parts that stay in a cache until all clients have used them. With
+# more clients the product is bound by arithmetic, and larger parts are better.
 SHARING, CACHED_DONORS = 16, 64
 
 
@@ -37,7 +39,7 @@ class CrowdSums(NamedTuple):
     spread: Reals  # (n,) see spread_of
 
     def of(self, rows: Integers | slice) -> CrowdSums:
-        """Return that of some clients."""
+        """Return the arrays of some clients."""
         return CrowdSums._make(array[rows] for array in self)
 
     def evidence(self, rows: Integers) -> Evidence:
@@ -47,9 +49,9 @@ class CrowdSums(NamedTuple):
 
 
 def draw_directions(dim: int, number: int, secret: int) -> Vectors:
-    """Return random directions (D, K), scaled so that lengths along them are right in the mean.
+    """Return ``number`` random directions (D, K), scaled so that lengths along them are right in the mean.
 
-    They are all dimensions where ``number`` is not less.
+    If ``number`` is D or more, they are the D dimensions themselves.
     """
     if number >= dim:
         return np.eye(dim, dtype=np.float32)
@@ -131,7 +133,7 @@ def _routes(crowd: CrowdSums, rows: Integers, sharing: CommonNoise, factors: Rea
 
 
 def _biases(asking: CrowdSums, donors: CrowdSums, inverse: tuple[Vectors, Vectors], removed: float) -> Vectors:
-    """Return D_ij (m, B) between those who ask and some donors; ``inverse`` of their counts are (m, C) and (B, C)."""
+    """Return D_ij (m, B) between m clients and B donors; ``inverse`` are 1 / counts of both, (m, C) and (B, C)."""
     own, others = inverse
     distance, weight = np.zeros((2, len(own), len(others)), np.float32)
     for label in range(own.shape[1]):
@@ -143,7 +145,7 @@ def _biases(asking: CrowdSums, donors: CrowdSums, inverse: tuple[Vectors, Vector
         apart *= w
         distance += apart
         weight += w
-    live = [(one < np.float32(1 / LIVE)).astype(np.float32) for one in inverse]
+    live = [(side < np.float32(1 / LIVE)).astype(np.float32) for side in inverse]
     distance -= np.float32(removed) * (live[0] @ live[1].T)
     distance /= np.maximum(weight, np.float32(EPS))
     return np.maximum(distance, 0, out=distance)
@@ -159,7 +161,7 @@ def _add_up(sums: Vectors, weights: Vectors) -> Reals:
 
 
 def _product(weights: Vectors, vectors: Vectors) -> Vectors:
-    """Return weights (m, B) @ vectors (B, C * D), where the vectors are too many for a cache."""
+    """Return weights (m, B) @ vectors (B, C * D), for vectors that are too many for a cache."""
     if not 1 < len(weights) <= SHARING:
         product: Vectors = weights @ vectors
         return product

@@ -13,7 +13,7 @@ _REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+)(?P<rest>[^;]*);\s*extra\s*==\s*[
 
 
 def need(module: str, extra: str) -> Any:
-    """Return the imported ``module``; where it is missing, the error gives the pip line that brings it.
+    """Return the imported ``module``; if it is missing, the error gives the pip line that brings it.
 
     >>> need("json", "onnx").dumps([1])
     '[1]'
@@ -39,8 +39,8 @@ def install_advice(extra: str) -> str:
 def pip_line(extra: str) -> str:
     """Return the command that brings an extra.
 
-    It names the packages themselves, as the installed metadata has them. That works for an installation from an index,
-    from a file and from a checkout alike; the name of this package would not before it has been released.
+    It names the packages themselves, as the installed metadata list them. That works for an installation from an index,
+    from a file and from a checkout alike; the name of this package would work only after a release.
     """
     requirements = requirements_of(extra)
     if not requirements:  # run from a checkout that was never installed
@@ -49,7 +49,7 @@ def pip_line(extra: str) -> str:
 
 
 def requirements_of(extra: str) -> list[str]:
-    """Return the requirements of an extra, each package once; none where this package is not installed.
+    """Return the requirements of an extra, each package once; none if this package is not installed.
 
     >>> requirements_of("report")
     ['matplotlib>=3.9', 'scikit-learn>=1.5']
@@ -60,20 +60,20 @@ def requirements_of(extra: str) -> list[str]:
         lines = requires(DISTRIBUTION) or []
     except PackageNotFoundError:
         return []
-    versions: dict[str, list[str]] = {}
+    constraints: dict[str, list[str]] = {}
     for match in filter(None, map(_REQUIREMENT.match, lines)):
         if match["extra"] == extra:
-            versions.setdefault(match["name"], []).append(match["rest"].strip())
-    return [name + _strictest(wanted) for name, wanted in versions.items()]
+            constraints.setdefault(match["name"], []).append(match["rest"].strip())
+    return [name + _join_versions(versions) for name, versions in constraints.items()]
 
 
-def _strictest(wanted: list[str]) -> str:
-    """Return one requirement for several of a package: of floors the highest, of anything else all.
+def _join_versions(versions: list[str]) -> str:
+    """Return one constraint for several of a package: the highest of floors; of other constraints, all of them.
 
-    >>> _strictest([">=2.4", ">=2.10"]), _strictest([">=2", "<3"]), _strictest([""])
+    >>> _join_versions([">=2.4", ">=2.10"]), _join_versions([">=2", "<3"]), _join_versions([""])
     ('>=2.10', '>=2,<3', '')
     """
-    floors = [re.fullmatch(r">=(\d+(?:\.\d+)*)", each) for each in wanted]
-    if len(wanted) > 1 and all(floors):
-        return max(wanted, key=lambda each: [int(part) for part in each[2:].split(".")])
-    return ",".join(wanted)
+    floors = [re.fullmatch(r">=(\d+(?:\.\d+)*)", version) for version in versions]
+    if len(versions) > 1 and all(floors):
+        return max(versions, key=lambda version: [int(part) for part in version[2:].split(".")])
+    return ",".join(versions)

@@ -1,4 +1,4 @@
-"""The global memory: everyone's latest prototypes, and whose each client gets. It is Latte's in-process Exchange."""
+"""The global memory: the latest prototypes of all clients, and which of them a client gets. It is Latte's Exchange."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class PreparedRow(NamedTuple):
 
 
 class GlobalMemory(WholeCopy):
-    """Everyone's latest prototypes in one growing (N, C, D) array.
+    """The latest prototypes of all clients in one growing (N, C, D) array.
 
     It serves the task of one ``zero_shot`` classifier and refuses prototypes that were made with another. Any number of
-    threads may use one global memory: a lock makes each call a whole, so that an upload is seen wholly or not at all,
-    and a state or a copy is that of one moment. (The rows that :meth:`join` and :meth:`neighbours` return are good
+    threads may use one global memory: a lock makes each call atomic, so that an upload is seen wholly or not at all,
+    and a state or a copy is that of one moment. (The rows that :meth:`join` and :meth:`neighbours` return are valid
     until a client leaves: threads use :meth:`push` and :meth:`pull`.)
 
     >>> import numpy as np
@@ -76,7 +76,7 @@ class GlobalMemory(WholeCopy):
         self._renumber()
 
     def _renumber(self) -> None:
-        """Derive what follows from the rows: the place of the next client, and (when it is needed) the ranking."""
+        """Derive the place of the next client from the rows; the ranking is derived when it is needed."""
         order = self._table.order[: len(self)]
         self._next = int(order.max()) + 1 if self.routing.by_joining and len(order) else 0
         self._ranking: Integers | None = None
@@ -102,9 +102,9 @@ class GlobalMemory(WholeCopy):
     def prepare(self, upload: Prototypes, rounding: float | None = None) -> PreparedRow:
         """Check an upload and return what :meth:`store` stores of it; nothing changes.
 
-        With a ``rounding``, the distance by which the way here can have moved a vector, a prototype has to be
-        classified as its own class by zero-shot. An honest one is: it is a sum, with positive weights, of embeddings
-        that are, and the embeddings of one class form a convex cone.
+        With a ``rounding``, the distance by which encoding can have moved a vector, a prototype has to be classified as
+        its own class by zero-shot. An honest prototype is: it is a sum, with positive weights, of embeddings that are
+        classified so, and the embeddings of one class form a convex cone.
         """
         classes, dim = self.zero_shot.text.shape
         message("upload", upload, Prototypes, self.task)
@@ -118,14 +118,14 @@ class GlobalMemory(WholeCopy):
     def store(self, client: str, row: PreparedRow) -> None:
         """Store what :meth:`prepare` returned; a new client joins."""
         with self._lock:
-            place, table = self._joined(client), self._table
+            place, table = self._ensure_row(client), self._table
             table.vectors[:, place], table.entropy[place], table.seen[place] = row
             self._note_change(place)
 
     def prepare_many(self, uploads: Prototypes, roundings: Reals) -> list[PreparedRow | None]:
         """Return what :meth:`prepare` returns for each of m uploads, whose arrays are stacked: (m, C, D) and (m, C).
 
-        Where there is anything odd about one, None: :meth:`prepare` says what it is.
+        For an upload that may have to be refused it is None: :meth:`prepare` then decides, and says why.
         """
         good, rows = prepared_rows(uploads, roundings, self.zero_shot)
         return [PreparedRow(*row) if fine else None for fine, row in zip(good.tolist(), rows, strict=True)]
@@ -150,7 +150,7 @@ class GlobalMemory(WholeCopy):
             return self._gather_many(donors), counts
 
     def pick(self, clients: Sequence[str]) -> Picked:
-        """Return whose prototypes each of ``clients`` gets, without the prototypes themselves."""
+        """Return which prototypes each of ``clients`` gets, as rows, without the prototypes themselves."""
         with self._lock:
             rows, valid = self._neighbours(self._rows_of(clients))
             entropy = self._table.entropy[rows, np.arange(self.zero_shot.classes)[:, None]]
@@ -165,12 +165,12 @@ class GlobalMemory(WholeCopy):
             vectors, (m, classes, slots) = self._table.vectors, picked.rows.shape
             places = (picked.rows + vectors.shape[1] * np.arange(classes)[:, None]).reshape(-1)
             if form is None:
-                found = vectors.reshape(-1, vectors.shape[2]).take(places, axis=0)
+                rows = vectors.reshape(-1, vectors.shape[2]).take(places, axis=0)
             else:
                 if name not in self._copies:
                     self._copies[name] = RowCopies(form, vectors)
-                found = self._copies[name].take(vectors, places)
-            shaped: NDArray[Any] = found.reshape(m, classes * slots, found.shape[1])
+                rows = self._copies[name].take(vectors, places)
+            shaped: NDArray[Any] = rows.reshape(m, classes * slots, rows.shape[1])
             return shaped
 
     def _note_change(self, row: int) -> None:
@@ -183,7 +183,7 @@ class GlobalMemory(WholeCopy):
             return self._table.seen[[self._row(client) for client in clients]]
 
     def _gather_many(self, donors: Donors) -> list[External]:
-        return [self._gather(Donors(*one)) for one in zip(*donors, strict=True)]
+        return [self._gather(Donors(*arrays)) for arrays in zip(*donors, strict=True)]
 
     def _gather(self, donors: Donors) -> External:
         """Return the prototypes of the chosen rows (C, E)."""
@@ -199,9 +199,9 @@ class GlobalMemory(WholeCopy):
         """Return the row of ``client``, a new one (with nothing seen) if it was not there."""
         name = client_name(client)
         with self._lock:
-            return self._joined(name)
+            return self._ensure_row(name)
 
-    def _joined(self, name: str) -> int:
+    def _ensure_row(self, name: str) -> int:
         if name in self._rows:
             return self._rows[name]
         row = len(self)
@@ -215,7 +215,7 @@ class GlobalMemory(WholeCopy):
         return row
 
     def forget(self, client: str) -> None:
-        """Remove ``client`` and what it uploaded. Those who already hold its prototypes keep them until they pull."""
+        """Remove ``client`` and its upload. Clients that have its prototypes already keep them until they pull."""
         name = client_name(client)
         with self._lock:
             row, last = self._row(name), len(self) - 1
@@ -241,13 +241,13 @@ class GlobalMemory(WholeCopy):
     def neighbours(self, client: str) -> Donors:
         """Return the rows (C, E) whose prototypes ``client`` gets, most similar first, and which are real."""
         with self._lock:
-            return donors_of(self._uploaded(), self.routing, self._row(client))
+            return donors_of(self._collect_uploads(), self.routing, self._row(client))
 
     def _neighbours(self, rows: Integers) -> Donors:
-        """Return the same for many, as (m, C, E)."""
-        return donors_of_many(self._uploaded(), self.routing, rows)
+        """Return what :meth:`neighbours` returns for many clients, as (m, C, E)."""
+        return donors_of_many(self._collect_uploads(), self.routing, rows)
 
-    def _uploaded(self) -> Uploaded:
+    def _collect_uploads(self) -> Uploaded:
         if self._ranking is None:
             self._ranking = np.argsort(self._table.order[: len(self)], kind="stable")
         return Uploaded(self._table.vectors[:, : len(self)], self._table.seen[: len(self)], self._ranking)

@@ -12,13 +12,13 @@ from .types import Integers, Mask
 
 Scores: TypeAlias = NDArray[Any]  # float32 or float64
 
-_EQUALS = 4  # times as many candidates as are wanted: with more of them, too many are equal to use groups
+_EQUALS = 4  # candidates per number to find: with more of them, too many scores are equal for groups to be of use
 
 
 def largest(scores: Scores, k: int) -> tuple[Integers, Scores]:
-    """Return the places (r, k) and values (r, k) of the k largest of ``scores`` (r, n), best first; equals as it comes.
+    """Return the places (r, k) and values (r, k) of the k largest of ``scores`` (r, n), best first, ties in any order.
 
-    >>> [found.tolist() for found in largest(np.array([[3.0, 1.0, 4.0, 2.0]]), 2)]
+    >>> [array.tolist() for array in largest(np.array([[3.0, 1.0, 4.0, 2.0]]), 2)]
     [[[2, 0]], [[4.0, 3.0]]]
     """
     places, values = _candidates(scores, k)
@@ -27,10 +27,10 @@ def largest(scores: Scores, k: int) -> tuple[Integers, Scores]:
 
 
 def _candidates(scores: Scores, k: int) -> tuple[Integers, Scores]:
-    """Return places and values (r, m), with m >= k, which have the k largest of each row.
+    """Return places and values (r, m), with m >= k, among which are the k largest of each row.
 
-    The columns are divided into groups. The k-th largest maximum of a group is a bound that at least k numbers of the
-    row reach, and few others do. To find it and them takes a third of the time of a partition of the whole row.
+    The columns are divided into groups. At least k numbers of a row, and few others, reach the k-th largest of the
+    maxima of the groups. Finding this bound and these numbers takes a third of the time of a partition of the row.
     """
     r, n = scores.shape
     if k == n:
@@ -47,7 +47,7 @@ def _candidates(scores: Scores, k: int) -> tuple[Integers, Scores]:
 
 
 def _by_row(reached: Mask, scores: Scores) -> tuple[Integers, Scores]:
-    """Return places and values (r, m) of the entries that are ``reached``; rows with few of them end in -inf."""
+    """Return places and values (r, m) of the True entries of ``reached``; rows with fewer than m end in -inf."""
     row, place = _entries(reached)
     counts = np.bincount(row, minlength=len(scores))
     column = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)

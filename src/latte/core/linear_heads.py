@@ -32,7 +32,7 @@ from .zero_shot import ZeroShot
 
 LEAST_VOTE = 1e-12  # squared size of rows that say nothing about a covariance
 CACHED = 2**16  # numbers in an array that is worked on at a time: a few of them fit into a cache of 1 MB
-AT_ONCE = 2048  # rows whose products are added up at a time: many are cheaper than few
+ROWS_AT_ONCE = 2048  # rows whose products are added up at a time: many are cheaper than few
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class HeadTask(NamedTuple):
 
     @classmethod
     def of(cls, zero_shot: ZeroShot, params: RistrettoParams) -> HeadTask:
-        """Return that of a classifier."""
+        """Return what the clients of a classifier share."""
         text = zero_shot.precise_text
         return cls(text - text.mean(axis=0), zero_shot.scale, params)
 
@@ -94,11 +94,11 @@ class Heads(NamedTuple):
 
 
 class Vote:
-    """The mean over clients of their scatter (D, D), each of trace D: one client, one vote."""
+    """The mean over clients of their scatter (D, D), scaled to trace D: one client, one vote."""
 
     def __init__(self, dim: int) -> None:
         self._sum, self._voters = np.zeros((dim, dim)), 0
-        self._rows, self._filled = np.empty((AT_ONCE, dim)), 0  # whose products have not been added up yet
+        self._rows, self._filled = np.empty((ROWS_AT_ONCE, dim)), 0  # whose products have not been added up yet
 
     def add(self, rows: Reals, weights: Reals) -> None:
         """Count the votes of clients with these ``rows`` (m, C, D), each of a ``weight`` (m, C)."""
@@ -142,7 +142,7 @@ class SharedCovariance(NamedTuple):
 
     @classmethod
     def of(cls, covariance: Reals, task: HeadTask) -> SharedCovariance:
-        """Return it for a covariance."""
+        """Return what follows from a covariance."""
         text, ridge = task.centred_text, task.params.rho * np.eye(len(covariance))
         inverse: Reals = np.linalg.inv(covariance + ridge).astype(np.float64, copy=False)
         return cls(covariance, inverse, max(float(((text @ covariance) * text).sum()), 0.0))
@@ -157,7 +157,7 @@ class Solution(NamedTuple):
 
 
 def solve(evidence: Evidence, task: HeadTask) -> Solution:
-    """Return everything, from everyone's evidence."""
+    """Return the covariance, the routes and the classes from the evidence of all clients."""
     noise, dim = noise_of(spread_of(evidence.counts, evidence.squares)), evidence.means.shape[2]
     routes = routes_of(evidence, noise, task.params.routing)
     pooled = pool(evidence, routes)

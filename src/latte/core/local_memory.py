@@ -21,10 +21,10 @@ NAMES = ("vectors", "entropy", "valid")
 class LocalMemory(WholeCopy):
     """C independent queues of S slots.
 
-    ``vectors`` (C, S, D), ``entropy`` (C, S), ``valid`` (C, S). Slots of a class fill in order and are then reused.
-    What a full class gives up is its highest entropy: ``replace`` says whether only for a ``lower`` one, as the paper's
-    Lemma and the released code have it, or ``always``, as the paper's text has it (B7). With a ``near_copy`` above 0,
-    an embedding whose cosine with one of its class is at least that is left out: it is there already.
+    ``vectors`` (C, S, D), ``entropy`` (C, S), ``valid`` (C, S). Slots of a class fill in order. A new embedding then
+    replaces the one with the highest entropy: only if its own is ``lower``, as the paper's Lemma and the released code
+    have it, or ``always``, as the paper's text has it (B7). With a ``near_copy`` above 0, an embedding is left out if
+    its cosine with a stored one of its class is at least that.
 
     >>> memory = LocalMemory(classes=2, slots=1, dim=2)
     >>> memory.insert(0, [1.0, 0.0], entropy=0.5)
@@ -54,7 +54,7 @@ class LocalMemory(WholeCopy):
         return -1 if self.has_copy(label, vector) else self.store(label, vector, entropy)
 
     def has_copy(self, label: int, vector: Vectors) -> bool:
-        """Say whether a class has a near copy of ``vector`` (D,); never where none are looked for."""
+        """Return whether a class has a near copy of ``vector`` (D,); always False if ``near_copy`` is 0."""
         if not self.near_copy:
             return False
         return bool(near_copies(self.vectors[label][self.valid[label]], vector, self.near_copy).any())

@@ -46,7 +46,8 @@ def match_entropy(scores: Reals, target: float) -> float:
     """Return the temperature at which the softmax of ``scores`` (C,) has the entropy ``target`` (divided by ln C).
 
     The entropy falls with the rate r = 1 / temperature: its derivative is -r times the variance of the scores. Newton's
-    steps that leave the bracket are replaced. Where the scores cannot reach the target, a limit of the rate is taken.
+    steps that leave the bracket are replaced. If the scores cannot reach the target, the search ends at a limit of the
+    rate.
 
     >>> scores = np.array([30.0, 10.0, 0.0])
     >>> temperature = match_entropy(scores, 0.5)

@@ -1,4 +1,4 @@
-"""The names of clients and of tasks: what may be one, and how they are stored as numbers."""
+"""The names of clients and the fingerprints of tasks: which names are valid, and how they are stored as numbers."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def pack_task(fingerprint: str) -> Any:
 
 
 def check_task(packed: Any, fingerprint: str) -> None:
-    """Refuse the state of another task than that with this fingerprint."""
+    """Refuse a state whose task does not have this fingerprint."""
     stored = exactly("task", packed, np.uint8, (len(fingerprint) // 2,)).tobytes().hex()
     same_task("task", stored, fingerprint)

@@ -1,7 +1,7 @@
-"""Near copies: embeddings of one picture, or of one scene again and again, of which a memory should have one only.
+"""Near copies: embeddings of the same picture or scene, of which a memory should store only one.
 
-A memory of S slots per class that sees the same pictures once more fills with copies of one vector, and a sum counts
-them as evidence. docs/near-copies.md has the measurements behind :data:`NEAR_COPY`.
+Otherwise a memory that sees the same pictures again fills its slots with copies of one vector, and a sum counts them as
+further evidence. docs/near-copies.md has the measurements behind :data:`NEAR_COPY`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .validate import real, refuse, unit_rows
 
 NEAR_COPY = 0.99  # cosine, for devices
 MOST_NEAR_COPY = 0.9999  # a cosine of float32 vectors is exact to about 1e-7: a copy must not miss its threshold
-RECENT = 1024  # different images that RecentImages compares with: 2 MB at 512 dimensions, 0.1 ms
+RECENT_IMAGES = 1024  # different images that RecentImages compares with: 2 MB at 512 dimensions, 0.1 ms
 NEUTRAL = "neutral"  # in the metadata of a field: at its default it changes nothing, and records leave it out
 
 
@@ -33,7 +33,7 @@ def check_near_copy(value: object) -> float:
 
 
 def near_copies(stored: Vectors, vector: Vectors, cosine: float) -> Mask:
-    """Say which of ``stored`` (n, D) have at least this ``cosine`` with ``vector`` (D,); they need not be unit rows.
+    """Return which of ``stored`` (n, D) have at least this ``cosine`` with ``vector`` (D,); they need not be unit rows.
 
     >>> near_copies(np.eye(2, dtype=np.float32), np.array([0.1, 0.99], np.float32), 0.98)
     array([False,  True])
@@ -44,7 +44,7 @@ def near_copies(stored: Vectors, vector: Vectors, cosine: float) -> Mask:
 
 
 class RecentImages(WholeCopy):
-    """The last :data:`RECENT` different images, for a method that stores no images but must not count one twice.
+    """The last :data:`RECENT_IMAGES` different images, for a method that stores no images but must not count one twice.
 
     >>> recent = RecentImages(dim=2, cosine=0.98)
     >>> [recent.is_new(np.array(image, np.float32)) for image in ([1, 0], [0, 1], [1, 0])]
@@ -53,23 +53,23 @@ class RecentImages(WholeCopy):
 
     def __init__(self, dim: int, cosine: float) -> None:
         self.cosine = cosine
-        self._vectors: Vectors = np.zeros((RECENT if cosine else 0, dim), np.float32)
+        self._vectors: Vectors = np.zeros((RECENT_IMAGES if cosine else 0, dim), np.float32)
         self._count = 0  # of all that were new: they go round
 
     def is_new(self, vector: Any) -> bool:
-        """Say whether an image is no near copy of a recent one; if so, it is the most recent one now."""
+        """Return whether an image is no near copy of a recent image; if it is new, remember it."""
         if not self.cosine:
             return True
         row = np.asarray(vector, np.float32)
         if (self._vectors[: self._count] @ row >= self.cosine).any():  # unit rows: their products are cosines
             return False
-        self._vectors[self._count % RECENT] = row
+        self._vectors[self._count % RECENT_IMAGES] = row
         self._count += 1
         return True
 
     def vectors(self) -> Vectors:
         """Return the images (k, D), the oldest first."""
-        start = self._count % RECENT if self._count > RECENT else 0
+        start = self._count % RECENT_IMAGES if self._count > RECENT_IMAGES else 0
         return np.roll(self._vectors[: self._count], -start, axis=0)
 
     def load(self, vectors: Vectors) -> None:
@@ -82,6 +82,6 @@ class RecentImages(WholeCopy):
         """Return what :meth:`vectors` returned, or refuse it."""
         count = len(value) if np.ndim(value) else 0
         vectors = exactly("recent", value, np.float32, (count, dim))
-        if count > RECENT:
-            raise refuse("recent", f"{count} images", f"at most {RECENT}")
+        if count > RECENT_IMAGES:
+            raise refuse("recent", f"{count} images", f"at most {RECENT_IMAGES}")
         return unit_rows("recent", vectors, dim) if count else vectors

@@ -1,6 +1,6 @@
-"""How much of everyone's evidence a client uses, and what its neighbourhood then knows of each class.
+"""How much of each other client's evidence a client uses, and what its neighbourhood then knows of each class.
 
-n clients have uploaded. Steps 1 to 3 of docs/ristretto.md, for all of them at once, in float64.
+These are steps 1 to 3 of docs/ristretto.md, for all n clients that have uploaded at once, in float64.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 from .class_sums import EPS
 from .types import Reals
 
-# how evidence is shared: as step 2 has it; with the sampling noise left in the distances; all of everyone's; one's own
+# how evidence is shared: as in step 2; with the sampling noise left in the distances; all of it; none but one's own
 ROUTINGS = ("evidence", "raw", "everyone", "alone")
 LIVE = 1e-6  # a class whose soft count is not above this was not seen
 LEAST_NOISE = 1e-3
-TOGETHER = 64  # clients that are compared with the others at a time
-ROOM = 2**22  # numbers in one large intermediate result, so that many classes need little memory
+COMPARED_TOGETHER = 64  # clients that are compared with the others at a time
+MOST_NUMBERS = 2**22  # numbers in one large intermediate result, so that many classes need little memory
 
 
 class Evidence(NamedTuple):
@@ -30,11 +30,11 @@ class Evidence(NamedTuple):
 
     @classmethod
     def of(cls, counts: Reals, means: Reals) -> Evidence:
-        """Return that of these uploads."""
+        """Return the evidence of these uploads."""
         return cls(counts, means, np.einsum("ncd,ncd->nc", means, means))
 
     def times(self, factors: Reals) -> Evidence:
-        """Return it with the counts of each client multiplied by a factor (n,)."""
+        """Return the evidence with the counts of each client multiplied by a factor (n,)."""
         return self._replace(counts=self.counts * factors[:, None])
 
 
@@ -114,8 +114,8 @@ def _biases(evidence: Evidence, removed: float) -> Reals:
     """Return D_ij (n, n); ``removed`` is the noise that is taken out of a distance, per class. It is symmetric."""
     n = len(evidence.counts)
     bias = np.empty((n, n))
-    for start in range(0, n, TOGETHER):
-        own, others = slice(start, start + TOGETHER), slice(start, n)
+    for start in range(0, n, COMPARED_TOGETHER):
+        own, others = slice(start, start + COMPARED_TOGETHER), slice(start, n)
         bias[own, others] = _biases_between(evidence, own, others, removed)
         bias[others, own] = bias[own, others].T
     return bias
@@ -146,7 +146,7 @@ def _biases_between(evidence: Evidence, own: slice, others: slice, removed: floa
 def pool(evidence: Evidence, routes: Reals) -> Pool:
     """Return what the clients with these ``routes`` (m, n) use."""
     n, classes, dim = evidence.means.shape
-    size = max(1, ROOM // (n * dim))
+    size = max(1, MOST_NUMBERS // (n * dim))
     sums = []
     for start in range(0, classes, size):
         some = slice(start, start + size)

@@ -1,4 +1,4 @@
-"""Whether vectors are what they claim to be: classified as their own class by zero-shot."""
+"""Whether zero-shot classifies prototypes as the classes that they claim."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .types import Mask, Reals
 from .validate import refuse
 from .zero_shot import ZeroShot
 
-SINGLE = 1e-6  # the rounding of unit vectors in single precision, with room for sums over their dimensions
+SINGLE_ROUNDING = 1e-6  # the rounding of unit vectors in single precision, with room for sums over their dimensions
 
 
 def check_own_class(name: str, logits: Reals, seen: Mask, zero_shot: ZeroShot, rounding: float) -> None:
-    """Refuse vectors, one per class, of which a ``seen`` one has a higher logit for another class than for its own.
+    """Refuse vectors, one per class, if a ``seen`` vector has a higher logit for another class than for its own.
 
     ``logits`` (C, C) are those of the vectors, one row each. A vector that moved by ``rounding`` changes the difference
     of two logits by at most that times the distance of the two texts times the scale.
@@ -37,8 +37,8 @@ def own_classes(logits: Reals, seen: Mask, zero_shot: ZeroShot, roundings: Reals
 
 
 def _excess(logits: Reals, zero_shot: ZeroShot, rounding: Any) -> Reals:
-    """Return by how much the logit of each class exceeds that of a vector's own class, and what rounding explains."""
-    slack = zero_shot.scale * (rounding + SINGLE) * zero_shot.distances
+    """Return by how much the logit of each class exceeds that of the own class, less what rounding can explain."""
+    slack = zero_shot.scale * (rounding + SINGLE_ROUNDING) * zero_shot.distances
     own = np.diagonal(logits, axis1=-2, axis2=-1)[..., None]
     excess: Reals = logits - own - slack
     return excess

@@ -18,7 +18,7 @@ def prepared_rows(
 ) -> tuple[Mask, Iterator[tuple[Vectors, Reals, Mask]]]:
     """Return which of m uploads are good, and of each the vectors, entropies and classes seen, as a memory stores them.
 
-    ``uploads`` has ``vectors`` (m, C, D) and ``seen`` (m, C). Every upload gets the bits that it would get alone.
+    ``uploads`` has ``vectors`` (m, C, D) and ``seen`` (m, C). The results are those of single uploads, bit for bit.
     """
     seen = uploads.seen
     vectors = np.where(seen[:, :, None], uploads.vectors, np.float32(0))

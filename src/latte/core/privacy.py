@@ -22,8 +22,8 @@ _MOST_EPSILON = 1e9
 class Privacy:
     """``least_images``: a class with fewer images is not shared. ``noise``: the length of the noise added to a class.
 
-    A class mean of a Latte client is at most 1 long, and a class sum of a Ristretto client as long as its images are
-    many; ``noise`` 0.5 adds a random vector that is about 0.5 long to each.
+    A class mean of a Latte client has a length of at most 1, and a class sum of a Ristretto client a length of at most
+    the number of its images. ``noise`` 0.5 adds to each a random vector that is about 0.5 long.
 
     >>> Privacy(least_images=4, noise=0.5).hides
     True
@@ -63,7 +63,7 @@ class Hiding(Protocol):
 
 
 def refuse_near_copies(near_copy: float) -> None:
-    """Refuse noise where near copies are left out: one image more may then change what is stored of many others."""
+    """Refuse noise together with ``near_copy``: one image more may then change what is stored of many others."""
     if near_copy:
         raise refuse("noise", f"near_copy={near_copy:g}", "near_copy=0: otherwise no epsilon can be stated")
 
@@ -71,8 +71,8 @@ def refuse_near_copies(near_copy: float) -> None:
 def epsilon(sensitivity: float, deviation: float, uploads: int = 1, delta: float = DELTA) -> float:
     """Return the epsilon of ``uploads`` releases with Gaussian noise; infinite without noise.
 
-    It is the exact one (Balle and Wang, 2018): the smallest that the Gaussian mechanism has at this ``delta``. Several
-    releases are one with a sensitivity that is larger by the root of their number.
+    It is exact (Balle and Wang, 2018): the smallest epsilon that the Gaussian mechanism has at this ``delta``. Several
+    releases count as one release whose sensitivity is larger by the root of their number.
 
     >>> round(epsilon(1.0, 1.0), 2), round(epsilon(1.0, 1.0, uploads=100), 1)
     (4.38, 91.8)

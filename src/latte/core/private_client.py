@@ -56,7 +56,7 @@ class PrivateClient:
         self.method.reset()
 
     def memory_fill(self) -> MemoryFill | None:
-        """Return how much the method remembers; None where it does not say."""
+        """Return how much the method remembers; None if it does not say."""
         fill = getattr(self.method, "memory_fill", None)
         filled: MemoryFill | None = fill() if callable(fill) else None
         return filled
@@ -70,7 +70,7 @@ class PrivateClient:
         self.method.load(arrays)
 
     def epsilon(self, dim: int, uploads: int = 1) -> float:
-        """Return the true epsilon of so many uploads; infinite without noise."""
+        """Return the exact epsilon of this number of uploads; infinite without noise."""
         if not self.privacy.noise:
             return math.inf
         return epsilon(self._hiding.sensitivity(self.privacy), self.privacy.deviation(dim), uploads)
@@ -79,8 +79,8 @@ class PrivateClient:
         """Return what the noise guarantees, in one line for people."""
         if not self.privacy.noise:
             return f"classes with fewer than {self.privacy.least_images} images are not shared; no noise: no epsilon"
-        one, many = self.epsilon(dim), self.epsilon(dim, UPLOADS)
+        single, several = self.epsilon(dim), self.epsilon(dim, UPLOADS)
         return (
-            f"epsilon {one:.3g} for one upload, {many:.3g} for {UPLOADS}, at delta {DELTA:g}: "
+            f"epsilon {single:.3g} for one upload, {several:.3g} for {UPLOADS}, at delta {DELTA:g}: "
             "for one image replaced by another; which classes are shared is not covered"
         )

@@ -15,7 +15,7 @@ from .local_memory import LocalMemory
 from .types import External, Integers, Mask, Reals, Vectors
 
 GATE = 1e-3  # B1: the released code silences a class whose weighted sum is not longer than this
-# Where the largest weight of a class is 1, a sum shorter than this, squared, is rounding and has no direction.
+# The largest weight of a class is 1: a weighted sum whose squared length is below this is rounding, without direction.
 CANCELLED = 1e-12
 _LOWEST = np.finfo(np.float64).min
 

@@ -1,4 +1,4 @@
-"""The rules of who gets which prototypes."""
+"""The rules that decide which prototypes a client gets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ EMPTY_QUERIES = ("client", "none", "released")
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """Who gets which prototypes.
+    """Which prototypes a client gets.
 
-    ``external_slots`` is the paper's k_e; where fewer clients have the class, fewer come back (B10).
+    ``external_slots`` is the paper's k_e; if fewer clients have the class, fewer prototypes come back (B10).
     ``empty_query`` says what a client gets for a class it has not seen (B3):
 
     - ``client``: donors that have the class, ranked by the mean similarity over the classes both have seen;
@@ -35,5 +35,5 @@ class Routing:
 
     @property
     def by_joining(self) -> bool:
-        """Whether ties go to who joined first (as the released code's row order) or by a hash of the name."""
+        """Whether ties go to the client that joined first, as in the released code, or by a hash of the name."""
         return self.empty_query == "released" or self.drop_first_rank

@@ -1,4 +1,4 @@
-"""The vectors of a table in another form: what a server sends, kept so that it is not made anew for every receiver."""
+"""The vectors of a table in the form in which a server sends them, stored so that each is encoded only once."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ RowForm: TypeAlias = Callable[[Vectors], NDArray[Any]]  # (n, D) vectors -> (n, 
 
 
 class Picked(NamedTuple):
-    """What many clients get, without the vectors: the ``rows`` (m, C, E) of a table, ``valid``, and ``entropy``."""
+    """What m clients get, without the vectors: the ``rows`` (m, C, E) of a table, ``valid``, and ``entropy``."""
 
     rows: Integers
     valid: Mask
     entropy: Reals
 
     def of(self, places: Any) -> Picked:
-        """Return that of some of the clients."""
+        """Return the arrays of some of the clients."""
         return Picked(*(array[places] for array in self))
 
 
 class RowCopies:
-    """The vectors (C, M, D) of a table in a ``form``, each made when it is first asked for after a change."""
+    """The vectors (C, M, D) of a table in a ``form``; a vector is encoded when it is first taken after a change."""
 
     def __init__(self, form: RowForm, vectors: Vectors) -> None:
         example = form(np.zeros((1, vectors.shape[2]), np.float32))
@@ -50,13 +50,13 @@ class RowCopies:
 
 @runtime_checkable
 class ManyAtOnce(Protocol):
-    """An exchange of prototypes that checks many uploads at once, and says whose many clients get, not only what."""
+    """An exchange of prototypes that checks many uploads at once, and tells which rows many clients get."""
 
     def prepare_many(self, uploads: Any, roundings: Reals) -> Sequence[Any]:
-        """Return what ``prepare`` returns for each of m uploads whose arrays are stacked; None where one is odd."""
+        """Return what ``prepare`` returns for each of m stacked uploads; None if it has to check one alone."""
 
     def pick(self, clients: Sequence[str]) -> Picked:
-        """Return whose prototypes each of ``clients`` gets."""
+        """Return the rows of the prototypes that each of ``clients`` gets."""
 
     def picked_vectors(self, picked: Picked, name: str, form: RowForm | None) -> NDArray[Any]:
         """Return these prototypes in a ``form`` with a ``name``: (m, C E, width)."""

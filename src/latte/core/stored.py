@@ -1,7 +1,7 @@
 """Reading back what ``state()`` returned.
 
-Everything is checked before anything changes. What is stored comes back bit for bit; what stands in a free slot has no
-meaning, so it is not looked at and does not come back: a free slot holds a zero vector and the entropy 1.
+Everything is checked before anything changes. Used slots come back bit for bit. The contents of a free slot have no
+meaning: they are not read, and come back as a zero vector with the entropy 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of a global memory that was stored: checked before they are used."""
+"""The rows of a stored global memory, checked before they are used."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def _order_of_names(order: NDArray[np.uint64], names: Sequence[str]) -> NDArray[
 def _order_of_joining(order: NDArray[np.uint64]) -> NDArray[np.uint64]:
     if len(np.unique(order)) < len(order) or (order > LAST_PLACE).any():
         raise refuse("order", "a place twice or out of range", "the order of joining")
-    if LAST_PLACE in order:  # there is no place behind it: only who came before whom counts
+    if LAST_PLACE in order:  # there is no place behind it: number the clients anew, in the same order
         order = order.copy()
         order[np.argsort(order)] = np.arange(len(order))
     return order
 
 
 def stable_place(client: str) -> int:
-    """Return 64 bits that depend on the name only, so that ties do not depend on who came first."""
+    """Return 64 bits that depend on the name only, so that ties do not depend on the order of joining."""
     return int.from_bytes(hashlib.blake2b(client.encode(), digest_size=8).digest(), "little")

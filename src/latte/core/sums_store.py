@@ -21,12 +21,13 @@ LARGEST_SECRET = 2**128 - 1
 class Freshness:
     """How many clients are answered exactly, and what answers to more of them rest on.
 
-    Up to ``exact`` clients, everything is calculated anew from all of them when a head is asked for after an upload.
-    With more clients, class sums are stored in single precision, and
+    Up to ``exact`` clients, the first pull after an upload calculates everything anew from all of them. With more
+    clients, class sums are stored in single precision, and
 
     - the covariance, which all heads share, comes from a sample of ``exact`` clients and serves for ``pushes`` uploads;
-    - how far two clients are apart is measured along ``directions`` random directions. They are drawn from ``secret``:
-      who knows them can upload class means that only seem to be near, so every server draws one of its own.
+    - the distance between two clients is measured along ``directions`` random directions. They are drawn from
+      ``secret``: a client that knew them could upload class means that only seem to be near, so every server draws a
+      secret of its own.
 
     (The noise and the pooling are those of all clients, and fresh, with any number of them.)
     """
@@ -49,7 +50,7 @@ def empty_crowd(zero_shot: ZeroShot, freshness: Freshness) -> CrowdTable:
 
 
 def fitting(table: SumsTable | CrowdTable, zero_shot: ZeroShot, freshness: Freshness) -> SumsTable | CrowdTable:
-    """Return the table in the form for so many clients: itself, or its content in a new one."""
+    """Return the table in the form for its number of clients: itself, or its content in a new table."""
     if isinstance(table, SumsTable) == (len(table) <= freshness.exact):
         return table
     if isinstance(table, SumsTable):
@@ -78,12 +79,12 @@ def load_table(names: list[str], arrays: Arrays, zero_shot: ZeroShot, freshness:
     sums = exactly("sums", arrays["sums"], np.float32, (len(names) if many else 0, classes, dim))
     if not many:
         table = SumsTable(classes, dim)
-        for name, one, mean in zip(names, counts, means, strict=True):
-            table.put(name, checked_sums(ClassSums(one, mean, zero_shot.fingerprint), zero_shot))
+        for name, count, mean in zip(names, counts, means, strict=True):
+            table.put(name, checked_sums(ClassSums(count, mean, zero_shot.fingerprint), zero_shot))
         return table
     crowd = empty_crowd(zero_shot, freshness)
-    for name, one, total in zip(names, counts, sums, strict=True):
-        mean = total.astype(np.float64) / np.maximum(one, EPS)[:, None]
-        checked_sums(ClassSums(one, mean, zero_shot.fingerprint), zero_shot)
-        crowd.restore(name, one, total)
+    for name, count, total in zip(names, counts, sums, strict=True):
+        mean = total.astype(np.float64) / np.maximum(count, EPS)[:, None]
+        checked_sums(ClassSums(count, mean, zero_shot.fingerprint), zero_shot)
+        crowd.restore(name, count, total)
     return crowd

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from .class_sums import ClassSums
 from .neighbourhoods import Evidence
+from .table import FEWEST
 from .types import Integers
-
-FEWEST = 8  # rows to begin with
 
 
 class NamedRows:
@@ -35,11 +34,11 @@ class NamedRows:
 
     def set(self, name: str, *values: Any) -> None:
         """Replace the row of a client, one value per array; a new client joins."""
-        row = self._joined(name)
+        row = self._ensure_row(name)
         for array, value in zip(self._room, values, strict=True):
             array[row] = value
 
-    def _joined(self, name: str) -> int:
+    def _ensure_row(self, name: str) -> int:
         if name not in self._row_of:
             if len(self) == len(self._room[0]):
                 self._grow(2 * len(self))
@@ -86,6 +85,6 @@ class SumsTable(NamedRows):
 
     @property
     def by_content(self) -> Integers:
-        """The rows (n,) in an order that depends on what was uploaded, and neither on names nor on who came first."""
+        """The rows (n,) in an order that depends on the uploads only, neither on names nor on the order of joining."""
         counts, _, squares = self.arrays
         return np.lexsort(np.concatenate([squares, counts], axis=1).T)

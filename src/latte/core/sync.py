@@ -9,7 +9,7 @@ from .contracts import Collaborative, Exchange
 from .validate import refuse
 
 SYNC_TIMES = ("every", "doubling", "powers")
-DOUBLINGS = 16  # the last power of two of ``doubling``, and its period where none is given
+DOUBLINGS = 16  # the last power of two of ``doubling``, and its period unless another is set
 
 
 @runtime_checkable
@@ -23,8 +23,8 @@ class OneTrip(Protocol):
 def sync(members: Iterable[tuple[str, Collaborative[Any, Any]]], exchange: Exchange[Any, Any]) -> None:
     """Let the ``members``, each a client's name and method, upload; then let each download.
 
-    All upload before anyone downloads, so that nobody gets what is already out of date. A device syncs alone, with one
-    member. A member whose upload says that it is ``empty`` is left out: it has nothing to share yet.
+    All upload before anyone downloads, so that no member gets summaries that are out of date. A device syncs alone,
+    with one member. A member whose upload is ``empty`` is left out: it has nothing to share yet.
     """
     everyone = [_pair(member) for member in members]
     if len(everyone) == 1 and isinstance(exchange, OneTrip):
@@ -42,7 +42,7 @@ def sync(members: Iterable[tuple[str, Collaborative[Any, Any]]], exchange: Excha
 
 
 def _pair(member: tuple[str, Collaborative[Any, Any]]) -> tuple[str, Collaborative[Any, Any]]:
-    """Return a member as it is; refuse what is no pair, such as a method without its name."""
+    """Return a member as it is; refuse anything but a pair, such as a method without its name."""
     try:
         name, method = member
     except (TypeError, ValueError):
@@ -58,7 +58,7 @@ def _sync_alone(name: str, method: Collaborative[Any, Any], exchange: OneTrip) -
 
 
 def is_due(kind: str, images: int, period: int = 1) -> bool:
-    """Say whether a client syncs after its ``images``-th image: ``kind`` is "every", "doubling" or "powers".
+    """Return whether a client syncs after its ``images``-th image; ``kind`` is "every", "doubling" or "powers".
 
     >>> [images for images in range(1, 50) if is_due("doubling", images)]
     [1, 2, 4, 8, 16, 32, 48]

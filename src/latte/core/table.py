@@ -16,7 +16,7 @@ class Table(NamedTuple):
     """What is stored, a row per client and room for more.
 
     ``vectors`` (C, M, D): the prototypes of one class lie side by side, because a pull compares them with each other.
-    ``entropy`` and ``seen`` (M, C), ``order`` (M,): who comes first among equals.
+    ``entropy`` and ``seen`` (M, C). ``order`` (M,) decides ties: the lower number comes first.
     """
 
     vectors: Vectors
@@ -39,7 +39,7 @@ class Table(NamedTuple):
         return copy
 
     def remove(self, row: int, last: int) -> None:
-        """Move the ``last`` row to ``row``, and leave nothing where it was."""
+        """Remove ``row``: the ``last`` row takes its place and is then emptied."""
         self.vectors[:, row], self.entropy[row] = self.vectors[:, last], self.entropy[last]
         self.seen[row], self.order[row] = self.seen[last], self.order[last]
         self.vectors[:, last], self.entropy[last], self.seen[last], self.order[last] = 0, 1, False, 0

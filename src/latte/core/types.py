@@ -37,7 +37,7 @@ Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 class Deferred:
-    """A number in a frozen dataclass that may be given as a function, which is called when the number is first read."""
+    """A number in a frozen dataclass that may be set as a function, which is called when the number is first read."""
 
     def __init__(self, default: float | None = None) -> None:
         self._default = default
@@ -64,12 +64,12 @@ class Deferred:
 class Prediction:
     """The answer for one image.
 
-    ``label`` is the argmax of ``scores`` (C,). What scores are depends on the method: logits for most; where
-    ``normalised_by_sum``, votes or sums of probabilities. ``probabilities`` are comparable between methods: a method
-    whose scores spread more than zero-shot logits states by how much, its ``temperature``. ``entropy`` is that of the
-    *zero-shot* prediction, whatever the method, in [0, 1]. Either may be given as a function, which is called when
-    somebody reads it (or copies or pickles the prediction). ``near_copy`` says that the method left the image out of
-    its memory, because it has one that is almost the same.
+    ``label`` is the argmax of ``scores`` (C,). For most methods scores are logits; with ``normalised_by_sum`` they are
+    votes or sums of probabilities. ``probabilities`` are comparable between methods: a method whose scores spread more
+    than zero-shot logits states by how much, its ``temperature``. ``entropy`` is that of the *zero-shot* prediction,
+    whatever the method, in [0, 1]. ``temperature`` and ``entropy`` may be functions, which are called when the value is
+    first read (or the prediction is copied or pickled). ``near_copy``: the method left the image out of its memory,
+    because its memory has almost the same image.
 
     >>> prediction = Prediction(1, np.array([0.0, np.log(3.0)]), 0.8, ("cat", "dog"))
     >>> prediction.classname, prediction.probabilities
@@ -93,7 +93,7 @@ class Prediction:
         normalised_by_sum: bool = False,
         temperature: float | Callable[[], float] = 1.0,
         near_copy: bool = False,
-    ) -> None:  # the one that a frozen dataclass gets sets fields one by one: a microsecond of every prediction
+    ) -> None:  # the generated __init__ of a frozen dataclass sets fields singly: a microsecond of every prediction
         vars(self).update(
             label=label,
             scores=scores,
@@ -109,12 +109,12 @@ class Prediction:
 
     @property
     def classname(self) -> str:
-        """The name of the class that ``label`` numbers; the number as text where the method gave no names."""
+        """The name of the class that ``label`` numbers; the number as text if the method gave no names."""
         return self.classnames[self.label] if self.classnames else str(self.label)
 
     @property
     def probability(self) -> float:
-        """That of the label among ``probabilities``, without the cost of the others."""
+        """The probability of the label, without the cost of the others."""
         if self.normalised_by_sum:
             return float(self.probabilities[self.label])
         scores = self.scores
@@ -133,9 +133,9 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFill:
-    """How much a method remembers: ``items`` of images in ``slots``, for so many of the ``classes``.
+    """How much a method remembers: ``items`` of images in ``slots`` slots, of ``classes`` different classes.
 
-    Without ``slots`` (None), images are added up and there is always room.
+    A method without ``slots`` (None) adds images up, and always has room.
     """
 
     items: int
@@ -149,8 +149,8 @@ class MemoryFill:
 class Message(Protocol):
     """What a method sends or receives: a frozen dataclass of arrays, with the fingerprint of the task it belongs to.
 
-    The class variable ``vector_fields`` names the arrays (..., D) of embeddings: a transport may round those, and leave
-    out what the receiver has already. Without it, they are the arrays of at least two axes whose last axis is D.
+    The class variable ``vector_fields`` names the arrays (..., D) of embeddings: a transport may round them, and leave
+    out rows that the receiver has already. Without it, they are the arrays of at least two axes whose last axis is D.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Checks of what comes from outside. Every refusal says which argument, what it got and what it wants."""
+"""Checks of input. Every refusal says which argument it is, what it got and what it wants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .types import Mask, Reals, Vectors
 
 NORM_TOLERANCE = 1e-3
-SETTLED = 1e-6  # a row whose squared length is this near to 1 is left as it is, to the last bit
+UNIT_ROUNDING = 1e-6  # a row whose squared length is this near to 1 is left as it is, to the last bit
 LARGEST = 2**63 - 1  # a larger whole number fits neither an array nor the files of other programs
 MOST_SLOTS = 1_000  # of a memory per class: reading keeps their squared number. The largest published one is 50
 _SHOWN = 400  # characters of a bad value that a refusal shows
@@ -32,14 +32,14 @@ def refuse(name: str, got: object, want: str) -> ValueError:
 
 
 def show(value: object) -> str:
-    """Return a bad value for a refusal; of a whole number too long to read (or to write), how long it is."""
+    """Return a bad value as a refusal shows it; of a very long whole number only the number of its digits."""
     if isinstance(value, int) and value.bit_length() > 200:
         return f"a number of about {int(value.bit_length() * math.log10(2)) + 1} digits"
     return repr(value)
 
 
 def float32(name: str, value: Any, want: str) -> Vectors:
-    """Return ``value`` as a float32 array (the same object where it already is one)."""
+    """Return ``value`` as a float32 array (the same object if it is one already)."""
     if type(value) is np.ndarray and value.dtype == np.float32:
         return value
     array = numbers(name, value, want)
@@ -63,8 +63,7 @@ def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = F
     """Return ``value`` (n, D), n >= 1, with rows of length 1.
 
     Rows within 1e-3 of unit length are accepted and normalised; others are refused unless ``normalise``. Rows that are
-    of unit length up to rounding stay as they are: what was normalised once, sent or saved, is the same when it comes
-    back.
+    of unit length up to rounding stay as they are, so that rows which were sent or saved come back unchanged.
     """
     want = f"(n, {'D' if dim is None else dim}) unit rows, n >= 1"
     rows = np.ascontiguousarray(float32(name, value, want))  # another layout would round products differently
@@ -72,7 +71,7 @@ def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = F
         raise refuse(name, f"shape {rows.shape}", want)
     if len(rows) == 1:  # the everyday case, one plain view
         square = float(np.einsum("nd,nd->", rows, rows))  # unlike dot, it does not warn when it overflows
-        if abs(square - 1) <= SETTLED:
+        if abs(square - 1) <= UNIT_ROUNDING:
             return rows.copy()
         if _LOW < square < _HIGH:  # NaN and infinity fail here too
             return rows / np.float32(math.sqrt(square))
@@ -86,7 +85,7 @@ def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = F
 
 
 def precise_unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = False) -> Reals:
-    """Return the same rows as :func:`unit_rows` in float64: what comes as float64 is not rounded to float32.
+    """Return the rows of :func:`unit_rows` in float64; float64 input is not rounded to float32.
 
     >>> precise_unit_rows("text", np.array([[0.6, 0.8]]))[0, 0] == 0.6
     np.True_
@@ -101,7 +100,7 @@ def precise_unit_rows(name: str, value: Any, dim: int | None = None, normalise: 
 
 
 def unit_lengths(rows: Vectors) -> Vectors:
-    """Return what :func:`unit_rows` divides each of several float32 rows (n, D) by; NaN where it refuses the row."""
+    """Return what :func:`unit_rows` divides each of several float32 rows (n, D) by; NaN for a row that it refuses."""
     squares = np.einsum("nd,nd->n", rows, rows)
     within = (squares > _LOW) & (squares < _HIGH)
     lengths: Vectors = np.where(within, lengths_of(np.where(within, squares, np.float32(1))), np.float32(np.nan))
@@ -109,8 +108,8 @@ def unit_lengths(rows: Vectors) -> Vectors:
 
 
 def lengths_of(squares: Any) -> Any:
-    """Return what rows of these squared lengths (n,) are divided by: exactly 1 where they stay as they are."""
-    return np.where(np.abs(squares - 1) <= SETTLED, squares.dtype.type(1), np.sqrt(squares))
+    """Return what rows of these squared lengths (n,) are divided by: exactly 1 for rows that stay as they are."""
+    return np.where(np.abs(squares - 1) <= UNIT_ROUNDING, squares.dtype.type(1), np.sqrt(squares))
 
 
 def _odd_rows(name: str, rows: Vectors, normalise: bool) -> Vectors:
@@ -219,7 +218,7 @@ def factor(name: str, value: object, least: float = 0.0) -> float:
 
 
 def first_twice(values: Iterable[Hashable]) -> Hashable | None:
-    """Return the first value that was there before; None where each is there once.
+    """Return the first value that occurs a second time; None if each occurs once.
 
     >>> first_twice("abcb")
     'b'
@@ -233,7 +232,7 @@ def first_twice(values: Iterable[Hashable]) -> Hashable | None:
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """Return the names in ``known`` that an unknown ``name`` may stand for; all of them where none is near.
+    """Return the names in ``known`` that an unknown ``name`` may stand for; all of them if none is near.
 
     >>> near("late", ["clip", "latte"]), near("xyz", ["tda", "clip"])
     (['latte'], ['tda', 'clip'])

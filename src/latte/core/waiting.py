@@ -1,4 +1,4 @@
-"""Signals that wait: for steps that an exception in the middle would leave half done."""
+"""Signals that wait until a step is done, for steps that an exception in the middle would leave half done."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 def signals_wait() -> Iterator[None]:
     """Let the Python handlers of signals wait until the block is over.
 
-    They run in the main thread only, whichever thread gets the signal: in another thread there is nothing to do.
+    Python runs handlers in the main thread only, so in another thread there is nothing to do.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -34,8 +34,8 @@ def signals_wait() -> Iterator[None]:
 class _Hold:
     """A handler that notes signals while they wait, and passes them to their own ``handlers`` afterwards.
 
-    A signal may come while handlers are being replaced and raise out of that: whichever is not put back yet then still
-    does what the old one did.
+    A signal may raise an exception while the old handlers are being put back. A hold that has not been replaced by then
+    calls the old handler.
     """
 
     def __init__(self, handlers: dict[int, Callable[[int, FrameType | None], Any]]) -> None:

@@ -79,7 +79,7 @@ class ZeroShot:
     def logits(self, vectors: Vectors) -> Reals:
         """Return scale · T f for unit ``vectors`` (..., D), as (..., C).
 
-        In float64: the scale multiplies rounding by a hundred, and entropies decide who stays in a memory.
+        In float64: the scale multiplies rounding by a hundred, and entropies decide which items stay in a memory.
         """
         wide = vectors.astype(np.float64, copy=False)
         logits: Reals = self.scaled @ wide if wide.ndim == 1 else wide @ self.scaled.T

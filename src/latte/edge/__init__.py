@@ -1,4 +1,4 @@
-"""One device: pictures to labels with a memory that adapts, and the file that preserves it between runs.
+"""One device: from pictures to labels with a memory that adapts, and the file that preserves it between runs.
 
 =================== ==================================================================================
 module              contents
@@ -6,16 +6,16 @@ module              contents
 ``alone``           a device without others: it leaves near copies out of its memory, and syncs with itself
 ``classify``        from pictures to ``Answer``
 ``tally``           counters of a session
-``evidence``        did it help: agreement and entropy over time, accuracies with intervals
+``evidence``        whether adapting helped: agreement and entropy over time, accuracies with intervals
 ``label_file``      labels that somebody gave
 ``answer_file``     a CSV file with a row per answer
 ``memory_file``     the memory of a method in a file
 ``learning``        such a file, kept up to date while pictures are classified
 ``device``          a member of a fleet: pictures in, answers out, syncs in between; ``encoded_pictures`` are a group
-``device_record``   what it has done; ``device_file`` is the file, for all who read it
+``device_record``   what a device has done; ``device_file`` is the file, for every program that reads it
 ``group_commits``   its transactions, written by a thread; ``marks`` says which pictures are certainly new
 ``device_summary``  that file in short; ``answer_log`` is a file of JSON lines that follows it
-``feeds``           where pictures come from; ``watch_folder`` is a folder in which they arrive
+``feeds``           where pictures come from: files; ``watch_folder`` for a folder, ``latest_frames`` for a camera
 ``joining``         task and name from the server, and the way to sync
 ``background_sync`` syncs that nobody waits for
 ``http_exchange``   the exchange of a federation over HTTP; ``http_calls`` are the calls of the server's routes

@@ -1,4 +1,4 @@
-"""A device without others: a method that learns from an exchange has one of its own, and syncs with itself."""
+"""A device without others: a method that learns from an exchange gets an exchange of its own, and syncs with it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ IMAGES = "images"  # in the state, beside what the method has there
 class Alone:
     """A collaborative method and an exchange that nobody else uses; they sync when ``kind`` says so.
 
-    The state is that of the method and the number of images: the exchange has nothing but the latest upload, and every
-    sync begins with a new one.
+    The state is that of the method and the number of images. The exchange needs no state: it holds only the latest
+    upload, and every sync replaces it.
     """
 
     def __init__(self, method: Collaborative[Any, Any], exchange: Exchange[Any, Any], kind: str) -> None:
@@ -43,7 +43,7 @@ class Alone:
         return prediction
 
     def memory_fill(self) -> MemoryFill | None:
-        """Return how much the method remembers, where it says so."""
+        """Return how much the method remembers; None if it does not say."""
         return fill_of(self.method)
 
     def reset(self) -> None:
@@ -65,7 +65,7 @@ class Alone:
 
 
 def fill_of(method: Method) -> MemoryFill | None:
-    """Return how much a method remembers; None where it does not say."""
+    """Return how much a method remembers; None if it does not say."""
     fill = getattr(method, "memory_fill", None)
     return fill() if callable(fill) else None
 
@@ -75,9 +75,9 @@ def create_alone(
 ) -> Method:
     """Return a method for a device without others, which answers from single embeddings.
 
-    A device sees the same scene again and again, so it leaves out of its memory what is already there: an image whose
-    cosine with a stored one is at least ``near_copy`` (0: everything is learnt). Parameters that name a ``near_copy``
-    of their own, or come whole, win; a method without that parameter learns from every image.
+    A device sees the same scene again and again, so its memory leaves out an image whose cosine with a stored image is
+    at least ``near_copy`` (0: it learns from every image). A ``near_copy`` in ``params`` comes first, as does a whole
+    dataclass of parameters; a method without that parameter learns from every image.
 
     >>> import numpy as np
     >>> device = create_alone("ristretto", ZeroShot(np.eye(2), ("cat", "dog")))

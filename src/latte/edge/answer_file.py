@@ -1,8 +1,8 @@
-"""A CSV file with a row per picture, safe to open in a spreadsheet, that an interrupted call goes on with.
+"""A CSV file with a row per picture, safe to open in a spreadsheet; an interrupted call continues it.
 
 Every row is one line: control characters of a name are written out. A row is handed to the system as soon as it is
 known, and is on disk (:meth:`AnswerFile.sync`) before a memory file counts its picture as done. After an interruption
-the file therefore has at least the rows that the memory covers; those behind are cut off and written again.
+the file therefore has at least the rows that the memory covers; later rows are cut off and written again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ..files.locks import lock
 from ..files.reading import check_regular, open_file
 from .classify import Answer
 
-COLUMNS = tuple(field.name for field in fields(Answer))
+ANSWER_COLUMNS = tuple(field.name for field in fields(Answer))
 _DIGITS = 6  # of a probability
 
 
 @contextmanager
 def locked_answers(path: Path) -> Iterator[Path]:
-    """Keep other processes from a file of answers while the block runs; yield the file itself where it is a link."""
+    """Keep other processes from a file of answers while the block runs; yield the file that a link leads to."""
     check_regular(path, "csv")
     check_writable(path, "csv")
     target = Path(os.path.realpath(path))
@@ -38,7 +38,7 @@ def locked_answers(path: Path) -> Iterator[Path]:
 
 
 class AnswerFile:
-    """The rows of ``files`` from position ``start`` on; those before must be in the file already, or none at all.
+    """The rows of ``files`` from position ``start`` on. Earlier rows must be in the file, unless the file is new.
 
     Nothing is written before :meth:`open`.
     """
@@ -52,15 +52,15 @@ class AnswerFile:
     def open(self) -> None:
         """Begin to write: behind the rows that stay, or in a new file."""
         if not self._length:
-            write_bytes(self.path, _line(COLUMNS))
+            write_bytes(self.path, _line(ANSWER_COLUMNS))
         self._file = self.path.open("r+b")
-        self._file.truncate(self._length or len(_line(COLUMNS)))
+        self._file.truncate(self._length or len(_line(ANSWER_COLUMNS)))
         self._file.seek(0, os.SEEK_END)
 
     def add(self, answer: Answer) -> None:
         """Write the row of one answer."""
         assert self._file is not None
-        self._file.write(_line([_cell(getattr(answer, name)) for name in COLUMNS]))
+        self._file.write(_line([_cell(getattr(answer, name)) for name in ANSWER_COLUMNS]))
         self._file.flush()
 
     def sync(self) -> None:
@@ -91,7 +91,7 @@ def _line(cells: Sequence[object]) -> bytes:
 def _checked_length(path: Path, files: Sequence[Path]) -> int:
     """Return the length in bytes of the header and the rows of ``files``, or refuse the file."""
     with open_file(path, "csv") as file:
-        whole = file.readline() == _line(COLUMNS)
+        whole = file.readline() == _line(ANSWER_COLUMNS)
         for picture in files:
             row = file.readline()
             whole = whole and row.endswith(b"\n") and row.startswith(_line([str(picture)])[:-1] + b",")

@@ -1,7 +1,7 @@
-"""A file with the answers of a device as lines of JSON; whatever crashes, no line is missing in the end or there twice.
+"""A file with the answers of a device as lines of JSON: after a crash it ends up with every answer exactly once.
 
-The record of the device decides. When the file is opened, what it has beyond the record is cut off (half a line, or
-lines that a power cut took from the record), and what it lacks is added.
+The record of the device decides. When the file is opened, everything after the last recorded answer is cut off (half a
+line, or lines whose answers a power cut took from the record), and missing answers are added.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AnswerLog:
         try:
             last = database.execute("SELECT coalesce(max(number), 0) FROM pictures").fetchone()[0]
             with self._path.open("rb") as file:
-                number, self._end = _covered(file, last)
+                number, self._end = _covered_part(file, last)
             self._file.truncate(self._end)
             for answer in read_answers(database, number):
                 self.add(answer)
@@ -61,7 +61,7 @@ class AnswerLog:
         self._file.close()
 
 
-def _covered(file: BinaryIO, last: int) -> tuple[int, int]:
+def _covered_part(file: BinaryIO, last: int) -> tuple[int, int]:
     """Return the number of the last answer up to ``last`` that a file has, and the byte after it."""
     number, end = 0, 0
     file.seek(0)

@@ -124,7 +124,7 @@ class Device:
                 self._learn(source, picture)
 
     def answer_frames(self, frames: Iterable[Any]) -> Iterator[NumberedAnswer]:
-        """Answer pictures as they come from an iterator, such as frames of a camera (see ``feeds.LatestFrames``)."""
+        """Answer pictures as they come from an iterator, such as frames of a camera (see ``latest_frames``)."""
         self._feed = lambda: FeedState(getattr(frames, "waiting", 0), getattr(frames, "dropped", 0))
         for frame in frames:
             yield self.answer(Source(f"frame {self.record.number + 1}"), frame)

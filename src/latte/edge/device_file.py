@@ -1,7 +1,7 @@
-"""The file of a device, ``device.db`` (SQLite): its tables, and what anybody may read from it or add to it.
+"""The file of a device, ``device.db`` (SQLite): its tables, and what any process may read from it or add to it.
 
-The device itself writes it through :class:`latte.edge.device_record.DeviceRecord`; meanwhile other processes read its
-status and its answers, and add labels.
+The device itself writes it through :class:`latte.edge.device_record.DeviceRecord`. Meanwhile other processes may read
+its status and its answers, and add labels.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ..files.documents import parse_json
 from ..files.schema import structure
 from .classify import Answer
 from .evidence import MOST_STRETCHES, Labelled, Stretch
-from .tally import RECENT, SessionCounts
+from .tally import RECENT_ANSWERS, SessionCounts
 
 DEVICE_FILE = "device.db"
-SCHEMA = 1
+DEVICE_SCHEMA = 1
 _APPLICATION = 0x4C617465  # "Late", PRAGMA application_id
 _TABLES = (
     "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -49,7 +49,7 @@ _STRETCH = "count(*), coalesce(sum(label != zero_shot), 0), coalesce(sum(1.0 - c
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatus:
-    """What a running device says of itself; times are seconds since 1970, 0 for never."""
+    """The status that a running device writes; times are seconds since 1970, 0 for never."""
 
     pid: int = 0
     started: float = 0.0
@@ -65,7 +65,7 @@ class DeviceStatus:
 
 
 class Source(NamedTuple):
-    """Where a picture comes from: a file as it was at one moment, or the number of a frame."""
+    """The origin of a picture: a file as it was at one moment, or the number of a frame."""
 
     name: str
     modified: int = 0  # nanoseconds
@@ -92,13 +92,13 @@ class NumberedAnswer:
     answer: Answer
 
     def document(self) -> dict[str, Any]:
-        """Return what is printed."""
+        """Return the answer as it is printed."""
         answer = self.answer  # not asdict, which copies: this is done for every picture
         return {"number": self.number, "time": self.time, **{name: getattr(answer, name) for name in _FIELDS}}
 
 
 def open_record(folder: Path, create: bool = False) -> sqlite3.Connection:
-    """Open the file of a device beside its owner, to read it or to add labels."""
+    """Open the file of a device, to read it or to add labels; the device may have it open, too."""
     path = folder / DEVICE_FILE
     if not create and not path.is_file():
         raise refuse("device", f"{folder}, where no device has worked", "the --state folder of latte edge")
@@ -137,7 +137,7 @@ def _is_record(database: sqlite3.Connection) -> bool:
     version = database.execute("PRAGMA user_version").fetchone()[0]
     owner = database.execute("PRAGMA application_id").fetchone()[0]
     database.execute("SELECT count(*) FROM pictures").fetchone()
-    return bool(owner == _APPLICATION and 0 < version <= SCHEMA)
+    return bool(owner == _APPLICATION and 0 < version <= DEVICE_SCHEMA)
 
 
 def _migrate(database: sqlite3.Connection, path: Path) -> None:
@@ -146,22 +146,22 @@ def _migrate(database: sqlite3.Connection, path: Path) -> None:
     owner = database.execute("PRAGMA application_id").fetchone()[0]
     if version and owner != _APPLICATION:
         raise refuse(str(path), "a database of another program", "a folder of its own for the device")
-    if version > SCHEMA:
-        raise refuse(str(path), f"a record of version {version}", f"at most {SCHEMA}: a newer latte wrote it")
-    if version < SCHEMA:
+    if version > DEVICE_SCHEMA:
+        raise refuse(str(path), f"a record of version {version}", f"at most {DEVICE_SCHEMA}: a newer latte wrote it")
+    if version < DEVICE_SCHEMA:
         database.execute("BEGIN IMMEDIATE")
         for statement in _TABLES:
             database.execute(statement)
         database.execute(f"PRAGMA application_id={_APPLICATION}")
-        database.execute(f"PRAGMA user_version={SCHEMA}")
+        database.execute(f"PRAGMA user_version={DEVICE_SCHEMA}")
         database.execute("COMMIT")
 
 
-# --- what anybody may read -------------------------------------------------------------------------------------
+# --- what any process may read ---------------------------------------------------------------------------------
 
 
 def read_status(database: sqlite3.Connection) -> DeviceStatus:
-    """Return what the device said of itself last."""
+    """Return the latest status of the device."""
     row = database.execute("SELECT value FROM about WHERE name = 'status'").fetchone()
     return structure(parse_json(row[0], "status"), DeviceStatus, "status") if row else DeviceStatus()
 
@@ -176,13 +176,13 @@ def read_answers(database: sqlite3.Connection, after: int = 0) -> Iterator[Numbe
 
 
 def read_sources(database: sqlite3.Connection) -> Iterator[Source]:
-    """Yield where the pictures came from."""
+    """Yield the origins of the pictures."""
     for name, modified, size in database.execute("SELECT source, modified, size FROM pictures"):
         yield Source(os.fsdecode(name), modified, size)
 
 
 def read_counts(database: sqlite3.Connection) -> SessionCounts:
-    """Return what was counted in the whole life of a device."""
+    """Return the counts of the whole life of a device."""
     statement = """SELECT count(*), count(problem), coalesce(sum(label != zero_shot), 0), coalesce(sum(near_copy), 0)
         FROM pictures"""
     return SessionCounts(*database.execute(statement).fetchone())
@@ -191,7 +191,7 @@ def read_counts(database: sqlite3.Connection) -> SessionCounts:
 def read_recent(database: sqlite3.Connection) -> list[Stretch]:
     """Return the latest answers, each as a stretch of its own."""
     statement = f"SELECT {_STRETCH} FROM pictures WHERE problem IS NULL GROUP BY number ORDER BY number DESC LIMIT ?"
-    return [Stretch(*row) for row in reversed(database.execute(statement, [RECENT]).fetchall())]
+    return [Stretch(*row) for row in reversed(database.execute(statement, [RECENT_ANSWERS]).fetchall())]
 
 
 def read_course(database: sqlite3.Connection) -> list[Stretch]:
@@ -202,7 +202,7 @@ def read_course(database: sqlite3.Connection) -> list[Stretch]:
 
 
 def compare_labels(database: sqlite3.Connection) -> Labelled:
-    """Return how the answers compare with the labels that were given; of a picture that came twice, the last counts."""
+    """Return how the answers compare with the stored labels; of a picture that came twice, the last answer counts."""
     statement = """SELECT count(*), coalesce(sum(right), 0), coalesce(sum(plain), 0),
         coalesce(sum(right AND NOT plain), 0), coalesce(sum(plain AND NOT right), 0)
         FROM (SELECT p.label = l.label AS right, p.zero_shot = l.label AS plain, max(p.number)

@@ -1,4 +1,4 @@
-"""What the file of a device says in short: what it is doing, and whether adapting helped."""
+"""A summary of the file of a device: what the device is doing, and whether adapting helped."""
 
 from __future__ import annotations
 

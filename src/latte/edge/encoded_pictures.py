@@ -1,7 +1,7 @@
-"""Pictures that are encoded and wait for others, so that the device learns from several at once.
+"""Encoded pictures that wait until there are several, so that the device learns from a group at once.
 
-A model of some millions of weights leaves nothing else in the caches of a processor. What follows it, a prediction and
-what is recorded of it, then takes four times as long as it would right after another prediction.
+The encoder, a model of some millions of weights, fills the caches of a processor. A prediction right after it, and its
+record, take four times as long as they would right after another prediction.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .classify import EmbeddedPicture
 from .device_file import Source
 
 GROUP_SECONDS = 0.2  # a picture waits for others at most this long
-GROUP_PICTURES = 32  # a group of this many waits for no more
+GROUP_PICTURES = 32  # a group of this many pictures waits for no more
 
 
 class EncodedPicture(NamedTuple):

@@ -1,4 +1,4 @@
-"""Did it help? What a device can say of its answers without labels, and with a few.
+"""Whether adapting helped: what a device can say about its answers without labels, and with a few.
 
 Without labels: how often an answer differs from the zero-shot one, and how certain the zero-shot predictions are, over
 time. With labels: the accuracy of both with an interval.
@@ -68,13 +68,13 @@ class Course:
         self._parts[-1] += answer
 
     def _make_room(self) -> None:
-        """Join neighbours where there are as many stretches as there may be."""
+        """Join neighbouring stretches if their number is at its limit."""
         if len(self._parts) == MOST_STRETCHES:
             self._parts = [first + second for first, second in zip(self._parts[::2], self._parts[1::2], strict=True)]
             self._length *= 2
 
     def stretches(self) -> list[Stretch]:
-        """Return the stretches in order; a last one of less than half the length belongs to the one before it."""
+        """Return the stretches in order; a last stretch of less than half the length is joined to the one before."""
         *parts, last = self._parts
         if parts and 2 * last.images < self._length:
             return [*parts[:-1], parts[-1] + last]
@@ -96,7 +96,7 @@ class Labelled:
 
 
 def compare_answers(answers: Iterable[Answer], labels: Mapping[str, str]) -> Labelled:
-    """Return how answers compare with the true ``labels`` of their files; one without a label does not count.
+    """Return how answers compare with the true ``labels`` of their files; an answer without a label does not count.
 
     >>> compare_answers([Answer("a.jpg", "cat", zero_shot="dog")], {"a.jpg": "cat"})
     Labelled(labelled=1, correct=1, correct_zero_shot=0, gained=1, lost=0)
@@ -134,7 +134,7 @@ def difference_interval(gained: int, lost: int, total: int) -> tuple[float, floa
     """Return the 95 % interval of the difference of two accuracies on the same pictures.
 
     Only pictures on which the two disagree count. Half a picture is added to each side (Agresti and Min), so that the
-    interval does not vanish where they never disagree.
+    interval does not vanish if they never disagree.
 
     >>> low, high = difference_interval(9, 1, 50)
     >>> round(low, 2), round(high, 2)

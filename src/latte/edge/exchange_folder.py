@@ -1,9 +1,9 @@
 """A folder instead of a server address: two processes of one machine exchange messages through its files.
 
-The device writes what it offers (``offer.latte``); whoever carries messages, such as a Flower client, brings it to the
-server and writes what came back (``answer.latte``). Each file is written under another name and renamed, so that a
-reader sees an old or a new one, never a part, whichever of the two processes ends when. An offer stays until the next
-one replaces it: it can be sent again, and its version makes that harmless.
+The device writes an offer (``offer.latte``). The carrier of messages, such as a Flower client, brings it to the server
+and writes the answer (``answer.latte``). Each file is written under another name and then renamed, so that a reader
+sees the old file or the new one, never a part, even if one of the processes is killed. An offer stays until the next
+offer replaces it: it can be sent again, and its version makes that harmless.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..core.validate import refuse
 from ..files.atomic import write_bytes
 from ..files.reading import open_file
 from ..wire.array_blocks import Block
-from ..wire.messages import NEVER, DeviceReport, Key, Short, Version, pack, unpack
+from ..wire.messages import NO_VERSION, DeviceReport, Key, Short, Version, pack, unpack
 from ..wire.task_file import Task, read_task, write_task
 
 OFFER_FILE, ANSWER_FILE, TASK_FILE = "offer.latte", "answer.latte", "task.safetensors"
-LOOK_EVERY = 0.1  # seconds between two looks at a file
+LOOK_SECONDS = 0.1  # seconds between two looks at a file
 _MAGIC = b"latte-folder/1\n"
 _MOST = 1 << 30  # bytes of a file
 
@@ -40,7 +40,7 @@ class Hidden(msgspec.Struct, frozen=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """The latest upload of a device: complete blocks. ``precision`` is that in which it wants its download."""
+    """The latest upload of a device, as complete blocks; ``precision`` is that of the download to come."""
 
     task: Short
     version: Version
@@ -52,9 +52,9 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class FolderAnswer(msgspec.Struct, frozen=True):
-    """What the server said to the offer with this ``version``: a download, or the ``code`` of a problem.
+    """The server's answer to the offer of this ``version``: a download, or the ``code`` of a problem.
 
-    With a problem, ``stored`` is the version that the server has.
+    With a problem, ``stored`` is the version of the upload that the server has.
     """
 
     task: Short
@@ -62,7 +62,7 @@ class FolderAnswer(msgspec.Struct, frozen=True):
     download: tuple[Block, ...] | None = None
     code: Short = ""
     detail: str = ""
-    stored: Version = NEVER
+    stored: Version = NO_VERSION
 
 
 class ExchangeFolder:
@@ -72,7 +72,7 @@ class ExchangeFolder:
         self.path = path
 
     def make(self) -> ExchangeFolder:
-        """Make the folder where it is not there yet."""
+        """Make the folder if it does not exist."""
         self.path.mkdir(parents=True, exist_ok=True)
         return self
 
@@ -86,11 +86,11 @@ class ExchangeFolder:
         write_task(self.path / TASK_FILE, task)
 
     def offer(self) -> Offer | None:
-        """Return what the device offers; a damaged file is refused."""
+        """Return the offer of the device; a damaged file is refused."""
         return _read(self.path / OFFER_FILE, Offer)
 
     def put_offer(self, offer: Offer) -> None:
-        """Offer this; it replaces what was offered before."""
+        """Store an offer; it replaces the one before."""
         _write(self.path / OFFER_FILE, offer)
 
     def answer(self) -> FolderAnswer | None:
@@ -121,8 +121,8 @@ def _read(path: Path, kind: type[T]) -> T | None:
     return unpack(body, kind)
 
 
-def look_for(look: Callable[[], V | None], seconds: float, every: float = LOOK_EVERY) -> V | None:
-    """Return the first thing that ``look`` sees within some seconds; None where it sees nothing."""
+def look_for(look: Callable[[], V | None], seconds: float, every: float = LOOK_SECONDS) -> V | None:
+    """Call ``look`` until it returns something; return that, or None after some seconds."""
     end = time.monotonic() + seconds
     while True:
         seen = look()

@@ -1,8 +1,8 @@
 """Where the pictures of a device come from: files, a list that grows, a folder that is watched, frames of a camera.
 
 Files wait where they are: a few decoded pictures are in memory, and nothing is dropped. Of a watched folder, at most
-:data:`ROOM` pictures wait in a queue, and the names of all files are in memory; of a list, one line at a time.
-Frames of a camera do not wait: :class:`LatestFrames` drops the oldest, and counts them.
+:data:`QUEUE_ROOM` pictures wait in a queue, and the names of all files are in memory; of a list, one line at a time.
+Frames of a camera do not wait: see ``latest_frames``.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ import os
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..encoders.pictures import BadImageError
 from .device_file import Source
-from .watch_folder import PATIENCE, FolderWatch, age, file_source
+from .watch_folder import WRITING_PATIENCE, FolderWatch, age, file_source
 
-ROOM = 256  # names of files that wait in a queue
-AHEAD = 4  # pictures that are decoded ahead: the device never waits for a disk, and few are in memory
-LOOK_EVERY = 0.5  # seconds between two looks at a folder
+QUEUE_ROOM = 256  # names of files that wait in a queue
+PICTURES_AHEAD = 4  # pictures that are decoded ahead: the device never waits for a disk, and few are in memory
+WATCH_SECONDS = 0.5  # seconds between two looks at a folder
 _SHARE = 20  # looking takes at most one part in 20 of the time, however large the folder and however slow the share
 _TICK = 0.2  # seconds between two looks at whether to stop
 _HURRY = 0.01  # seconds to wait for another picture while answers wait to be recorded with it
@@ -39,7 +38,7 @@ class Arrival(NamedTuple):
 
 
 class PicturePlace(Protocol):
-    """Files in turn, and how one is read; ``problem`` is what people should know, if anything."""
+    """A sequence of files, and how to read one of them; ``problem`` is a message for people, or empty."""
 
     problem: str
 
@@ -48,16 +47,16 @@ class PicturePlace(Protocol):
         """How many files are known and not read yet."""
 
     def __iter__(self) -> Iterator[Path | Source]:
-        """Yield files; wait for the next one where more may come."""
+        """Yield files; wait for the next file if more may come."""
 
     def read(self, file: Any, prepare: Prepare) -> Arrival | None:
-        """Return a file that was read, or None where it is to be left out, at least for now."""
+        """Read a file; return None if it is left out, at least for now."""
 
 
 class NamedFiles:
     """Files that are named in advance or, one after the other, by a list that may grow.
 
-    One that cannot be read is waited for until it has not changed for some seconds: it may be in the making.
+    A file that cannot be read may still be being written: it is tried again until it has not changed for some seconds.
     """
 
     def __init__(self, files: Iterable[Path], is_done: Callable[[Source], bool]) -> None:
@@ -68,7 +67,7 @@ class NamedFiles:
         return iter(self._files)
 
     def read(self, file: Path, prepare: Prepare) -> Arrival | None:
-        """Return a file that was read; None where it has been classified before."""
+        """Read a file; return None if it has been classified before."""
         try:
             source = file_source(file)
         except (OSError, ValueError) as error:  # ValueError: a name with a NUL byte
@@ -83,7 +82,7 @@ class NamedFiles:
 
 
 def _read_written(path: Path, source: Source, prepare: Prepare) -> Arrival:
-    """Read a file as soon as it is complete; one that stays unreadable is a problem."""
+    """Read a file as soon as it is complete; a file that stays unreadable is a problem."""
     since: float | None = None  # the moment of the last change, once it matters
     while True:
         picture = read_picture(path, prepare)
@@ -97,15 +96,15 @@ def _read_written(path: Path, source: Source, prepare: Prepare) -> Arrival:
             return Arrival(source, picture)
         else:
             since = time.monotonic() - age(source) if since is None else since
-            if time.monotonic() - since >= PATIENCE:
+            if time.monotonic() - since >= WRITING_PATIENCE:
                 return Arrival(source, picture)
         time.sleep(_TICK)
 
 
 class WatchedFolder:
-    """New pictures of a folder. A thread looks at it, so that a slow share keeps nobody from classifying."""
+    """New pictures of a folder. A thread looks for them, so that a slow network share does not delay classifying."""
 
-    def __init__(self, watch: FolderWatch, every: float = LOOK_EVERY, room: int = ROOM) -> None:
+    def __init__(self, watch: FolderWatch, every: float = WATCH_SECONDS, room: int = QUEUE_ROOM) -> None:
         self._watch, self._every = watch, every
         self._queue: queue.Queue[Source] = queue.Queue(room)
         self.problem = ""
@@ -134,7 +133,7 @@ class WatchedFolder:
             time.sleep(max(self._every, _SHARE * taken))
 
     def read(self, file: Source, prepare: Prepare) -> Arrival | None:
-        """Return a file that was read; None where it is gone, or not complete yet: then it comes again."""
+        """Read a file; return None if it is gone, or not complete yet: then it comes again."""
         path = Path(file.name)
         picture = read_picture(path, prepare)
         if isinstance(picture, BadImageError):
@@ -148,12 +147,12 @@ class WatchedFolder:
 
 
 class PictureFeed:
-    """The pictures of a place, read and decoded ahead by a thread. It yields None now and then while there is none.
+    """The pictures of a place, read and decoded ahead by a thread. While there is none, it yields None now and then.
 
-    With ``hurry``, which whoever takes the pictures sets, it does so almost at once.
+    If the consumer sets ``hurry``, it yields None almost at once.
     """
 
-    def __init__(self, place: PicturePlace, prepare: Prepare, ahead: int = AHEAD) -> None:
+    def __init__(self, place: PicturePlace, prepare: Prepare, ahead: int = PICTURES_AHEAD) -> None:
         self.place, self._prepare = place, prepare
         # two queues without locks of Python's own: those cost a tenth of a millisecond per picture
         self._ready: queue.SimpleQueue[Arrival | BaseException | None] = queue.SimpleQueue()
@@ -193,13 +192,13 @@ class PictureFeed:
                 arrival = self.place.read(file, self._prepare)
                 if arrival is not None and not self._put(arrival):
                     return
-        except BaseException as error:  # whoever asks for the next picture gets it
+        except BaseException as error:  # is raised where the next picture is taken
             self._put(error)
         else:
             self._put(None)
 
     def _put(self, item: Arrival | BaseException | None) -> bool:
-        """Wait for room; return False where nobody takes pictures any more."""
+        """Wait for room; return False if nobody takes pictures any more."""
         while not self._over.is_set():
             try:
                 self._room.get(timeout=_TICK)
@@ -208,58 +207,6 @@ class PictureFeed:
             self._ready.put(item)
             return True
         return False
-
-
-class LatestFrames:
-    """Frames that do not wait, such as those of a camera: a thread takes them as they come and stores ``room`` at most.
-
-    Where they come faster than they are used, the oldest make room for the newest, and are counted as ``dropped``. An
-    error of ``frames`` is raised after the frames before it.
-
-    >>> frames = LatestFrames(range(3))
-    >>> list(frames), frames.dropped
-    ([0, 1, 2], 0)
-    """
-
-    def __init__(self, frames: Iterable[Any], room: int = 8) -> None:
-        self._frames, self._stored = frames, deque[Any]()
-        self._room, self.dropped = room, 0
-        self._change = threading.Condition()
-        self._over = False
-        self._failure: BaseException | None = None  # of the frames themselves
-
-    @property
-    def waiting(self) -> int:
-        """Frames that are stored."""
-        return len(self._stored)
-
-    def __iter__(self) -> Iterator[Any]:
-        threading.Thread(target=self._take, name="latte-frames", daemon=True).start()
-        while True:
-            with self._change:
-                self._change.wait_for(lambda: self._stored or self._over)
-                if not self._stored:
-                    break
-                frame = self._stored.popleft()
-            yield frame
-        if self._failure is not None:
-            raise self._failure
-
-    def _take(self) -> None:
-        try:
-            for frame in self._frames:
-                with self._change:
-                    if len(self._stored) >= self._room:
-                        self._stored.popleft()
-                        self.dropped += 1
-                    self._stored.append(frame)
-                    self._change.notify()
-        except BaseException as error:  # such as that of a camera which was unplugged
-            self._failure = error
-        finally:
-            with self._change:
-                self._over = True
-                self._change.notify()
 
 
 def read_picture(path: Path, prepare: Prepare) -> Any:

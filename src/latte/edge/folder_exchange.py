@@ -8,15 +8,16 @@ from typing import Any
 
 from ..core.validate import choice, message
 from ..methods import describe
-from ..wire.array_blocks import AtMost, complete, decode, encode
-from ..wire.messages import NEVER, DeviceReport
+from ..wire.array_blocks import complete, decode, encode
+from ..wire.expected_arrays import AtMost
+from ..wire.messages import NO_VERSION, DeviceReport
 from ..wire.rows import PRECISIONS
 from ..wire.task_file import Task
 from .exchange_folder import ExchangeFolder, FolderAnswer, Hidden, Offer, look_for
 from .http_calls import RefusedError, UnreachableError
 
 FOLDER = "folder:"  # what the address of a folder begins with
-PATIENCE = 120.0  # seconds: a sync through Flower takes about ten
+ANSWER_PATIENCE = 120.0  # seconds: a sync through Flower takes about ten
 _MOST_BYTES = 1 << 30  # of one array of a download
 
 
@@ -46,13 +47,13 @@ class FolderExchange:
         task: Task,
         precision: str = "exact",
         hidden: Hidden | None = None,
-        patience: float = PATIENCE,
+        patience: float = ANSWER_PATIENCE,
     ) -> None:
         choice("precision", precision, PRECISIONS)
         self.folder, self.shared_task, self.precision = folder.make(), task, precision
         self.hidden, self._patience = hidden or Hidden(), patience
         self._info = describe(task.method)
-        self._version = NEVER
+        self._version = NO_VERSION
 
     def __repr__(self) -> str:
         return f"FolderExchange({str(self.folder.path)!r}, {self.shared_task!r})"
@@ -95,15 +96,15 @@ class FolderExchange:
         return decode(blocks, self._info.kind.Download, self.task)
 
     def _last_version(self) -> int:
-        """Return the last version that is known; files that are damaged say nothing."""
+        """Return the highest version in the folder; damaged files do not count."""
         versions = []
         for read in (self.folder.offer, self.folder.answer):
             try:
                 last = read()
             except ValueError:
                 continue
-            versions.append(last.version if last else NEVER)
-        return max(versions, default=NEVER)
+            versions.append(last.version if last else NO_VERSION)
+        return max(versions, default=NO_VERSION)
 
     def _answer_to(self, version: int) -> FolderAnswer | None:
         try:

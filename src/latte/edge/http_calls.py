@@ -1,4 +1,4 @@
-"""Calls of the server's routes: connection reuse, time limits, and retries that respect what the server asks for."""
+"""Calls of the server's routes: connection reuse, time limits, and retries after the pause that the server asks for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from ..core.extras import need
 from ..core.validate import refuse
 from ..files.documents import parse_json
-from ..wire.messages import MEDIA_TYPE, NEVER
+from ..wire.messages import MEDIA_TYPE, NO_VERSION
 from ..wire.versions import HEADER, PROTOCOL, UNSUPPORTED, choose_version, read_header, upgrade_advice
 from .http_pool import HttpAnswer, HttpPool
 
@@ -27,7 +27,8 @@ class Connection:
 
     ``timeout`` in seconds for each step of a request. A request that fails on the way is repeated ``attempts`` times
     at most, and for at most ``patience`` seconds, after pauses that double and vary at random (or that the server asks
-    for). ``authority`` is the certificate of who signed the server's, ``certificate`` and ``key`` are the client's own.
+    for). ``authority`` is the certificate of the authority that signed the server's; ``certificate`` and ``key`` are
+    the client's own.
     """
 
     timeout: float = 10.0
@@ -50,13 +51,13 @@ class Connection:
 class RefusedError(ValueError):
     """The server refused a request: ``code`` is that of docs/protocol.md."""
 
-    def __init__(self, code: str, status: int, detail: str, stored_version: int = NEVER) -> None:
+    def __init__(self, code: str, status: int, detail: str, stored_version: int = NO_VERSION) -> None:
         super().__init__(f"server: {code}: {detail}")
         self.code, self.status, self.detail, self.stored_version = code, status, detail, stored_version
 
 
 class UnreachableError(OSError):
-    """The server does not answer, or not now; ``pause`` is how many seconds it asked to wait, if it did."""
+    """The server does not answer, or not now; ``pause`` is the number of seconds that it asked to wait, if any."""
 
     def __init__(self, reason: str, pause: float | None = None) -> None:
         super().__init__(reason)
@@ -109,7 +110,7 @@ class Calls:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def _repeat(self, call: Callable[[], HttpAnswer]) -> bytes:
-        """Call until there is an answer that a repetition would not change."""
+        """Call, and call again after failures that may pass."""
         try:
             return self._once(call) if self._connection.attempts == 1 else self._several(call)
         except _AgainError as error:
@@ -138,9 +139,9 @@ class Calls:
         raise _refusal(response)
 
     def _on_an_open_connection(self, call: Callable[[], HttpAnswer]) -> HttpAnswer:
-        """Call again, at once, where the server has closed a connection that was not used for long.
+        """Call again, at once, if the server has closed a connection that was not used for long.
 
-        Each failure takes one such connection away, and there may be several. Every request may be repeated.
+        Each failure removes one such connection, and there may be several. Every request may be repeated.
         """
         for _ in range(_CLOSED):
             try:
@@ -150,9 +151,9 @@ class Calls:
         return call()
 
     def _agree(self, header: str | None) -> None:
-        """Take note of the versions that the server speaks, where it names them; refuse one that speaks none of ours.
+        """Choose a version of the protocol that the server speaks; refuse a server that speaks none of ours.
 
-        An answer that names none, such as that of a proxy or of an early server, changes nothing.
+        An answer without versions, such as that of a proxy or of an early server, changes nothing.
         """
         if header is None:
             return
@@ -178,7 +179,9 @@ def _refusal(response: HttpAnswer) -> RefusedError:
     """Return the problem document of a response as an error; a proxy may have answered something else."""
     try:
         document = parse_json(response.content[:_LONGEST_PROBLEM], "problem")
-        code, detail, stored = document["code"], document["detail"], document.get("stored_version", NEVER)
-        return RefusedError(str(code), response.status_code, str(detail), stored if isinstance(stored, int) else NEVER)
+        code, detail, stored = document["code"], document["detail"], document.get("stored_version", NO_VERSION)
+        return RefusedError(
+            str(code), response.status_code, str(detail), stored if isinstance(stored, int) else NO_VERSION
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return RefusedError("http", response.status_code, f"HTTP status {response.status_code}")

@@ -1,7 +1,7 @@
 """The exchange of a federation over HTTP: the same calls as in one process, for Python programs on any machine.
 
-A client sends only rows that changed since its last upload, and gets only rows that it does not have. Where a request
-fails on the way, it is sent again with the same key, so that it counts once.
+A client sends only rows that changed since its last upload, and gets only rows that it does not have. A request that
+fails on the way is sent again with the same key, so that it counts once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 from ..core.names import client_name
 from ..core.validate import choice, message
 from ..methods import describe
-from ..wire.array_blocks import AtMost, Block, complete, decode, encode, encoded_rows
+from ..wire.array_blocks import Block, complete, decode, encode, encoded_rows
+from ..wire.expected_arrays import AtMost
 from ..wire.messages import (
-    NEVER,
+    NO_VERSION,
     DeviceReport,
     Have,
     SameRows,
@@ -35,17 +36,17 @@ from ..wire.versions import SPOKEN, UNSUPPORTED, upgrade_advice
 from .http_calls import Calls, Connection, RefusedError
 
 MOST_DOWNLOAD = 1 << 30  # bytes of one array of a download
-PARALLEL = 16  # requests at once where many clients pull
+PARALLEL = 16  # requests at once when many clients pull
 _AGAIN = ("stale_version", "unknown_base")  # problems that sending everything as a later version solves
-_ATTEMPTS = 3  # a program that uses the same name at the same time may be faster once, not always
+_ATTEMPTS = 3  # another program that uses the same name may be faster once, but hardly three times
 
 
 @dataclass(slots=True)
 class Conversation:
-    """What a client and the server have said: the last upload that was acknowledged, the rows of the last download."""
+    """What a client knows of the server: its last acknowledged upload, and the rows of its last download."""
 
-    version: int = NEVER
-    acknowledged: int = NEVER
+    version: int = NO_VERSION
+    acknowledged: int = NO_VERSION
     uploaded: dict[str, EncodedRows] = field(default_factory=dict)
     held: dict[str, EncodedRows] = field(default_factory=dict)
     reused: bool = True  # whether listing what is held was of any use the last time
@@ -54,14 +55,14 @@ class Conversation:
 
     def forget_upload(self, stored: int) -> None:
         """Begin again after the version that the server has."""
-        self.version, self.acknowledged, self.uploaded = max(self.version, stored), NEVER, {}
+        self.version, self.acknowledged, self.uploaded = max(self.version, stored), NO_VERSION, {}
 
 
 class HttpExchange:
-    """The exchange that the server at ``server`` keeps. Any number of threads may use it.
+    """The exchange of the server at the address ``server``. Any number of threads may use it.
 
-    ``task`` comes from the server where it is not given; one that differs from the server's is refused. ``tokens`` is
-    one token, or a mapping from the names of clients to theirs. ``precision`` is that of vectors on the way, in both
+    Without a ``task``, it comes from the server; a task that differs from the server's is refused. ``tokens`` is one
+    token, or a mapping from the names of clients to their tokens. ``precision`` is that of vectors on the way, in both
     directions: "exact", "fp32", "fp16", "int8" or "int4".
     """
 
@@ -113,7 +114,7 @@ class HttpExchange:
         return self._send(client_name(client), None, download=True)
 
     def pull_many(self, clients: Sequence[str]) -> list[Any]:
-        """Download what each of ``clients`` gets; the server answers those that wait together with one product."""
+        """Download what each of ``clients`` gets; the server answers waiting requests together, with one product."""
         names = [client_name(client) for client in clients]
         if len(set(names)) < 2:
             return [self.pull(name) for name in names]
@@ -167,11 +168,11 @@ class HttpExchange:
     def _request(
         self, client: str, talk: Conversation, upload: Any, download: bool, report: DeviceReport | None
     ) -> SyncRequest:
-        blocks, base = None, NEVER
+        blocks, base = None, NO_VERSION
         if upload is not None:
             talk.version += 1
             base = talk.acknowledged
-            before = SameRows(talk.uploaded) if base != NEVER else None
+            before = SameRows(talk.uploaded) if base != NO_VERSION else None
             blocks = encode(upload, self.precision, self.shared_task.zero_shot.dim, before)
         return SyncRequest(
             task=self.shared_task.fingerprint,
@@ -187,7 +188,7 @@ class HttpExchange:
         )
 
     def _have(self, talk: Conversation) -> tuple[Have, ...]:
-        """Return what the client has of the last download; after a list that was of no use, only now and then."""
+        """Return the list of rows that the client has; if the last list saved nothing, only now and then."""
         useful = talk.reused or talk.version % 16 == 0
         return have_of(talk.held, talk.seed) if talk.held and useful else ()
 

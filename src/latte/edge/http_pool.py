@@ -1,7 +1,7 @@
-"""Connections to one server that are used again, and the least that a request needs on top of them.
+"""Connections to one server that are used again, and the little that a request needs besides them.
 
-The same connections as those of httpx2, without its requests and responses: these cost as much as all the rest of a
-request, half a millisecond of a device's time.
+They are the connections of httpx2 without its request and response objects, which cost as much as all the rest of a
+request: half a millisecond of a device's time.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class HttpPool:
         self._pool = _open_pool(core, proxy_of(server), tls)
 
     def get(self, address: str, headers: Mapping[str, str]) -> HttpAnswer:
-        """Ask for what is at an address."""
+        """Send a GET request to an address."""
         return self._request("GET", address, headers, None)
 
     def post(self, address: str, content: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        """Send bytes to an address."""
+        """Send a POST request with ``content`` to an address."""
         return self._request("POST", address, headers, content)
 
     def _request(self, verb: str, address: str, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:

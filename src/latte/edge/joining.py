@@ -6,7 +6,7 @@ import os
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.contracts import Collaborative, Method
 from ..core.names import client_name
@@ -21,20 +21,21 @@ from ..methods import create
 from ..wire.messages import DeviceReport
 from ..wire.task_file import Task, parse_task, read_task, write_task
 from .background_sync import BackgroundSync
+from .exchange_folder import TASK_FILE as TASK_FILE
 from .exchange_folder import Hidden
 from .folder_exchange import FolderExchange, folder_of, is_folder
 from .http_calls import Calls, Connection, UnreachableError
 from .http_exchange import HttpExchange
 
-TASK_FILE, NAME_FILE = "task.safetensors", "name.txt"
+NAME_FILE = "name.txt"
 _LONGEST_TOKEN = 4096  # bytes of a token file
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A server, and how to talk to it; ``name`` is needed only where the server asks for no token.
+    """A server, and how to talk to it; ``name`` is needed only if the server asks for no token.
 
-    Instead of an address, ``server`` may be a folder in which somebody else carries messages: ``folder:DIR``.
+    Instead of an address, ``server`` may be a folder, ``folder:DIR``, whose messages another program carries.
     """
 
     server: str
@@ -50,23 +51,39 @@ def read_token(path: Path) -> str:
     return read_text(path, "token file", _LONGEST_TOKEN).strip()
 
 
-def join(membership: Membership, folder: Path) -> tuple[Task, str]:
+class DeviceIdentity(NamedTuple):
+    """What a device works on, and its name in the fleet."""
+
+    task: Task
+    name: str
+
+
+class Invitation(NamedTuple):
+    """The task of a server, and the name that the server has for this device (None: the device chooses)."""
+
+    task: Task
+    name: str | None
+
+
+def join(membership: Membership, folder: Path) -> DeviceIdentity:
     """Return the task and the name of this device.
 
     The first time both come from the server. They are stored in ``folder``, so that the next start needs no server.
     """
     path, name_path = folder / TASK_FILE, folder / NAME_FILE
     if path.is_file() and name_path.is_file():
-        return read_task(path), _own_name(membership.name, read_text(name_path, "name").rstrip("\n"))
-    task, known = _from_folder(membership) if is_folder(membership.server) else _from_server(membership)
-    name = _own_name(membership.name, known)
+        stored = read_text(name_path, "name").rstrip("\n")
+        return DeviceIdentity(read_task(path), _own_name(membership.name, stored))
+    ask = _ask_folder if is_folder(membership.server) else _ask_server
+    invitation = ask(membership)
+    name = _own_name(membership.name, invitation.name)
     folder.mkdir(parents=True, exist_ok=True)
-    write_task(path, task)
+    write_task(path, invitation.task)
     write_text(name_path, f"{name}\n")
-    return task, name
+    return DeviceIdentity(invitation.task, name)
 
 
-def _from_server(membership: Membership) -> tuple[Task, str | None]:
+def _ask_server(membership: Membership) -> Invitation:
     """Return the task of a server, and the name that the token is bound to."""
     calls = Calls(membership.server, membership.token, membership.connection)
     try:
@@ -76,28 +93,28 @@ def _from_server(membership: Membership) -> tuple[Task, str | None]:
         raise UnreachableError(f"{error}; the first start of a device needs its server") from None
     finally:
         calls.close()
-    return task, about.get("client")
+    return Invitation(task, about.get("client"))
 
 
-def _from_folder(membership: Membership) -> tuple[Task, str | None]:
+def _ask_folder(membership: Membership) -> Invitation:
     """Return the task that a Flower client has put into the folder, and no name: Flower names its nodes."""
     folder = folder_of(membership.server)
     task = folder.task()
     if task is None:
         reason = f"{folder.path} has no task yet; the first start of a device needs a SuperNode with this state-dir"
         raise UnreachableError(f"{reason}, and a run")
-    return task, None
+    return Invitation(task, None)
 
 
-def _own_name(wanted: str | None, known: str | None) -> str:
-    """Return the name that the token is bound to; without a token the one that was given, or that of the machine."""
-    if wanted and known and wanted != known:
-        raise refuse("name", repr(wanted), f"{known!r}, to which the token and the state folder belong")
-    return client_name(known or wanted or socket.gethostname())
+def _own_name(requested: str | None, known: str | None) -> str:
+    """Return the name that the token is bound to; without a token, the requested name or that of the machine."""
+    if requested and known and requested != known:
+        raise refuse("name", repr(requested), f"{known!r}, to which the token and the state folder belong")
+    return client_name(known or requested or socket.gethostname())
 
 
 def check_encoder(task: Task, encoder: Encoder, any_encoder: bool = False) -> None:
-    """Refuse another encoder than that of the task: its embeddings mean something else."""
+    """Refuse an encoder that is not that of the task: its embeddings mean something else."""
     if encoder.dim != task.zero_shot.dim:
         raise refuse(
             "encoder", f"{encoder.name} with {encoder.dim} dimensions", f"{task.zero_shot.dim}, as the task has"

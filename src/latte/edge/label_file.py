@@ -12,7 +12,7 @@ from .device_file import absolute_name
 
 
 def read_labels(path: Path, names: Sequence[str] = ()) -> dict[str, str]:
-    """Return the classes of files by absolute name; a relative one belongs to the folder of the CSV file.
+    """Return the classes of files by absolute name; a relative name starts at the folder of the CSV file.
 
     A first line ``file,label`` is a header. Columns after the second do not matter. With ``names``, a class that is not
     among them is refused, as are two classes for one file.

@@ -1,7 +1,7 @@
 """A memory file that is kept up to date while pictures are classified, by one process at a time.
 
 Until a call is finished, its file has a note ``unfinished``: how many pictures it covers, and a digest of their names.
-The same call after an interruption continues behind those pictures, and prints what the interrupted one would have.
+The same call after an interruption continues behind those pictures, and prints what the interrupted call would have.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ..files.reading import check_regular
 from ..files.schema import structure
 from .memory_file import load_memory, save_memory
 
-SAVE_EVERY = 10  # seconds of work that a power cut may cost
+SAVE_SECONDS = 10  # seconds of work that a power cut may cost
 _SHARE = 20  # saving takes at most one part in 20 of the time, however large the memory and however slow the disk
 _NOTE = "unfinished"
 
 
 @contextmanager
 def locked_memory(path: Path) -> Iterator[Path]:
-    """Keep other processes from a memory file while the block runs; yield the file itself where ``path`` is a link."""
+    """Keep other processes from a memory file while the block runs; yield the file that a link leads to."""
     target = Path(os.path.realpath(path))
     check_regular(path, "memory")
     if target.is_symlink() or not target.parent.is_dir():
@@ -52,7 +52,7 @@ class Learning:
     """A method that learns from ``files``, in order, and the file that stores its memory.
 
     ``start`` is the number of files that the memory covered at the beginning, ``done`` the number that it covers now.
-    ``before_save()`` is called before the file says so: what else has to be on disk by then.
+    ``before_save()`` is called before the memory file is written, to put on disk what has to be there first.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Learning:
         method: Method,
         zero_shot: ZeroShot,
         files: Sequence[Path],
-        every: float = SAVE_EVERY,
+        every: float = SAVE_SECONDS,
         before_save: Callable[[], object] = lambda: None,
     ) -> None:
         self.file, self.method, self.zero_shot, self.every = file, method, zero_shot, every

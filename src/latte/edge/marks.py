@@ -1,4 +1,4 @@
-"""Which pictures have certainly not been seen: a mark per picture in a field of bits, so that few need a look-up."""
+"""A set of bits that says which pictures are certainly new, so that few need a look-up in the record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _BITS = 23  # of a place: the field has 1 MiB, and with 100,000 marks one pictur
 
 
 class Marks:
-    """Marks of things that were seen. What has no mark is new; what has one is looked up.
+    """A Bloom filter with one hash: a thing without a mark is certainly new, a thing with a mark may have been seen.
 
     >>> marks = Marks()
     >>> marks.add("a.jpg")
@@ -25,6 +25,6 @@ class Marks:
         self._field[place >> 3] |= 1 << (place & 7)
 
     def may_have(self, thing: Hashable) -> bool:
-        """Return False only for what has not been seen."""
+        """Return False if the thing has certainly not been seen; True if it may have been."""
         place = hash(thing) & ((1 << _BITS) - 1)
         return bool(self._field[place >> 3] >> (place & 7) & 1)

@@ -38,12 +38,12 @@ def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> Mapping[str,
 
 
 def read_notes(path: Path) -> Mapping[str, str]:
-    """Return the notes in a memory file; refuse anything that is none, before a model has been loaded for it."""
+    """Return the notes in a memory file; refuse any other file, before a model is loaded for it."""
     return _read(path).metadata
 
 
 def check_author(path: Path, notes: Mapping[str, str], method: Method) -> None:
-    """Refuse what another method has learnt; files of earlier versions do not say which it was."""
+    """Refuse the memory of another method; files of earlier versions do not name their method and are accepted."""
     author = notes.get("method", _kind(method))
     if author != _kind(method):
         want = f"that of {_kind(method)}: name another file, or the method that wrote this one"
@@ -51,7 +51,7 @@ def check_author(path: Path, notes: Mapping[str, str], method: Method) -> None:
 
 
 def _kind(method: Method) -> str:
-    """Return the name of a method's class, without what makes it a device of its own (:class:`~.alone.Alone`)."""
+    """Return the name of a method's class; of an :class:`~.alone.Alone`, that of the method inside."""
     return type(getattr(method, "method", method)).__name__
 
 

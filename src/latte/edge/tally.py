@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .classify import Answer
 from .evidence import Course, Stretch, stretch_of
 
-RECENT = 100  # answers over which the latest agreement and entropy are averaged
+RECENT_ANSWERS = 100  # answers over which the latest agreement and entropy are averaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class SessionCounts:
 
     @property
     def milliseconds(self) -> float:
-        """The mean time that a picture took, reading and encoding included; 0 where there was none."""
+        """The mean time that a picture took, reading and encoding included; 0 without pictures."""
         return 1e3 * self.seconds / self.pictures if self.pictures else 0.0
 
 
@@ -54,7 +54,7 @@ class Tally:
         self._start = time.perf_counter() - begin.seconds
         self._pictures, self._unreadable = begin.pictures, begin.unreadable
         self._changed, self._near_copies = begin.changed, begin.near_copies
-        self._recent = deque(recent, RECENT)
+        self._recent = deque(recent, RECENT_ANSWERS)
         self.course = Course()
 
     def count(self, answer: Answer) -> None:
@@ -76,9 +76,9 @@ class Tally:
 
     def recent(self) -> Stretch:
         """Return the latest answers."""
-        answers = self._recent
-        differing, entropies = sum(one.differing for one in answers), sum(one.entropies for one in answers)
-        return Stretch(len(answers), differing, entropies)
+        recent = self._recent
+        differing = sum(stretch.differing for stretch in recent)
+        return Stretch(len(recent), differing, sum(stretch.entropies for stretch in recent))
 
     def counts(self) -> SessionCounts:
         """Return the counts up to now."""

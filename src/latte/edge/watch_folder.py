@@ -1,7 +1,7 @@
-"""Pictures that arrive in a folder, by looking again and again: that works on any file system, also on a share.
+"""Pictures that arrive in a folder, which is looked at again and again: that works on any file system, also on a share.
 
-A picture is ready when it has not changed for a while. One that is still being written has a newer time or another size
-at the next look.
+A picture is ready when it has not changed for a while. A file that is still being written has a newer time or another
+size at the next look.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 from ..encoders.pictures import PICTURE_SUFFIXES
 from .device_file import Source
 
-SETTLED = 1.0  # seconds without a change after which a file is tried
-PATIENCE = 10.0  # seconds without a change after which a file that cannot be read is not being written any more
+SETTLED_SECONDS = 1.0  # seconds without a change after which a file is tried
+WRITING_PATIENCE = 10.0  # seconds without a change after which an unreadable file counts as finished
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A file as it is, the moment (of the monotonic clock) since when, and whether it is out of our hands."""
+    """A file, the moment (of the monotonic clock) since which it is unchanged, and whether it was handed out."""
 
     source: Source
     since: float
@@ -30,13 +30,13 @@ class _Watched:
 
 
 class FolderWatch:
-    """Looks for new pictures below ``folder``; ``is_done`` says which are not new.
+    """Looks for new pictures below ``folder``; ``is_done`` says which pictures are not new.
 
-    Each picture is handed out once; :meth:`give_back` has it handed out again later. Clocks of other machines do not
+    Each picture is handed out once; after :meth:`give_back` it is handed out again. Clocks of other machines do not
     matter, except that at the first look a file which seems to be older than ``settled`` seconds is ready at once.
     """
 
-    def __init__(self, folder: Path, is_done: Callable[[Source], bool], settled: float = SETTLED) -> None:
+    def __init__(self, folder: Path, is_done: Callable[[Source], bool], settled: float = SETTLED_SECONDS) -> None:
         self.folder, self._is_done, self._settled = folder, is_done, settled
         self._files: dict[str, _Watched] = {}
         self.problem = ""  # with a file or a folder below ``folder``, at the last look
@@ -69,17 +69,17 @@ class FolderWatch:
         return _Watched(source, now - age(source) if self._first else now)
 
     def give_back(self, source: Source) -> bool:
-        """Take a picture back that cannot be read; return whether it may become readable, or is gone."""
+        """Take back a picture that cannot be read; return whether it is worth waiting for, or has changed or gone."""
         with self._lock:
             file = self._files.get(source.name)
             if file is None or file.source != source:
                 return True  # the next look sees what it is now
-            file.taken = time.monotonic() - file.since >= PATIENCE
+            file.taken = time.monotonic() - file.since >= WRITING_PATIENCE
             return not file.taken
 
 
 def age(source: Source) -> float:
-    """Return the seconds since a file was changed, by the clocks; 0 where they disagree."""
+    """Return the seconds since a file was changed, by the clocks; 0 if its time lies in the future."""
     return max(0.0, time.time() - source.modified / 1e9)
 
 

@@ -6,7 +6,7 @@ name                           what it loads                                    
 ``onnx:DIR``                   a folder with image.onnx, text.onnx, model.json       ``onnx``
 ``hf:ID`` or ``hf:DIR``        CLIP or SigLIP of transformers, from the hub or disk  ``torch``
 ``openclip:MODEL/PRETRAINED``  an open_clip model and its weights                    ``open_clip_torch``
-``local:DIR``                  a folder of any of these kinds, recognised            the one it is
+``local:DIR``                  a folder of any of these kinds, recognised            that of its kind
 ============================== ==================================================== =====================
 
 ``pictures`` opens image files, ``preprocess`` and ``views`` turn them into arrays, ``stream`` encodes many files,
@@ -95,7 +95,7 @@ def load_encoder(spec: str, threads: int = 0, device: str = "cpu") -> Encoder:
 
 
 def check_encoder(spec: str) -> None:
-    """Refuse an encoder whose folder or packages are not there, before any other work is done for it."""
+    """Refuse an encoder whose folder or packages are missing, before any other work is done for it."""
     kind, target = split_spec(spec)
     packages, extra = ENCODER_PACKAGES[kind]
     for package in packages:
@@ -108,7 +108,7 @@ def check_encoder(spec: str) -> None:
 
 
 def split_spec(spec: str) -> tuple[str, str]:
-    """Return (kind, target); ``local:`` is replaced by the kind that the folder is.
+    """Return (kind, target); ``local:`` is replaced by the kind of the folder.
 
     >>> split_spec("hf:openai/clip-vit-base-patch16")
     ('hf', 'openai/clip-vit-base-patch16')
@@ -125,7 +125,7 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 
 def _suggestion(spec: str, kind: str, kinds: tuple[str, ...]) -> str:
-    """Return what a name without a known kind probably stands for, in brackets."""
+    """Return a guess, in brackets, at what a name without a known kind stands for."""
     folders = [Path(home, spec) for home in ("", os.environ.get(MODELS)) if home is not None]
     if kind and (close := close_names(kind, kinds)):
         guess = f"{close[0]}:{spec.partition(':')[2]}"
@@ -139,7 +139,7 @@ def _suggestion(spec: str, kind: str, kinds: tuple[str, ...]) -> str:
 
 
 def kind_of(folder: Path) -> str | None:
-    """Return the kind of a model folder, by its files; None where it is none."""
+    """Return the kind of a model folder, by its files; None if it is no model folder."""
     return next((kind for mark, kind in _MARKER_FILES if (folder / mark).is_file()), None)
 
 

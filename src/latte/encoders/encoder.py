@@ -88,7 +88,7 @@ class BaseEncoder:
             return self.image_batch(check_pixels(images))
         arrays = [self._array(image) for image in images]
         groups = by_shape(arrays)
-        parts = [self.image_batch(np.stack([arrays[index] for index in where])) for where in groups]
+        parts = [self.image_batch(np.stack([arrays[index] for index in group])) for group in groups]
         rows: NDArray[Any] = np.concatenate(parts)[np.argsort(np.concatenate(groups))]
         return rows
 

@@ -1,7 +1,7 @@
 """Export a transformers model to ONNX folders that need no torch: ``export_onnx("hf:…", "OUT")``.
 
 OUT holds the float32 model; OUT/fp16 and OUT/int8 are complete folders of their own, so that a small device needs
-only one of them. The agreement of each with the original is measured and written into its model.json.
+only one of them. The agreement of each variant with the original is measured and written into its model.json.
 Imported only when something is exported.
 """
 
@@ -14,45 +14,25 @@ import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..core.extras import need
-from ..core.types import Vectors
 from ..core.validate import choice, refuse
 from ..files.atomic import replacing, write_bytes, write_text
 from ..files.checksums import checksum
 from ..files.documents import read_json
 from ..files.reading import read_bytes
 from . import load_encoder, split_spec
+from .export_check import MODEL_FILES, PROBE_NAMES, Agreement, compare, synthetic_pictures
 from .hf import HfEncoder
-from .onnx import OnnxEncoder
-from .prompts import DEFAULT, read_templates
 from .shrink import EXPORT_VARIANTS, shrink, strip
 
 LARGEST_DIFFERENCE = 1e-4  # of any number in a unit row, float32 against the original
 OPSET = 18
 OUTPUT = "unit_row"  # "embedding" would clash with the name of an operator's result
-PROBE_NAMES = ("dog", "polar bear", "airplane", "electric guitar", "person riding a bicycle")
 EXPORT_PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
-MODEL_FILES = ("image.onnx", "text.onnx")
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """One variant compared with the original: cosines, the largest difference, and the size of its files."""
-
-    variant: str
-    folder: str
-    image_mean: float
-    image_min: float
-    text_mean: float
-    text_min: float
-    largest: float
-    bytes: int
 
 
 def export_onnx(
@@ -83,20 +63,20 @@ def export_onnx(
 def _export(encoder: HfEncoder, folder: Path, variants: Sequence[str], images: Sequence[Any] | None) -> list[Agreement]:
     """Fill ``folder``, which gets its name only when it is complete."""
     _write_float32(encoder, folder)
-    probe = images or synthetic(16, encoder.preprocess.size)
-    agreements = [_compare(encoder, "fp32", folder, probe)]
+    probe = images or synthetic_pictures(16, encoder.preprocess.size)
+    agreements = [compare(encoder, "fp32", folder, probe)]
     if agreements[0].largest > LARGEST_DIFFERENCE:
         raise refuse("export", f"a difference of {agreements[0].largest:.1e}", f"at most {LARGEST_DIFFERENCE:.0e}")
     for variant in [name for name in variants if name != "fp32"]:
         _write_variant(folder, variant)
-        agreements.append(_compare(encoder, variant, folder / variant, probe))
+        agreements.append(compare(encoder, variant, folder / variant, probe))
     _record(encoder, folder, agreements)
     return agreements
 
 
 @contextmanager
 def _whole_folder(out: Path) -> Iterator[Path]:
-    """Yield a folder beside ``out`` that becomes it when the block ends; if it is interrupted, nothing is left."""
+    """Yield a folder beside ``out`` that becomes ``out`` when the block ends; an interrupted block leaves nothing."""
     out = out.absolute()
     part = out.with_name(f".{out.name}.{secrets.token_hex(4)}.part")
     part.mkdir(parents=True)
@@ -215,27 +195,6 @@ def _write_variant(folder: Path, variant: str) -> None:
     _write_model_json(target, description | {"name": f"{description['name']} ({variant})"})
 
 
-def _compare(encoder: HfEncoder, variant: str, folder: Path, images: Sequence[Any]) -> Agreement:
-    """Measure the folder against the original on ``images`` and on prompts of every default template."""
-    copy = OnnxEncoder(folder)
-    texts = [template.replace("{}", name) for template in read_templates(DEFAULT) for name in PROBE_NAMES]
-    if not np.array_equal(copy.tokens(texts)[0], encoder.tokens(texts).cpu().numpy()):
-        raise refuse("tokenizer", "other tokens from tokenizer.json", "a tokenizer that tokenizer.json describes")
-    image = encoder.images(images), copy.images(images)
-    text = encoder.texts(texts), copy.texts(texts)
-    cosines = [(a.astype(np.float64) * b).sum(axis=1) for a, b in (image, text)]
-    return Agreement(
-        variant=variant,
-        folder=str(folder),
-        image_mean=float(cosines[0].mean()),
-        image_min=float(cosines[0].min()),
-        text_mean=float(cosines[1].mean()),
-        text_min=float(cosines[1].min()),
-        largest=max(float(np.abs(a - b).max()) for a, b in (image, text)),
-        bytes=sum((folder / name).stat().st_size for name in MODEL_FILES),
-    )
-
-
 def _record(encoder: HfEncoder, folder: Path, agreements: Sequence[Agreement]) -> None:
     """Write each measurement into its own model.json, and all of them into the first."""
     for agreement in agreements:
@@ -244,15 +203,3 @@ def _record(encoder: HfEncoder, folder: Path, agreements: Sequence[Agreement]) -
         shown = agreements if place == folder else [agreement]
         rows = [{key: value for key, value in asdict(item).items() if key != "folder"} for item in shown]
         _write_model_json(place, description | {"agreement": {"with": encoder.name, "variants": rows}})
-
-
-def synthetic(count: int, size: tuple[int, int]) -> list[Vectors]:
-    """Return smooth random pictures (3, H, W), preprocessed: sums of a few waves in each channel."""
-    rng = np.random.default_rng(0)
-    y, x = np.mgrid[0 : size[0], 0 : size[1]] / max(size)
-    pictures = []
-    for _ in range(count):
-        waves = rng.uniform(-8, 8, (3, 5, 2, 1, 1))  # channel, wave, direction
-        phase = rng.uniform(0, 2 * np.pi, (3, 5, 1, 1))
-        pictures.append(np.sin(2 * np.pi * (waves[:, :, 0] * x + waves[:, :, 1] * y) + phase).mean(axis=1) * 3)
-    return [picture.astype(np.float32) for picture in pictures]

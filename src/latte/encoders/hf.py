@@ -61,7 +61,7 @@ class HfEncoder(TorchEncoder):
         return int(self.tokenizer.eos_token_id if pad is None else pad)
 
     def token_rule(self) -> Any:
-        """Return everything that the tokens of a text depend on: the tokenizer itself, where it can be serialised."""
+        """Return everything that the tokens of a text depend on: the tokenizer itself, if it can be serialised."""
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         rule = backend.to_str() if backend is not None else sorted(self.tokenizer.get_vocab().items())
         return [rule, self.pad_id, self.context]

@@ -2,8 +2,7 @@
 
 A JPEG is decoded at a half, a quarter or an eighth of its size. Other formats are decoded whole, which Pillow cannot
 avoid, then converted and averaged in strips; only one such picture is decoded at a time. docs/pictures.md states the
-memory that this takes and how little it changes an embedding. Pictures of up to :data:`LARGE` pixels do not come here:
-their pixels are what they always were.
+memory that this takes and how little it changes an embedding. Pictures of up to :data:`LARGE` pixels are not reduced.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ Convert = Callable[[Any, tuple[float, float] | None], Any]
 
 
 def decode_reduced(picture: Any, convert: Convert) -> Any:
-    """Return an opened picture as RGB, with at least ``LEAST_SIDE`` pixels on its short side where it has as many.
+    """Return an opened picture as RGB, with at least ``LEAST_SIDE`` pixels on its short side if it has as many.
 
     ``convert(strip, extremes)`` makes RGB of a part; ``extremes`` are the lowest and the highest value of the whole
-    where a pixel is one wide number.
+    picture if a pixel is one wide number.
     """
     with _ONE_AT_A_TIME:
         factor = reduction(picture.size)
         picture.draft(None, (picture.width // factor, picture.height // factor))  # of a JPEG; others ignore it
         picture.load()
-        return _averaged(picture, reduction(picture.size), convert)
+        return _average(picture, reduction(picture.size), convert)
 
 
 def reduction(size: tuple[int, int]) -> int:
@@ -44,7 +43,7 @@ def reduction(size: tuple[int, int]) -> int:
     return max(1, min(size) // LEAST_SIDE)
 
 
-def _averaged(picture: Any, factor: int, convert: Convert) -> Any:
+def _average(picture: Any, factor: int, convert: Convert) -> Any:
     """Return the picture as RGB with every square of ``factor`` pixels averaged."""
     extremes = picture.getextrema() if picture.mode[0] in "IF" else None
     sides = (-(-picture.width // factor), -(-picture.height // factor))

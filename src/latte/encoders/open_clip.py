@@ -13,7 +13,7 @@ from .encoder import too_long
 from .preprocess import Preprocess, from_open_clip
 from .torch_base import TorchEncoder, set_threads
 
-CONTEXT_LENGTH = 77  # where the tokenizer does not say
+CONTEXT_LENGTH = 77  # if the tokenizer does not say
 _SCHEMAS = ("hf-hub:", "local-dir:")
 
 

@@ -28,10 +28,10 @@ def map_in_order(
     """
     if at_least("workers", workers, 1) == 1 and ahead is None:
         return (function(job) for job in jobs)
-    return _threaded(function, iter(jobs), workers, at_least("ahead", ahead or 2 * workers, 1))
+    return _run_ahead(function, iter(jobs), workers, at_least("ahead", ahead or 2 * workers, 1))
 
 
-def _threaded(function: Callable[[A], B], jobs: Iterator[A], workers: int, ahead: int) -> Generator[B, None, None]:
+def _run_ahead(function: Callable[[A], B], jobs: Iterator[A], workers: int, ahead: int) -> Generator[B, None, None]:
     pool = ThreadPoolExecutor(workers, thread_name_prefix="latte")
     try:
         waiting: deque[Future[B]] = deque(pool.submit(function, job) for job in islice(jobs, ahead))

@@ -54,7 +54,7 @@ def _read(path: Path) -> bytes:
 def _decode(data: bytes, most_pixels: int) -> Any:
     if not data:
         raise BadImageError("the file is empty")
-    picture = _opened(data, most_pixels)
+    picture = _open_header(data, most_pixels)
     if picture.format in PROGRAMS:
         raise BadImageError(f"{picture.format} is a program that draws, want a picture made of pixels")
     if picture.width * picture.height > most_pixels:
@@ -66,7 +66,7 @@ def _decode(data: bytes, most_pixels: int) -> Any:
     return to_rgb(_upright(picture, _orientation(picture)))
 
 
-def _opened(data: bytes, most_pixels: int) -> Any:
+def _open_header(data: bytes, most_pixels: int) -> Any:
     """Return a picture of which only the header has been read; the limit is ours, not Pillow's."""
     image_module = need("PIL.Image", "onnx")
     with _FILTERS, warnings.catch_warnings():
@@ -107,8 +107,8 @@ def _reason(error: Exception) -> str:
 def to_rgb(picture: Any, extremes: tuple[float, float] | None = None) -> Any:
     """Return any ``PIL.Image`` as RGB; alpha is dropped, as the reference transform does.
 
-    16-bit values keep their high byte; floating-point ones are read as 0..1 where they fit, else as 0..255. Which,
-    the lowest and the highest value decide: ``extremes`` are those of the whole where ``picture`` is a part.
+    16-bit values keep their high byte; floating-point values are read as 0..1 if all of them fit, else as 0..255. The
+    lowest and the highest value decide; if ``picture`` is a part, ``extremes`` are those of the whole picture.
     """
     if picture.mode == "RGB":
         return picture

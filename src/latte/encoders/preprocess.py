@@ -25,7 +25,7 @@ HALVES = (0.5, 0.5, 0.5)
 INTERPOLATIONS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 ROUNDINGS = ("round", "floor")
 MOST_SIDE = 1 << 13  # of a model's input: the largest have some 1,000 pixels
-_MOST = 50_000_000  # pixels: where more would come out of the resize, only the crop is computed
+_MOST = 50_000_000  # pixels: if the resized picture would have more, only the crop is computed
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def to_fp16(source: Path, target: Path) -> None:
 
 
 def _halve(onnx: Any, tensor: Any) -> Any:
-    """Make a float32 tensor float16 in place and return the node that casts it back, or None where it stays."""
+    """Make a float32 tensor float16 in place and return the node that casts it back; None if it stays float32."""
     if tensor.data_type != onnx.TensorProto.FLOAT or np.prod(tuple(tensor.dims)) < SMALL:
         return None
     values = onnx.numpy_helper.to_array(tensor)

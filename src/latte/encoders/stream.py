@@ -21,7 +21,7 @@ from .parallel import map_in_order
 from .pictures import MOST_PIXELS, BadImageError, as_picture
 from .preprocess import Preprocess
 
-AHEAD = 2  # batches decoded and waiting
+BATCHES_AHEAD = 2  # batches decoded and waiting
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,7 @@ def encode_files(
     """
     at_least("batch_size", batch_size, 1)
     decode = partial(_decode, encoder.preprocess, at_least("most_pixels", most_pixels, 1))
-    with closing(map_in_order(decode, sources[start:], workers, AHEAD * batch_size)) as arrays:
+    with closing(map_in_order(decode, sources[start:], workers, BATCHES_AHEAD * batch_size)) as arrays:
         for low, high in spans(len(sources) - start, batch_size):
             batch = [next(arrays) for _ in range(low, high)]
             yield _encode_batch(encoder, start + low, batch, skip_bad)

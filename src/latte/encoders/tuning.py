@@ -28,7 +28,7 @@ class AnyPromptTuner(Protocol):
 
 
 def check_prompt_tuner(spec: str) -> None:
-    """Refuse an encoder whose folder, or a package to tune its prompts with, is not there."""
+    """Refuse an encoder whose folder, or a package that tunes its prompts, is missing."""
     if split_spec(spec)[0] == "onnx":  # one extra brings all that is needed
         for package in ("onnxruntime", "tokenizers", "torch", "onnx"):
             need(package, EXTRA)

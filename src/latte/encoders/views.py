@@ -12,7 +12,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,13 +76,17 @@ def many_views(
 
     The result does not depend on ``workers``.
     """
-    jobs = ((key, picture, preprocess, plan or ViewPlan()) for key, picture in pictures)
-    return map_in_order(_job, jobs, workers)
+    jobs = (ViewJob(picture, key, preprocess, plan or ViewPlan()) for key, picture in pictures)
+    return map_in_order(lambda job: make_views(*job), jobs, workers)
 
 
-def _job(job: tuple[str | int, Any, Preprocess, ViewPlan]) -> Vectors:
-    key, picture, preprocess, plan = job
-    return make_views(picture, key, preprocess, plan)
+class ViewJob(NamedTuple):
+    """The views of one picture, to be made: the arguments of :func:`make_views`."""
+
+    picture: Any
+    key: str | int
+    preprocess: Preprocess
+    plan: ViewPlan
 
 
 def generator(seed: int, key: str | int) -> np.random.Generator:

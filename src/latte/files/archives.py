@@ -19,7 +19,7 @@ _DAMAGE = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAEr
 
 @contextmanager
 def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
-    """Open an archive; damage that shows while it is open is refused with its name."""
+    """Open an archive; damage that shows while it is open is an error that names the file."""
     with open_file(path, "archive") as file:
         try:
             with tarfile.open(fileobj=file) as tar:

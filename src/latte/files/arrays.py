@@ -25,7 +25,7 @@ from ..core.validate import refuse
 from .reading import open_file, size_of
 from .schema import shorten
 
-MAGIC = b"\x93NUMPY"
+NPY_MAGIC = b"\x93NUMPY"
 FREE_BYTES = 256 << 20  # that any file may unpack to
 MOST_GROWTH = 20  # beyond FREE_BYTES. Eleven files of real embeddings grow 1.1-fold, a zip bomb a thousandfold
 MOST_DIMENSIONS = 8
@@ -66,7 +66,7 @@ def read_npy_header(file: IO[bytes], name: str) -> ArrayHeader:
     start = file.read(8)
     wide = 4 if start[6:7] in (b"\2", b"\3") else 2
     length = int.from_bytes(file.read(wide), "little")
-    if start[:6] != MAGIC or start[6:7] not in (b"\1", b"\2", b"\3") or length > _MOST_HEADER:
+    if start[:6] != NPY_MAGIC or start[6:7] not in (b"\1", b"\2", b"\3") or length > _MOST_HEADER:
         raise refuse(name, "something that is no array", "an array as numpy writes it")
     text = file.read(length).decode("latin-1").strip()
     fields = _fields(text[1:-1]) if text[:1] == "{" and text[-1:] == "}" else {}
@@ -81,7 +81,7 @@ def read_npy_header(file: IO[bytes], name: str) -> ArrayHeader:
 
 
 def check_shape(shape: tuple[int, ...], name: str) -> None:
-    """Refuse a shape that numpy cannot hold even where one of its lengths is zero."""
+    """Refuse a shape that numpy cannot hold, even if one of its lengths is zero."""
     if len(shape) > MOST_DIMENSIONS or min(shape, default=0) < 0:
         raise refuse(name, f"shape {shorten(shape)}", f"at most {MOST_DIMENSIONS} lengths >= 0")
     if math.prod(length or 1 for length in shape) > MOST_ARRAY_ITEMS:
@@ -89,7 +89,7 @@ def check_shape(shape: tuple[int, ...], name: str) -> None:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the three fields of a header; none where anything else is in it."""
+    """Return the three fields of a header; none if anything else is in it."""
     fields: dict[str, str] = {}
     while text.strip():
         match = _FIELD.match(text)
@@ -149,7 +149,7 @@ class Npz:
         return {name: self._unpack(members[name], header) for name, header in headers.items()}
 
     def _member(self, name: str) -> zipfile.ZipInfo:
-        """Return the entry of the directory; one that cannot be unpacked is refused."""
+        """Return the entry of the directory; refuse an entry that cannot be unpacked."""
         members = [info for info in self.archive.infolist() if info.filename.removesuffix(".npy") == name]
         label = f"{self.path}: {name}"
         if len(members) != 1:

@@ -1,7 +1,7 @@
 """Atomic writes: a file is complete or absent. Results, caches and memories are all written here.
 
 Any number of threads and processes may write the same file at once: each writes under a name of its own, and a reader
-sees the old file or one of the new ones, never a part of one.
+sees the old file or one of the new files, never a part of a file.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file; after a crash it is either the old or the new one."""
+    """Write a file; after a crash it is either the old file or the new one."""
     with writing(path) as file:
         file.write(content)
 
@@ -80,9 +80,9 @@ def append_line(path: Path, line: str) -> None:
 
 
 def check_writable(path: Path, what: str = "file") -> None:
-    """Refuse a path at which no file can be written, before the work whose result it is to hold.
+    """Refuse a path at which no file can be written, before the work whose result belongs there.
 
-    ``what`` names it in the refusal. Missing folders are refused, too; a pipe or a terminal is writable as it is.
+    ``what`` names the path in the refusal. Missing folders are refused, too; a pipe or a terminal is writable as it is.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -94,7 +94,7 @@ def check_writable(path: Path, what: str = "file") -> None:
 
 
 def check_writable_folder(folder: Path, what: str = "folder") -> None:
-    """Refuse a folder that is not there and cannot be made, or in which no file can be written."""
+    """Refuse a folder that does not exist and cannot be made, or in which no file can be written."""
     target = Path(os.path.realpath(folder))
     if target.exists() and not target.is_dir():
         raise refuse(what, f"{folder}, which is no folder", "a folder, or a name that is still free")

@@ -1,8 +1,8 @@
 """A lock that one process holds at a time, and that names its holder.
 
-It is a lock of the operating system (``flock``; on Windows ``msvcrt.locking``) on a small file beside the guarded one,
+It is a lock of the operating system (``flock``; on Windows ``msvcrt.locking``) on a small file beside the guarded file,
 which may therefore be replaced meanwhile. The system releases the lock when the process ends, in whatever way. The lock
-file names its holder and is removed with the lock; one that a killed process left behind does not lock.
+file names its holder and is removed with the lock; a lock file that a killed process left behind does not lock.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Holder:
 def lock(path: Path, guarded: str) -> Iterator[None]:
     """Hold the lock file ``path`` while the block runs; ``guarded`` names what it guards, for the refusal.
 
-    If another process has it, the refusal gives its pid, the time and its command.
+    If another process holds the lock, the refusal gives its pid, the time and its command.
     """
     descriptor = _acquire(path, guarded)
     try:
@@ -81,7 +81,7 @@ def lock(path: Path, guarded: str) -> Iterator[None]:
         os.write(descriptor, _self().encode())
         yield
     finally:
-        _remove(path)  # while it is still ours: a process that opened it before sees in _current that it is gone
+        _remove(path)  # while we hold it: a process that opened it before sees in _is_current that it is gone
         os.close(descriptor)
 
 
@@ -103,9 +103,9 @@ def _acquire(path: Path, guarded: str) -> int:
     for _ in range(_TRIES):
         descriptor = _open(path, guarded)
         try:
-            if not _locked(descriptor, path, guarded):
+            if not _try_lock(descriptor, path, guarded):
                 raise refuse(guarded, f"another process at work: {_holder(descriptor)}", "to wait until it has ended")
-            if _current(descriptor, path):
+            if _is_current(descriptor, path):
                 return descriptor
         except BaseException:
             os.close(descriptor)
@@ -126,7 +126,7 @@ def _open(path: Path, guarded: str) -> int:
     raise refuse(guarded, f"{path.name} beside it, which is no regular file", "a place for its lock file")
 
 
-def _locked(descriptor: int, path: Path, guarded: str) -> bool:
+def _try_lock(descriptor: int, path: Path, guarded: str) -> bool:
     try:
         return _take(descriptor)
     except OSError as error:  # some network file systems have no locks
@@ -134,8 +134,8 @@ def _locked(descriptor: int, path: Path, guarded: str) -> bool:
         raise refuse(guarded, fault, "a folder of a file system with locks") from None
 
 
-def _current(descriptor: int, path: Path) -> bool:
-    """Return whether the file that is locked is still the one of that name."""
+def _is_current(descriptor: int, path: Path) -> bool:
+    """Return whether the locked file still has that name."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except OSError:

@@ -99,7 +99,7 @@ def _entries(converter: Any, raw: Mapping[Any, Any], kind: Any) -> dict[str, Any
 
 
 def _sequence(converter: Any, raw: Any, kind: Any) -> tuple[Any, ...]:
-    """Structure ``tuple[X, ...]``, or ``tuple[X, X]`` of just so many."""
+    """Structure ``tuple[X, ...]``, or ``tuple[X, X]``, which has a fixed length."""
     first, *rest = get_args(kind)
     want = "a list" if Ellipsis in rest else f"a list of {1 + len(rest)}"
     if not isinstance(raw, (list, tuple)) or (Ellipsis not in rest and len(raw) != 1 + len(rest)):
@@ -108,7 +108,7 @@ def _sequence(converter: Any, raw: Any, kind: Any) -> tuple[Any, ...]:
 
 
 def _each(converter: Any, values: Sequence[Any], kind: Any, places: Sequence[Any]) -> list[Any]:
-    """Structure all ``values``; the error lists every one that does not fit, with its place."""
+    """Structure all ``values``; the error lists every value that does not fit, with its place."""
     import cattrs
 
     done, errors = [], []

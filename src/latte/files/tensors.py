@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ _NAMES = {np.dtype(code).name: name for name, code in _DTYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class TensorEntry:
     """An entry of the header: ``data_offsets`` count from the end of the header."""
 
     dtype: str
@@ -79,38 +79,46 @@ class Tensors:
 def read_safetensors(
     path: Path, kind: str = "file", mapped: Collection[str] = (), only: Collection[str] | None = None
 ) -> Tensors:
-    """Read a safetensors file, or ``only`` some of its arrays; those in ``mapped`` stay on disk until they are used."""
+    """Read a safetensors file, or ``only`` some of its arrays; ``mapped`` arrays stay on disk until they are used."""
     with open_file(path, kind) as file:
-        begin, entries, metadata = _read_header(file, size_of(file), str(path))
+        header = _read_header(file, size_of(file), str(path))
         arrays: dict[str, NDArray[Any]] = {}
-        for name, entry in entries.items():
+        for name, entry in header.entries.items():
             if only is not None and name not in only:
                 continue
             if name in mapped and 0 not in entry.shape:
-                arrays[name] = np.memmap(file, entry.type, "r", begin + entry.start, entry.shape)
+                arrays[name] = np.memmap(file, entry.type, "r", header.begin + entry.start, entry.shape)
             else:
-                arrays[name] = _read(file, begin, entry, str(path))
+                arrays[name] = _read(file, header.begin, entry, str(path))
             _check_booleans(arrays[name], entry, f"{path}: {shorten(name)}")
-    return Tensors(arrays, metadata)
+    return Tensors(arrays, header.metadata)
 
 
 def parse_safetensors(content: bytes, name: str) -> Tensors:
-    """Return what the bytes of a safetensors file hold; ``name`` is their origin, for refusals."""
+    """Return the contents of a safetensors file from its bytes; ``name`` is their origin, for refusals."""
     file = BytesIO(content)
-    begin, entries, metadata = _read_header(file, len(content), name)
-    arrays = {key: _read(file, begin, entry, name) for key, entry in entries.items()}
-    for key, entry in entries.items():
+    header = _read_header(file, len(content), name)
+    arrays = {key: _read(file, header.begin, entry, name) for key, entry in header.entries.items()}
+    for key, entry in header.entries.items():
         _check_booleans(arrays[key], entry, f"{name}: {shorten(key)}")
-    return Tensors(arrays, metadata)
+    return Tensors(arrays, header.metadata)
 
 
-def _check_booleans(array: NDArray[Any], entry: Tensor, name: str) -> None:
+def _check_booleans(array: NDArray[Any], entry: TensorEntry, name: str) -> None:
     if entry.dtype == "BOOL" and array.view(np.uint8).max(initial=0) > 1:
         raise refuse(name, "bytes other than 0 and 1", "truth values")
 
 
-def _read_header(file: ReadableFile, size: int, name: str) -> tuple[int, dict[str, Tensor], dict[str, str]]:
-    """Return where the data begins, the entries and the metadata; all fit each other and the length of the file."""
+class TensorHeader(NamedTuple):
+    """The header of a file: the byte at which the data begin, the entries by name, and the metadata."""
+
+    begin: int
+    entries: dict[str, TensorEntry]
+    metadata: dict[str, str]
+
+
+def _read_header(file: ReadableFile, size: int, name: str) -> TensorHeader:
+    """Return the header; refuse entries that do not fit each other or the length of the file."""
     whole = "a whole safetensors file"
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > size - 8:
@@ -121,14 +129,14 @@ def _read_header(file: ReadableFile, size: int, name: str) -> tuple[int, dict[st
     if not isinstance(raw, dict):
         raise refuse(f"{name}: header", shorten(raw), "an object")
     metadata = structure(raw.pop(METADATA, {}), dict[str, str], f"{name}: metadata")
-    entries = structure(raw, dict[str, Tensor], f"{name}: header")
+    entries = structure(raw, dict[str, TensorEntry], f"{name}: header")
     if _end(entries) != size - 8 - length:
         raise refuse(name, "a damaged or truncated file (arrays with gaps, overlaps or a wrong end)", whole)
-    return 8 + length, entries, metadata
+    return TensorHeader(8 + length, entries, metadata)
 
 
-def _end(entries: Mapping[str, Tensor]) -> int:
-    """Return where the last array ends; -1 where they do not follow each other without gaps."""
+def _end(entries: Mapping[str, TensorEntry]) -> int:
+    """Return where the last array ends; -1 if there are gaps or overlaps."""
     end = 0
     for entry in sorted(entries.values(), key=lambda entry: entry.data_offsets):
         if entry.start != end:
@@ -137,7 +145,7 @@ def _end(entries: Mapping[str, Tensor]) -> int:
     return end
 
 
-def _read(file: ReadableFile, begin: int, entry: Tensor, name: str) -> NDArray[Any]:
+def _read(file: ReadableFile, begin: int, entry: TensorEntry, name: str) -> NDArray[Any]:
     try:
         array = np.empty(entry.shape, entry.type)
     except MemoryError:

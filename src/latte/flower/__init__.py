@@ -11,9 +11,9 @@ module              contents
 ``walk``            what a client of a benchmark does
 ``mods``            precision and privacy as mods of a client
 ``message_records`` messages of any method as records, and back
-``sync_records``    what server and node say to each other
+``sync_records``    the messages between server and node
 ``direct_grid``     a grid in one process, for tests and measurements
-``settings``        what a run is called with
+``settings``        the settings of a run
 =================== ==================================================================================
 
 All of it but ``settings`` needs Flower: ``pip install ".[flower]"``. An app names the modules themselves, as

@@ -1,4 +1,4 @@
-"""A benchmark in step: every node is a client, all upload, then all download. The labels are the simulator's."""
+"""A benchmark in step: every node is a client, all upload, then all download. The labels equal the simulator's."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Member:
         return self.upload
 
     def receive(self, download: Any) -> None:
-        """Take a download to the node, with the next message."""
+        """Store a download; the next message brings it to the node."""
         self.download = download
 
 
@@ -57,7 +57,7 @@ class CheckedExchange:
     """The exchange of a method, behind the checks of a service."""
 
     def __init__(self, exchange: Any) -> None:
-        self._exchange, self.task = _verifying(exchange), exchange.task
+        self._exchange, self.task = _require_checks(exchange), exchange.task
         self.pull, self.pull_many = exchange.pull, exchange.pull_many
         self.rounding: dict[str, float] = {}  # of the uploads of every client, on their way here
 
@@ -66,7 +66,7 @@ class CheckedExchange:
         self._exchange.store(client, self._exchange.prepare(upload, self.rounding.get(client, 0.0)))
 
 
-def _verifying(exchange: Any) -> Verifying:
+def _require_checks(exchange: Any) -> Verifying:
     if not isinstance(exchange, Verifying):
         raise refuse("exchange", type(exchange).__name__, "one with prepare and store, as latte.BaseExchange has")
     return exchange
@@ -105,7 +105,7 @@ class Barrier:
         sync(members, self.exchange)
 
     def _walk(self, places: Mapping[int, int]) -> None:
-        """Let clients walk to their places, which brings their labels and uploads."""
+        """Let clients walk to their places, and store the labels and uploads that they reply with."""
         messages = [self._message(self.members[i], until) for i, until in places.items()]
         for walked in self._replies(messages).values():
             member = self.members[walked.client]
@@ -125,7 +125,7 @@ class Barrier:
         return RecordDict({FACTS: ConfigRecord({**self.settings.facts(), "until": until, "begin": begin})})
 
     def _replies(self, messages: Sequence[Message]) -> dict[int, Walk]:
-        """Send messages and return what each node replied; the first that fails ends the run."""
+        """Send messages and return the reply of each node; the first failure ends the run."""
         missing = [identity for message in messages for identity in self.grid.push_messages([message])]
         walks: dict[int, Walk] = {}
         while missing:
@@ -140,16 +140,16 @@ class Barrier:
 
     def _find_members(self) -> list[Member]:
         """Wait until every client has a node, and ask each which client it is."""
-        wanted = len(self.federation)
-        while len(nodes := sorted(self.grid.get_node_ids())) < wanted:
-            log.info("%s of %s nodes are there: --federation-config num-supernodes=%s", len(nodes), wanted, wanted)
+        count = len(self.federation)
+        while len(nodes := sorted(self.grid.get_node_ids())) < count:
+            log.info("%s of %s nodes are there: --federation-config num-supernodes=%s", len(nodes), count, count)
             time.sleep(1.0)
         starts = [Message(self._content(0, begin=True), node, QUERY_WALK, ttl=_TTL) for node in nodes]
         walks = self._replies(starts)
         node_of = {walked.client: node for node, walked in walks.items()}
-        if len(node_of) != wanted:
-            raise refuse("nodes", f"{len(nodes)} nodes, {len(node_of)} clients", f"a node for each of {wanted} clients")
-        return [Member(node_of[client]) for client in range(wanted)]
+        if len(node_of) != count:
+            raise refuse("nodes", f"{len(nodes)} nodes, {len(node_of)} clients", f"a node for each of {count} clients")
+        return [Member(node_of[client]) for client in range(count)]
 
 
 def write_labels(path: Path, federation: Federation, outcome: Outcome) -> None:

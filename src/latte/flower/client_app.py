@@ -1,6 +1,6 @@
 """The ClientApp of Latte: a node of a fleet, or a client of a benchmark.
 
-An app of your own is two lines, with whatever mods it wants::
+An app of your own is two lines, with the mods that it needs::
 
     from latte.flower.client_app import make_client_app
     app = make_client_app(mods=[precision_mod("int8")])
@@ -30,8 +30,8 @@ STATE_DIR = "state-dir"  # of the node's configuration
 def make_client_app(mods: Sequence[Any] = (), plugins: Sequence[str] = ()) -> ClientApp:
     """Return a ClientApp; ``mods`` are Flower's, such as those of :mod:`latte.flower.mods`.
 
-    ``plugins`` are modules that register methods of your own. The processes of a simulation get the app, not the module
-    that made it, and import them.
+    ``plugins`` are modules that register methods of your own. Every process imports them, because the processes of a
+    simulation get the app and not the module that made it.
     """
     app, mods = ClientApp(), [plugin_mod(plugins), *mods]
     app.query(SYNC, mods=mods)(_sync)
@@ -54,13 +54,13 @@ def node_folder(context: Context) -> ExchangeFolder:
     """Return the folder in which a node meets its device: ``state-dir`` of ``--node-config``."""
     place = context.node_config.get(STATE_DIR)
     if not isinstance(place, str) or not place:
-        wanted = f"a folder: flower-supernode --node-config '{STATE_DIR}=\"/var/lib/latte/node\"'"
-        raise refuse(f"node-config: {STATE_DIR}", place, wanted)
+        want = f"a folder: flower-supernode --node-config '{STATE_DIR}=\"/var/lib/latte/node\"'"
+        raise refuse(f"node-config: {STATE_DIR}", place, want)
     return ExchangeFolder(Path(place).absolute())
 
 
 def _privacy(content: RecordDict) -> Privacy | None:
-    """Return what a mod of this node demands of uploads."""
+    """Return the privacy that a mod of this node demands of uploads."""
     demanded = content.get(PRIVACY)
     if not isinstance(demanded, ConfigRecord):
         return None

@@ -1,7 +1,7 @@
 """A grid that calls the app of its nodes directly, in this process: for tests and measurements.
 
 Messages and records are Flower's own. Flower gives a message its identity from the task of a process; here it is set by
-hand, which is the one place that reaches into Flower.
+hand. This is the only place that uses Flower's internals.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from flwr.supercore.task_identity import TaskIdentity
 class DirectGrid:
     """Nodes by number, each with its own configuration, and one ``app`` for all of them.
 
-    A ``dead`` node swallows messages; one that is ``away`` is not there at all. ``sent`` counts the bytes of the
-    arrays in ``replies``.
+    A ``dead`` node gets messages and never replies; a node that is ``away`` is not listed. ``sent`` counts the bytes of
+    the arrays in ``replies``.
     """
 
     def __init__(

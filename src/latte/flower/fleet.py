@@ -1,9 +1,9 @@
 """The server of a fleet whose nodes decide when to sync.
 
-Flower's server speaks first, and a node has one message at a time. So every node always has a query: it keeps it for a
-short time, until its device has something new, and replies; the answer rides on the next query. A reply always says
-which answer the node has, and the server which upload it has: what was lost on the way is simply due again, and the
-versions of uploads make a repetition harmless.
+In Flower the server speaks first, and a node has one message at a time. So every node always has a query: it holds the
+query for a short time, until its device has something new, and replies; the answer comes with the next query. A reply
+always says which answer the node has, and a query says which upload the server has. So a message that was lost is
+repeated, and the versions of uploads make a repetition harmless.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flwr.app import Message
 from ..coordination.hub import Hub
 from ..coordination.problems import Problem
 from ..edge.exchange_folder import FolderAnswer
-from ..wire.messages import NEVER, SyncReply, SyncRequest
+from ..wire.messages import NO_VERSION, SyncReply, SyncRequest
 from .settings import FleetSettings
 from .sync_records import NodeQuery, NodeReply, query_content, read_reply
 
@@ -32,14 +32,14 @@ _LATER = ("store_full", "store_unavailable")  # problems of the server: the node
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A query that a node has: the ``message`` that brought it, and when it counts as lost."""
+    """A query that a node holds: the ``message`` that brought it, and the time at which it counts as lost."""
 
     message: str
     until: float
 
 
 class Fleet:
-    """The nodes of a run, and what each is owed. One thread uses it."""
+    """The nodes of a run, and the next message to each. One thread uses it."""
 
     def __init__(self, grid: Any, hub: Hub, settings: FleetSettings) -> None:
         self.grid, self.hub, self.settings = grid, hub, settings
@@ -58,7 +58,7 @@ class Fleet:
             time.sleep(TICK)
 
     def step(self) -> None:
-        """Take what has come, and give every node that has none a query."""
+        """Handle the replies that have come, and send a query to every node without one."""
         self._note_present(set(self.grid.get_node_ids()))
         self._take_replies()
         self._forget_stale()
@@ -66,12 +66,12 @@ class Fleet:
         free = [node for node in sorted(self._present) if node not in self._waiting]
         self._ask([node for node in free if now >= self._not_before.get(node, now)])
 
-    # --- who is there ---------------------------------------------------------------------------------------
+    # --- the nodes ------------------------------------------------------------------------------------------
 
     def _note_present(self, nodes: set[int]) -> None:
         for node in sorted(nodes - self._present):
             log.info("node %s is there; %s", node, self._stored_text(node))
-            if self._stored(node) == NEVER:
+            if self._stored(node) == NO_VERSION:
                 self._without_task.add(node)
         for node in sorted(self._present - nodes):
             log.info("node %s has left; %s", node, self._stored_text(node))
@@ -79,7 +79,7 @@ class Fleet:
         self._present = nodes
 
     def _forget_stale(self) -> None:
-        """Remove what nodes uploaded that left long ago."""
+        """Remove the uploads of nodes that left long ago."""
         if not self.settings.stale_hours:
             return
         there = {str(node) for node in self._present}
@@ -93,11 +93,11 @@ class Fleet:
         return (time.time() - self.hub.updated[client]) / 3600
 
     def _stored(self, node: int) -> int:
-        return self.hub.versions.get(str(node), NEVER)
+        return self.hub.versions.get(str(node), NO_VERSION)
 
     def _stored_text(self, node: int) -> str:
         version = self._stored(node)
-        if version == NEVER:
+        if version == NO_VERSION:
             return "nothing of it is stored"
         return f"version {version} of its uploads is stored, {self._hours_old(str(node)):.1f} hours old"
 
@@ -113,7 +113,7 @@ class Fleet:
                 del self._waiting[node]
 
     def _readable(self, messages: Iterable[Message], nodes: Mapping[str, int]) -> Iterator[tuple[int, NodeReply]]:
-        """Yield the replies; a node whose message cannot be read is complained about, and asked again."""
+        """Yield the replies by node; an unreadable reply goes to the log, and its node gets another query later."""
         for message in messages:
             node = nodes[message.metadata.reply_to_message_id]
             self._waiting.pop(node, None)
@@ -146,7 +146,7 @@ class Fleet:
             self._pause(node)
 
     def _request(self, node: int, reply: NodeReply) -> SyncRequest | None:
-        """Return what a reply asks of the hub: to store an upload, or only for the answer that it lacks."""
+        """Return the request of a reply to the hub: with an upload, or only for an answer that the node lacks."""
         if not reply.task or (reply.problem and reply.upload is None):
             return None
         other_task = reply.task != self.hub.task.fingerprint
@@ -173,23 +173,26 @@ class Fleet:
         if request.upload is None:
             self._pause(node)
         elif answer.code not in _LATER:
-            stored = int(answer.more.get("stored_version", NEVER))
+            stored = int(answer.more.get("stored_version", NO_VERSION))
             self._answers[node] = FolderAnswer(task, request.version, None, answer.code, answer.detail, stored)
 
     def _complain(self, node: int, what: str) -> None:
-        """Say once what is wrong with a node."""
+        """Write to the log what is wrong with a node, once."""
         if self._complaints.get(node) != what:
             self._complaints[node] = what
             log.warning("node %s: %s", node, what)
 
     def _pause(self, node: int) -> None:
-        """Ask a node that could not keep its query only after the time that it would have kept it."""
+        """Send no query to a node for a while: it replied at once, because something is wrong with it.
+
+        The pause is as long as a healthy node holds a query.
+        """
         self._not_before[node] = time.monotonic() + self.settings.park_seconds
 
     # --- queries --------------------------------------------------------------------------------------------
 
     def _ask(self, nodes: Sequence[int]) -> None:
-        """Give each of the nodes a query."""
+        """Send a query to each of the nodes."""
         until = time.monotonic() + self.settings.park_seconds + _SLACK
         for node in nodes:
             for message in self.grid.push_messages([self._query(node)]):

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from ..core.types import Arrays, Message
 from ..core.validate import refuse
 from ..files.arrays import read_npy_header
-from ..wire.array_blocks import AtMost, Block, complete, decode, encode
+from ..wire.array_blocks import Block, complete, decode, encode
+from ..wire.expected_arrays import AtMost
 from ..wire.rows import LOSSLESS
 
 NUMPY = "numpy.ndarray"  # the stype of a plain array
@@ -32,7 +33,7 @@ _BITS, _RAW = "bits", "raw"
 
 
 def record_of(blocks: Sequence[Block]) -> ArrayRecord:
-    """Return blocks, of which no row was left out, as a record: numpy arrays where nothing is lost, else coded ones."""
+    """Return blocks without left-out rows as a record: numpy arrays if nothing was rounded, coded arrays otherwise."""
     whole = complete(blocks, AtMost(MOST_BYTES), {})  # rows of zeros come back
     return ArrayRecord({block.name: _array_of(block) for block in whole})
 

@@ -1,4 +1,4 @@
-"""What a node does to its messages on the way: coarser numbers, and less of single images. They are Flower mods.
+"""Flower mods that change the messages of a node: lower precision, and more privacy.
 
 >>> from latte.flower.client_app import make_client_app
 >>> app = make_client_app(mods=[precision_mod("int8"), privacy_mod(least_images=4)])
@@ -57,11 +57,13 @@ def _round(reply: Message, precision: str) -> None:
     facts["precision"] = precision
     if upload is not None:
         vectors = facts.get("vectors", [])
-        coded = {name: _coded(name, array, precision) if name in vectors else array for name, array in upload.items()}
+        coded = {
+            name: _encode_array(name, array, precision) if name in vectors else array for name, array in upload.items()
+        }
         reply.content[UPLOAD] = ArrayRecord(coded)
 
 
-def _coded(name: str, array: Array, precision: str) -> Array:
+def _encode_array(name: str, array: Array, precision: str) -> Array:
     """Return the rows of an array in a precision; an array that is coded already stays."""
     if array.stype != NUMPY:
         return array
@@ -72,10 +74,10 @@ def _coded(name: str, array: Array, precision: str) -> Array:
 
 
 def privacy_mod(least_images: int | None = None, noise: float | None = None) -> Mod:
-    """Return a mod by which only uploads leave the node that hide single images: see :class:`latte.Privacy`.
+    """Return a mod that lets only uploads leave the node that hide single images: see :class:`latte.Privacy`.
 
-    A client of a benchmark makes its summaries so. The device of a fleet makes its own, and one that hides less is not
-    sent: ``latte edge --least-images --noise``.
+    A client of a benchmark makes its summaries with this privacy. A device of a fleet makes its own uploads (``latte
+    edge --least-images --noise``), and an upload that hides less is not sent.
     """
     if least_images is not None or noise is not None:
         Privacy(least_images or 1, noise or 0.0)

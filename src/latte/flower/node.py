@@ -1,7 +1,7 @@
 """What a node does with a query: store the answer, wait a little for an offer of its device, reply.
 
-The device is another process (``latte edge --server folder:DIR``), which this one meets only in the folder: a query is
-handled in a process of its own, which ends with the reply.
+The device is another process (``latte edge --server folder:DIR``). The two share only the folder, because Flower
+handles each query in a process of its own, which ends with the reply.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..core.privacy import Privacy
 from ..edge.exchange_folder import ExchangeFolder, FolderAnswer, Offer, look_for
 from ..methods import describe
-from ..wire.messages import NEVER, DeviceReport
+from ..wire.messages import NO_VERSION, DeviceReport
 from ..wire.task_file import Task, describe_difference, parse_task
 from .settings import LONGEST_PARK
 from .sync_records import NodeQuery, NodeReply
@@ -22,7 +22,7 @@ _OTHER_TASK = "other_task"
 
 
 def attend(query: NodeQuery, folder: ExchangeFolder, privacy: Privacy | None = None) -> NodeReply:
-    """Handle one query and return the reply; whatever is wrong on this node is said in the reply.
+    """Handle one query and return the reply; the reply also reports what is wrong on this node.
 
     With ``privacy``, an offer that hides less is not sent.
     """
@@ -39,7 +39,7 @@ def attend(query: NodeQuery, folder: ExchangeFolder, privacy: Privacy | None = N
 
 
 def _task(query: NodeQuery, folder: ExchangeFolder) -> Task | None:
-    """Return the task of this node, which the server may have sent just now; None where there is none yet."""
+    """Return the task of this node, which may have come with this query; None if there is none yet."""
     task = folder.task()
     if task is None and query.task_file:
         task = parse_task(query.task_file, "the server's task")
@@ -48,9 +48,9 @@ def _task(query: NodeQuery, folder: ExchangeFolder) -> Task | None:
 
 
 def _reply(query: NodeQuery, folder: ExchangeFolder, task: Task, privacy: Privacy) -> NodeReply:
-    """Wait until the device has something that the server does not have."""
+    """Wait for an offer that the server does not have, and return it as a reply; without one, an empty reply."""
     answer = _last_answer(folder)
-    reply = NodeReply(task.fingerprint, received=answer.version if answer else NEVER)
+    reply = NodeReply(task.fingerprint, received=answer.version if answer else NO_VERSION)
     if task.fingerprint != query.task:
         _tell_device(query, folder, task)
         return reply
@@ -71,7 +71,7 @@ def _reply(query: NodeQuery, folder: ExchangeFolder, task: Task, privacy: Privac
 
 
 def _last_answer(folder: ExchangeFolder) -> FolderAnswer | None:
-    """Return the last answer; a damaged one counts as none, so that it comes again."""
+    """Return the last answer; a damaged file counts as no answer, so that the server sends it again."""
     try:
         return folder.answer()
     except ValueError as error:
@@ -80,7 +80,7 @@ def _last_answer(folder: ExchangeFolder) -> FolderAnswer | None:
 
 
 def _new_offer(folder: ExchangeFolder, stored: int, answer: FolderAnswer | None) -> Offer | None:
-    """Return an offer that the server does not have, unless it has refused that one."""
+    """Return the offer if the server neither has it nor has refused it."""
     offer = folder.offer()
     if offer is None or offer.version <= stored:
         return None

@@ -12,7 +12,7 @@ import numpy as np
 from flwr.app import Context
 from flwr.serverapp import ServerApp
 
-from ..coordination.sqlite_store import FILE
+from ..coordination.sqlite_store import STORE_FILE
 from ..coordination.upload_check import mended_hub
 from ..edge.exchange_folder import look_for
 from ..files.locks import is_locked
@@ -22,7 +22,7 @@ from .fleet import Fleet
 from .settings import BENCHMARK, BenchmarkSettings, FleetSettings, mode_of
 
 log = logging.getLogger("flwr.latte")
-STORE_SECONDS = 120.0  # in which another run has to let go of the store
+STORE_SECONDS = 120.0  # to wait until another run has released the store
 
 
 def make_server_app() -> ServerApp:
@@ -40,7 +40,7 @@ def _main(grid: Any, context: Context) -> None:
 
 
 def run_fleet(grid: Any, settings: FleetSettings) -> None:
-    """Serve a fleet; what an earlier run stored is there again."""
+    """Serve a fleet; uploads that an earlier run stored are used again."""
     wait_for_store(settings.state)
     hub = mended_hub(read_task(settings.task), settings.state)
     with closing(hub.store):
@@ -50,14 +50,14 @@ def run_fleet(grid: Any, settings: FleetSettings) -> None:
 
 
 def wait_for_store(folder: Path, seconds: float = STORE_SECONDS) -> None:
-    """Wait until nobody else has the store: the app of a run outlives a SuperLink that was killed, for a while."""
-    if is_locked(folder / f"{FILE}.lock"):
+    """Wait until the store is free: if a SuperLink is killed, the app of its run goes on for a while."""
+    if is_locked(folder / f"{STORE_FILE}.lock"):
         log.warning("another run still has %s: waiting until it has ended", folder)
-        look_for(lambda: None if is_locked(folder / f"{FILE}.lock") else True, seconds)
+        look_for(lambda: None if is_locked(folder / f"{STORE_FILE}.lock") else True, seconds)
 
 
 def run_benchmark(grid: Any, settings: BenchmarkSettings) -> None:
-    """Walk through a benchmark in step, and say how accurate the labels were."""
+    """Walk through a benchmark in step, and log the accuracy of the labels."""
     barrier = Barrier(grid, settings)
     outcome = barrier.run()
     accuracy = 100 * float(np.concatenate(outcome.correct(barrier.federation)).mean())

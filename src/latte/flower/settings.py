@@ -1,4 +1,4 @@
-"""What a run is called with: the flat values of ``[tool.flwr.app.config]`` and ``--run-config``, checked."""
+"""The settings of a run: the flat values of ``[tool.flwr.app.config]`` and ``--run-config``, checked."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ PARK_SECONDS = 20.0  # that a node waits for its device: a query that waits is n
 STALE_HOURS = 168.0  # a week: after which the upload of a node that left helps nobody any more
 LONGEST_PARK = 60.0  # for which the node itself keeps a query at most, whatever the server says
 
-RunConfig = Mapping[str, Any]  # Flower's UserConfig: text, numbers and truth values
+FlowerConfig = Mapping[str, Any]  # Flower's UserConfig: text, numbers and truth values
 T = TypeVar("T", str, int, float)
 
 
-def mode_of(config: RunConfig) -> str:
+def mode_of(config: FlowerConfig) -> str:
     """Return what a run does: serve a fleet, or walk through a benchmark."""
     mode = setting(config, "mode", FLEET)
     choice("run-config: mode", mode, (FLEET, BENCHMARK))
     return mode
 
 
-def setting(config: RunConfig, name: str, default: T) -> T:
-    """Return a value; one that is missing has a default, and one of another type is refused.
+def setting(config: FlowerConfig, name: str, default: T) -> T:
+    """Return a value, or its default if it is missing; a value of another type than the default is refused.
 
     >>> setting({"period": 4}, "period", 1)
     4
@@ -60,7 +60,7 @@ class FleetSettings:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, config: RunConfig) -> FleetSettings:
+    def of(cls, config: FlowerConfig) -> FleetSettings:
         """Return the settings of a run."""
         task, state = setting(config, "task", ""), setting(config, "state", "")
         for name, value in (("task", task), ("state", state)):
@@ -94,7 +94,7 @@ class BenchmarkSettings:
     out: str = ""
 
     @classmethod
-    def of(cls, config: RunConfig) -> BenchmarkSettings:
+    def of(cls, config: FlowerConfig) -> BenchmarkSettings:
         """Return the settings of a run."""
         default = cls()
         choice("run-config: sync", setting(config, "sync", default.sync), SYNCS)

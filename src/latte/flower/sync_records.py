@@ -6,10 +6,10 @@ record                    contents
 ``latte`` (config)        the fingerprint of the task, versions, the code of a problem
 ``latte.download`` (arrays) what the node gets from the others
 ``latte.upload`` (arrays) what the node has learnt
-``latte.report`` (metrics) what the node says of itself
+``latte.report`` (metrics) the report of the node
 ========================= ============================================================================
 
-What another machine wrote is checked here: a field of another type is refused.
+Records from another machine are checked here: a field of another type is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from ..core.validate import refuse
 from ..edge.exchange_folder import FolderAnswer
 from ..wire.array_blocks import Block
-from ..wire.messages import NEVER, DeviceReport
+from ..wire.messages import NO_VERSION, DeviceReport
 from .message_records import blocks_of, record_of
 
 FACTS, UPLOAD, DOWNLOAD, REPORT, PRIVACY = "latte", "latte.upload", "latte.download", "latte.report", "latte.privacy"
@@ -38,12 +38,12 @@ T = TypeVar("T", str, int, float, bytes)
 class NodeQuery:
     """What the server sends: ``stored`` is the version of the node's upload that it has.
 
-    ``answer`` is the answer to an earlier upload. ``task_file`` comes where the node had no task. The node may keep
-    the query for ``park`` seconds until it has something to say.
+    ``answer`` is the answer to an earlier upload. ``task_file`` is sent if the node had no task. The node may hold the
+    query for ``park`` seconds until it has an upload.
     """
 
     task: str
-    stored: int = NEVER
+    stored: int = NO_VERSION
     park: float = 0.0
     answer: FolderAnswer | None = None
     task_file: bytes = b""
@@ -53,13 +53,13 @@ class NodeQuery:
 class NodeReply:
     """What a node replies: its upload, if it has a new one, and ``received``, the version of the last answer it has.
 
-    ``task`` is empty where the node has none. ``problem`` is what is wrong on the node. ``vectors`` names the arrays of
+    ``task`` is empty if the node has none. ``problem`` is what is wrong on the node. ``vectors`` names the arrays of
     embeddings, for mods.
     """
 
     task: str
-    received: int = NEVER
-    version: int = NEVER
+    received: int = NO_VERSION
+    version: int = NO_VERSION
     key: bytes = b""
     upload: tuple[Block, ...] | None = None
     vectors: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ def read_query(content: RecordDict) -> NodeQuery:
     facts = _facts(content)
     task, answered = _fact(facts, "task", ""), _number(facts, "answered")
     answer = None
-    if answered != NEVER:
+    if answered != NO_VERSION:
         download = blocks_of(content[DOWNLOAD]) if isinstance(content.get(DOWNLOAD), ArrayRecord) else None
         code, detail = _fact(facts, "code", ""), _fact(facts, "detail", "")
         answer = FolderAnswer(task, answered, download, code, detail, _number(facts, "refused"))
@@ -141,7 +141,7 @@ def _metrics(report: DeviceReport) -> MetricRecord:
 
 
 def _report(content: RecordDict) -> DeviceReport:
-    """Return what a node says of itself; nothing of it is believed, and what cannot be is left out."""
+    """Return the report of a node; an empty report if it is missing or not valid. Nothing depends on it."""
     metrics = content.get(REPORT)
     if not isinstance(metrics, MetricRecord):
         return DeviceReport()
@@ -162,7 +162,7 @@ def _facts(content: RecordDict) -> ConfigRecord:
 
 
 def _fact(facts: ConfigRecord, name: str, default: T, most: int = _LONGEST) -> T:
-    """Return a field; one that is missing has a default, one of another type or that is too long is refused."""
+    """Return a field, or its default if it is missing; a field of another type, or a too long one, is refused."""
     value = facts.get(name, default)
     if type(value) is int and isinstance(default, float):
         value = float(value)
@@ -174,7 +174,7 @@ def _fact(facts: ConfigRecord, name: str, default: T, most: int = _LONGEST) -> T
 
 
 def _number(facts: ConfigRecord, name: str) -> int:
-    value = _fact(facts, name, NEVER)
+    value = _fact(facts, name, NO_VERSION)
     if not 0 <= value <= _LARGEST:
         raise refuse(f"message: {name}", value, "a version: 0 or more")
     return value

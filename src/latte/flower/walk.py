@@ -1,6 +1,6 @@
 """A node of a benchmark: its client walks through its stream, as far as the server says, and replies with an upload.
 
-The memory is in the node's ``Context``, because a message may be handled by any process.
+The memory is in the node's ``Context``, because any process may handle the next message.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _MEMORY, _PLACE = "latte.memory", "latte.place"
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Where a node got to: which ``client`` it is, the ``labels`` of its latest samples, and its upload.
+    """The result of a walk: which ``client`` the node is, the ``labels`` of its latest samples, and its upload.
 
-    ``rounding`` is how far the way here can have moved a vector; ``precision`` is that of the download.
+    ``rounding`` is how far encoding can have moved a vector; ``precision`` is that of the download.
     """
 
     client: int
@@ -44,23 +44,23 @@ class Walk:
 
 
 def walk(content: RecordDict, context: Context, privacy: Privacy | None = None) -> RecordDict:
-    """Receive the download of a message, handle the samples up to its ``until``, and return the upload.
+    """Receive the download in a message, classify the samples up to its ``until``, and return the upload.
 
-    The message says which benchmark and method; one that says ``begin`` forgets what came before.
+    The message names the benchmark and the method; a message with ``begin`` starts with an empty memory.
     """
     settings = BenchmarkSettings.of(content[FACTS])
     if content[FACTS]["begin"]:
         context.state = RecordDict()
     zero_shot = _federation(settings).embeddings.zero_shot
     client, stream = _stream(settings, context.node_config)
-    method = _restored(settings, context)
+    method = _restore_method(settings, context)
     if DOWNLOAD in content:
         method.receive(record_message(content[DOWNLOAD], type(method).Download, zero_shot.fingerprint))
     start, until = _place(context), min(int(content[FACTS]["until"]), len(stream))
     labels = [method.predict(views).label for views in stream[start:until]]
     context.state[_MEMORY] = state_record(method.state())
     context.state[_PLACE] = ConfigRecord({"handled": max(start, until)})
-    return _walked(Walk(client, tuple(labels), _upload(method, privacy)), zero_shot.dim)
+    return _walk_content(Walk(client, tuple(labels), _upload(method, privacy)), zero_shot.dim)
 
 
 def _upload(method: Any, privacy: Privacy | None) -> Any:
@@ -81,7 +81,7 @@ def _stream(settings: BenchmarkSettings, node_config: Any) -> tuple[int, Any]:
     return client, federation.stream(federation.clients[client])
 
 
-def _restored(settings: BenchmarkSettings, context: Context) -> Any:
+def _restore_method(settings: BenchmarkSettings, context: Context) -> Any:
     method = create(settings.method, _federation(settings).embeddings.zero_shot, settings.params)
     if not isinstance(method, Collaborative):
         raise refuse("method", repr(settings.method), "one that collaborates")
@@ -97,7 +97,7 @@ def _place(context: Context) -> int:
 # --- records ------------------------------------------------------------------------------------------------
 
 
-def _walked(done: Walk, dim: int) -> RecordDict:
+def _walk_content(done: Walk, dim: int) -> RecordDict:
     vectors = list(getattr(type(done.upload), "vector_fields", ()))
     return RecordDict(
         {
@@ -109,7 +109,7 @@ def _walked(done: Walk, dim: int) -> RecordDict:
 
 
 def read_walk(content: RecordDict, kind: type[Any]) -> Walk:
-    """Return where a node got to; ``kind`` is that of its upload."""
+    """Return the walk in a reply; ``kind`` is the class of its upload."""
     labels: Sequence[int] = record_state(content[LABELS])["labels"].tolist()
     facts, record = content[FACTS], content[UPLOAD]
     upload = record_message(record, kind, str(facts["task"]))

@@ -5,9 +5,9 @@ module             contents
 ================== ==================================================================================
 ``batches``        requests that arrive while a batch runs form the next one
 ``app``            the routes
-``upload_store``   where uploads are kept: the embedded store, or ``postgres_store``
-``store_backup``   backups of either (``backup_file`` is the format); ``store_check`` looks for damage
-``tokens``         who may call: bearer tokens, bound to the names of clients
+``upload_store``   opens a store: the embedded one, or ``postgres_store``
+``store_backup``   backups of both kinds (``backup_file`` is the format); ``store_check`` looks for damage
+``tokens``         bearer tokens, bound to the names of clients
 ``board``          the parts of the dashboard; ``fleet_log`` notes syncs for it, ``page`` has its files
 ``demo_fleet``     the fleet demo: a server and devices as processes
 ================== ==================================================================================

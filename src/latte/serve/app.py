@@ -19,9 +19,10 @@ from starlette.types import ASGIApp
 
 from ..coordination.hub import store_problem
 from ..coordination.problems import Problem
+from ..coordination.upload_records import StoreFullError, StoreUnavailableError
 from ..core.names import client_name
 from ..version import __version__
-from ..wire.messages import NEVER, SyncRequest
+from ..wire.messages import NO_VERSION, SyncRequest
 from ..wire.versions import HEADER, spoken_header
 from .board_routes import fleet, fleet_events, page_file
 from .bodies import problem_response, read_json_body, read_sync, sync_response
@@ -30,7 +31,6 @@ from .routes import MOST_LISTED, PAGE_SPECS, SPECS, TASK_TYPE
 from .server_metrics import CONTENT_TYPE
 from .service import Caller, Service
 from .short_way import ShortWay
-from .upload_store import StoreFullError, StoreUnavailableError
 
 log = logging.getLogger("latte.serve")
 
@@ -39,14 +39,14 @@ Handler: TypeAlias = Callable[[Service, Request], Awaitable[Response]]
 
 
 class JoinRequest(msgspec.Struct, frozen=True):
-    """Who joins, and with which task."""
+    """The client that joins, and the fingerprint of its task."""
 
     client: str
     task: str
 
 
 class LeaveRequest(msgspec.Struct, frozen=True):
-    """Who leaves."""
+    """The client that leaves."""
 
     client: str
 
@@ -136,18 +136,18 @@ async def _download(service: Service, request: Request) -> Response:
 
 async def _join(service: Service, request: Request) -> Response:
     caller = await _caller(service, request)
-    asked = await read_json_body(request, JoinRequest)
-    reply = await service.sync(SyncRequest(asked.task, asked.client), caller)
+    body = await read_json_body(request, JoinRequest)
+    reply = await service.sync(SyncRequest(body.task, body.client), caller)
     return JSONResponse(
-        {"client": asked.client, "task": reply.task, "version": reply.version, "clients": len(service.hub)}
+        {"client": body.client, "task": reply.task, "version": reply.version, "clients": len(service.hub)}
     )
 
 
 async def _leave(service: Service, request: Request) -> Response:
     caller = await _caller(service, request)
-    asked = await read_json_body(request, LeaveRequest)
-    caller.check_client(asked.client)
-    return JSONResponse({"client": asked.client, "removed": await service.forget(asked.client, "left")})
+    body = await read_json_body(request, LeaveRequest)
+    caller.check_client(body.client)
+    return JSONResponse({"client": body.client, "removed": await service.forget(body.client, "left")})
 
 
 async def _task(service: Service, request: Request) -> Response:
@@ -176,7 +176,7 @@ async def _clients(service: Service, request: Request) -> Response:
         raise Problem("bad_request", f"limit {limit[:40]!r}, want a whole number from 1 to {MOST_LISTED}")
     hub = service.hub
     names = sorted(name for name in list(hub.versions) if name > after)[: int(limit)]
-    rows = [{"client": n, "version": hub.versions.get(n, NEVER), "updated": hub.updated.get(n)} for n in names]
+    rows = [{"client": n, "version": hub.versions.get(n, NO_VERSION), "updated": hub.updated.get(n)} for n in names]
     return JSONResponse({"clients": rows, "total": len(hub)})
 
 

@@ -1,4 +1,4 @@
-"""The audit log: who joined, who was removed, which uploads were refused. JSON lines that are only ever added to."""
+"""The audit log: clients that joined or were removed, and refused uploads. JSON lines, which are only ever appended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 AUDIT_FILE = "audit.jsonl"
 _PAUSE = 10.0  # seconds between two entries of the same kind for the same client: a flood cannot fill the disk
-_MOST = 10_000  # kinds and clients that are remembered for that
+_MOST = 10_000  # pairs of kind and client whose last entry is remembered
 log = logging.getLogger("latte.serve")
 
 
@@ -22,11 +22,11 @@ class Audit:
 
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / AUDIT_FILE
-        self._last: dict[tuple[str, str], tuple[float, int]] = {}  # when, and how many were left out since
+        self._last: dict[tuple[str, str], tuple[float, int]] = {}  # the time of the last entry, entries left out since
         self._lock = Lock()
 
     def note(self, event: str, client: str, detail: str = "", always: bool = False) -> None:
-        """Add an entry; unless ``always``, the same ``event`` of one client at most every ten seconds."""
+        """Add an entry; without ``always``, the same ``event`` of one client is added at most every ten seconds."""
         with self._lock:
             left_out = 0 if always else self._left_out(event, client)
             if left_out is None:
@@ -39,7 +39,7 @@ class Audit:
             self._write(json.dumps(entry), always)
 
     def _left_out(self, event: str, client: str) -> int | None:
-        """Return how many entries of this kind were left out before this one; None: leave it out, too."""
+        """Return how many entries were left out since the last one of this kind; None if this one is left out, too."""
         now = time.monotonic()
         when, count = self._last.get((event, client), (-_PAUSE, 0))
         if now - when < _PAUSE:

@@ -23,6 +23,7 @@ from typing import Annotated, BinaryIO, TypeAlias
 
 import msgspec
 
+from ..coordination.upload_records import Record
 from ..core.names import client_name
 from ..core.validate import refuse
 from ..files.atomic import writing
@@ -30,20 +31,20 @@ from ..files.reading import open_file, size_of
 from ..version import __version__
 from ..wire.messages import Key, Short
 from .tokens import ADMIN, CLIENT, Token
-from .upload_store import Record
 
-MAGIC = b"LATTEBAK"
-FORMAT = 1
+BACKUP_MAGIC = b"LATTEBAK"
+BACKUP_FORMAT = 1
 _FRAME = struct.Struct("<II")  # length and CRC-32 of a message
 
-Version = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+UploadVersion = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e11)]  # since 1970, until the year 5138
 
 
 class BackupHead(msgspec.Struct, frozen=True, tag="head"):
-    """``task`` is the fingerprint of the store's task; ``created`` in seconds since 1970, ``software`` wrote it.
+    """The first message: ``task`` is the fingerprint of the store's task, ``created`` is in seconds since 1970.
 
-    ``secret`` is that of the store, 32 hexadecimal digits; a store that never served has none.
+    ``software`` is the version that wrote the file. ``secret`` is that of the store, 32 hexadecimal digits; a store
+    that never served has none.
     """
 
     format: int
@@ -65,10 +66,10 @@ class BackupToken(msgspec.Struct, frozen=True, tag="token"):
 
 
 class BackupClient(msgspec.Struct, frozen=True, tag="client"):
-    """The latest upload of a client; see :class:`.upload_store.Record`."""
+    """The latest upload of a client; see :class:`latte.coordination.upload_records.Record`."""
 
     name: str
-    version: Version
+    version: UploadVersion
     key: Key
     body: bytes
     checksum: int
@@ -76,20 +77,20 @@ class BackupClient(msgspec.Struct, frozen=True, tag="client"):
 
 
 class BackupEnd(msgspec.Struct, frozen=True, tag="end"):
-    """How many there were, and the SHA-256 of everything before this message."""
+    """The number of tokens and of clients in the file, and the SHA-256 of everything before this message."""
 
     tokens: int
     clients: int
     sha256: bytes
 
 
-Part: TypeAlias = BackupHead | BackupToken | BackupClient | BackupEnd
+BackupPart: TypeAlias = BackupHead | BackupToken | BackupClient | BackupEnd
 _ORDER = (BackupHead, BackupToken, BackupClient, BackupEnd)
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A backup that was checked: ``clients`` is how many it has, :meth:`records` are their uploads."""
+    """A backup that was checked; ``clients`` is their number, and :meth:`records` yields their uploads."""
 
     head: BackupHead
     tokens: Sequence[Token]
@@ -115,11 +116,12 @@ def write_backup(
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             Path(file.name).chmod(0o600)
         out = _Frames(file)
-        out.add(BackupHead(FORMAT, task, time.time(), __version__, secret))
+        out.add(BackupHead(BACKUP_FORMAT, task, time.time(), __version__, secret))
         for token in tokens:
             out.add(BackupToken(token.id, token.role, token.client, token.digest, token.created, token.revoked))
-        for one in records:
-            out.add(BackupClient(one.client, one.version, one.key, one.body, one.checksum, one.updated))
+        for record in records:
+            fields = record.version, record.key, record.body, record.checksum, record.updated
+            out.add(BackupClient(record.client, *fields))
         return out.end()
 
 
@@ -129,9 +131,9 @@ class _Frames:
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._digest = file, hashlib.sha256()
         self._counts = dict.fromkeys(_ORDER, 0)
-        self._write(MAGIC)
+        self._write(BACKUP_MAGIC)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: BackupPart) -> None:
         """Write a message."""
         message = msgspec.msgpack.encode(part)
         self._counts[type(part)] += 1
@@ -154,7 +156,7 @@ class _Frames:
 
 @contextmanager
 def open_backup(path: Path) -> Iterator[Backup]:
-    """Yield a backup; one that is damaged in any way is refused first."""
+    """Check the whole file, then yield the backup; a damaged file is refused."""
     with open_file(path, "backup") as file:
         head, tokens, names = None, dict[str, Token](), set[str]()
         for part in _parts(file, str(path)):
@@ -169,13 +171,13 @@ def open_backup(path: Path) -> Iterator[Backup]:
         yield Backup(head, tuple(tokens.values()), len(names), file, str(path))
 
 
-def _parts(file: BufferedReader, name: str) -> Iterator[Part]:
+def _parts(file: BufferedReader, name: str) -> Iterator[BackupPart]:
     """Yield the messages of a file; they are in order, each has its checksum, and the last has that of the file."""
     file.seek(0)
     left, digest, counts = size_of(file), hashlib.sha256(), [0] * len(_ORDER)
-    if _take(file, len(MAGIC), left, digest, name) != MAGIC:
+    if _take(file, len(BACKUP_MAGIC), left, digest, name) != BACKUP_MAGIC:
         raise refuse(name, "a file of another kind", "one that latte store backup wrote")
-    left -= len(MAGIC)
+    left -= len(BACKUP_MAGIC)
     kind = -1
     while kind < len(_ORDER) - 1:
         before = digest.digest()
@@ -191,7 +193,7 @@ def _parts(file: BufferedReader, name: str) -> Iterator[Part]:
 
 
 def _take(file: BufferedReader, size: int, left: int, digest: hashlib._Hash, name: str) -> bytes:
-    """Return the next bytes; nothing is allocated that the file cannot hold."""
+    """Return the next ``size`` bytes; refuse a size beyond the end of the file before memory is taken."""
     content = file.read(size) if size <= left else b""
     if len(content) != size or size > left:
         raise refuse(name, f"a file that ends too early, at byte {file.tell()}", "a whole backup")
@@ -199,20 +201,20 @@ def _take(file: BufferedReader, size: int, left: int, digest: hashlib._Hash, nam
     return content
 
 
-def _decode(message: bytes, crc: int, name: str) -> Part:
+def _decode(message: bytes, crc: int, name: str) -> BackupPart:
     if zlib.crc32(message) != crc:
         raise refuse(name, "a damaged file (a checksum does not match)", "the file as it was written")
     try:
-        part: Part = msgspec.msgpack.decode(message, type=Part)
+        part: BackupPart = msgspec.msgpack.decode(message, type=BackupPart)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise refuse(name, f"a message that cannot be one ({str(error)[:200]})", "a backup") from None
-    if isinstance(part, BackupHead) and part.format != FORMAT:
-        raise refuse(name, f"a backup of format {part.format}", f"{FORMAT}: a newer latte wrote it")
+    if isinstance(part, BackupHead) and part.format != BACKUP_FORMAT:
+        raise refuse(name, f"a backup of format {part.format}", f"{BACKUP_FORMAT}: a newer latte wrote it")
     return part
 
 
-def _next_kind(kind: int, part: Part, name: str) -> int:
-    """Return which kind of message this is; head and end come once, and none comes back."""
+def _next_kind(kind: int, part: BackupPart, name: str) -> int:
+    """Return the kind of a message; refuse a second head or end, and a kind that belongs before the last one."""
     place = _ORDER.index(type(part))
     once = place in (0, len(_ORDER) - 1)
     if place < kind or (place == kind and once) or (kind == -1) != (place == 0):

@@ -1,7 +1,7 @@
-"""Requests that arrive while a batch runs form the next one.
+"""Requests that arrive while a batch runs form the next batch.
 
-So an idle server answers at once, and a busy one answers many with one commit and one product per class. One thread
-does the work; the event loop only waits for it.
+So an idle server answers at once, and a busy server answers many requests with one commit and one product per class.
+One thread does the work; the event loop only waits for it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Generic, TypeVar
 
 from ..coordination.problems import Problem
 
-MOST = 64  # requests of a batch: larger ones are not cheaper per request, and the first would wait longer
+MOST = 64  # requests of a batch: larger batches are not cheaper per request, and the first request would wait longer
 WAITING = 4096  # requests that may wait for a batch
-AGAIN_AFTER = 1.0  # seconds
-# Turns of the event loop between two batches: answers are sent before the next batch competes with that for the
-# interpreter, and what arrives meanwhile is read and belongs to the batch.
+BUSY_RETRY = 1.0  # seconds
+# Turns of the event loop between two batches: answers are sent before the next batch needs the interpreter, and
+# requests that arrive meanwhile belong to the next batch.
 _TURNS = 4
-# Then the next batch may wait for more, as long as they arrive, for this share of the time that the last one took: a
-# batch of 64 takes a third less processor time per request than two of 32, which read everyone's prototypes twice.
+# Then the next batch waits while requests keep arriving, for at most this share of the time that the last batch took:
+# a batch of 64 takes a third less processor time per request than two of 32, which read everyone's prototypes twice.
 _LONGER = 0.15
 _STEP = 0.001  # seconds between two looks
 
@@ -45,7 +45,7 @@ class Batches(Generic[Q, A]):
     async def submit(self, request: Q) -> A:
         """Return the answer to a request; it waits for its batch."""
         if len(self._waiting) >= self._room:
-            raise Problem("busy", f"{len(self._waiting)} requests are waiting", retry_after=AGAIN_AFTER)
+            raise Problem("busy", f"{len(self._waiting)} requests are waiting", retry_after=BUSY_RETRY)
         answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, answer))
         if self._worker is None or self._worker.done():
@@ -84,7 +84,7 @@ class Batches(Generic[Q, A]):
                 await self._let_more_arrive(loop.time() + _LONGER * (loop.time() - began))
 
     async def _let_more_arrive(self, until: float) -> None:
-        """Wait while there are new requests every moment, and room for them in the next batch."""
+        """Wait while requests keep arriving and the next batch has room for them."""
         loop, before = asyncio.get_running_loop(), 0
         while before < len(self._waiting) < self._most and loop.time() < until:
             before = len(self._waiting)

@@ -1,4 +1,4 @@
-"""The parts of the dashboard as JSON: made only while somebody looks, in a small share of the server's time."""
+"""The parts of the dashboard as JSON: made only while somebody watches, in a small share of the server's time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..core.contracts import Covering, Traced
 from .batches import Batches
 from .fleet_log import FleetLog
 from .fleet_view import FleetQuery, FleetRow, FleetSource, FleetTable, fleet_table
-from .help_map import MOST_MAPPED, TOGETHER, Helper, HelpMap, assemble, helpers_of, trace_rows
+from .help_map import MOST_MAPPED, TRACED_TOGETHER, Helper, HelpMap, assemble, helpers_of, trace_rows
 
 PAUSE = 1.0  # seconds between two looks
 SHARE = 0.05  # of the time that looking may take
@@ -41,7 +41,7 @@ class ClassView(msgspec.Struct, frozen=True):
 
 
 class ClientView(msgspec.Struct, frozen=True):
-    """One client: its row, its classes (None: the method cannot say), and who helps it."""
+    """One client: its row, its classes (None: the method cannot say), and the clients that help it."""
 
     row: FleetRow
     classes: list[ClassView] | None
@@ -57,7 +57,7 @@ class BoardState:
 
 
 class Paced(Generic[T]):
-    """A value that is made when somebody wants it, and again when it is old: older where making it took longer."""
+    """A value that is made on demand and used until it is due: the longer it takes to make, the longer it is used."""
 
     def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
         self._make, self._lock = make, asyncio.Lock()
@@ -65,7 +65,7 @@ class Paced(Generic[T]):
         self._due = 0.0
 
     async def get(self) -> T:
-        """Return the value."""
+        """Return the value; make it first if there is none or it is due."""
         async with self._lock:
             if self._value is None or time.monotonic() >= self._due:
                 start = time.monotonic()
@@ -74,7 +74,7 @@ class Paced(Generic[T]):
             return self._value
 
 
-def _timed(make: Callable[[], T]) -> tuple[T, float]:
+def _measure(make: Callable[[], T]) -> tuple[T, float]:
     """Return a value, and the processor time of this thread that it took."""
     start = time.thread_time()
     return make(), time.thread_time() - start
@@ -91,7 +91,7 @@ class Board:
 
     @property
     def full(self) -> bool:
-        """Whether as many watch as may."""
+        """Whether the number of watchers is at its limit."""
         return self._watchers >= MOST_WATCHERS
 
     @contextmanager
@@ -123,7 +123,7 @@ class Board:
 
     async def _table(self, query: FleetQuery) -> tuple[FleetTable, float]:
         """Return the table, and the processor time that it took: it grows with the fleet, the rest does not."""
-        table, took = await asyncio.to_thread(_timed, lambda: fleet_table(self._source, query, time.time()))
+        table, took = await asyncio.to_thread(_measure, lambda: fleet_table(self._source, query, time.time()))
         if len(self._log.traces) > len(self._hub):
             self._log.trim(self._hub.versions)
         covered = await self._batches.call(lambda: self._coverage([row.client for row in table.rows]))
@@ -143,9 +143,9 @@ class Board:
         if version is None:
             return None
         row = self._source.row(query.client, version, query, time.time())
-        return await self._batches.call(lambda: self._closely(row))
+        return await self._batches.call(lambda: self._view_client(row))
 
-    def _closely(self, row: FleetRow) -> ClientView:
+    def _view_client(self, row: FleetRow) -> ClientView:
         exchange, classes = self._hub.exchange, None
         if isinstance(exchange, Covering) and row.client in self._hub.versions:
             seen = exchange.coverage([row.client])[0].tolist()
@@ -159,7 +159,7 @@ class Board:
             return None
         names = await asyncio.to_thread(self._source.recent, MOST_MAPPED)
         rows = []
-        for start in range(0, len(names), TOGETHER):
-            part = names[start : start + TOGETHER]
+        for start in range(0, len(names), TRACED_TOGETHER):
+            part = names[start : start + TRACED_TOGETHER]
             rows += await self._batches.call(lambda part=part: trace_rows(self._hub, part, names))  # type: ignore[misc]
         return assemble(rows, names, len(self._hub))

@@ -40,7 +40,7 @@ _LONGEST_STALE = 10.0**9  # seconds
 
 
 async def page_file(service: Service, request: Request) -> Response:
-    """Return a file of the page; it shows nothing without a token, so it needs none."""
+    """Return a file of the page; no token is needed, because the page without a token shows no data."""
     name, kind = PAGE_FILES[request.url.path]
     content = (files("latte.serve") / "page" / name).read_bytes()
     return Response(content, media_type=kind, headers=_PAGE_HEADERS)
@@ -82,14 +82,14 @@ async def _events(service: Service, authorization: str | None, query: FleetQuery
 
 
 async def _sleep(service: Service, seconds: float) -> None:
-    """Wait, in pieces: a server that stops waits for nobody."""
+    """Wait, a second at a time, and no longer once the server is stopping."""
     for _ in range(math.ceil(seconds)):
         if service.ready:
             await asyncio.sleep(min(seconds, 1.0))
 
 
 def fleet_query(request: Request) -> FleetQuery:
-    """Return what a request asks for; anything odd is refused."""
+    """Return the query in the parameters of a request; values that are not valid are refused."""
     values = request.query_params
     state, limit, stale = (values.get(name, default) for name, default in
                            (("state", "all"), ("limit", "100"), ("stale", str(STALE_AFTER))))  # fmt: skip

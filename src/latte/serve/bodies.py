@@ -19,7 +19,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 async def read_body(request: Request, most: int, types: tuple[str, ...]) -> bytes:
-    """Return the body; one that is too long is refused before it is read to the end."""
+    """Return the body; a body that is too long is refused before it is read to the end."""
     headers = request.headers
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise Problem(
@@ -77,7 +77,7 @@ def sync_response(reply: SyncReply) -> Response:
 
 
 def problem_response(problem: Problem) -> Response:
-    """Return a refusal; 401 names the scheme, and what may be tried again says when."""
+    """Return a refusal: with the scheme for 401, and with the time to wait if the client may try again."""
     headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else {}
     if problem.retry_after is not None:
         headers["Retry-After"] = str(max(1, round(problem.retry_after)))

@@ -66,11 +66,11 @@ class DemoFleet:
 
     @property
     def dashboard(self) -> str:
-        """The address of the dashboard with the token; what is behind the # stays in the browser."""
+        """The address of the dashboard with the token; the part after the # stays in the browser."""
         return f"{self.address}/#token={self.tokens.admin}&stale=60"
 
     def tallies(self) -> Iterator[FleetTally]:
-        """Yield how the fleet does until all images are classified; devices that wait go on when all do."""
+        """Yield how the fleet does until all images are classified; waiting devices go on once all devices wait."""
         lines: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
         for number, device in enumerate(self.devices):
             threading.Thread(target=_forward, args=(number, device.stdout, lines), daemon=True).start()
@@ -82,10 +82,10 @@ class DemoFleet:
             if line:
                 latest[number] = structure(parse_json(line, "tally"), DeviceTally, "tally")
             if all(tally.waiting for tally in latest):
-                latest = [self._released(device, tally) for device, tally in zip(self.devices, latest, strict=True)]
+                latest = [self._release(device, tally) for device, tally in zip(self.devices, latest, strict=True)]
             yield _sum(latest)
 
-    def _released(self, device: subprocess.Popen[str], tally: DeviceTally) -> DeviceTally:
+    def _release(self, device: subprocess.Popen[str], tally: DeviceTally) -> DeviceTally:
         _send(device, "")
         return DeviceTally(tally.images, tally.correct, tally.correct_zero_shot)
 
@@ -150,7 +150,7 @@ def _orders(
 
 
 def _start(stack: ExitStack, folder: Path, name: str, module: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start a process that is ended with the stack; it leaves Ctrl-C to us, and ends when we do."""
+    """Start a process that the stack ends. Ctrl-C does not reach it; it ends when this program does."""
     environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
     command = [sys.executable, "-m", module, *map(str, arguments)]
     pipe = subprocess.PIPE
@@ -163,7 +163,7 @@ def _start(stack: ExitStack, folder: Path, name: str, module: str, *arguments: o
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End a process: it is asked to, then made to."""
+    """End a process: terminate it, and kill it if it does not end in time."""
     with signals_wait():
         process.terminate()
         try:

@@ -1,7 +1,7 @@
-"""The server of the fleet demo as a process: it ends when its input does, and takes its folder with it.
+"""The server of the fleet demo as a process: it ends when its input ends, and removes its folder.
 
-``python -m latte.serve.demo_server FOLDER HOST PORT`` serves the task file in FOLDER and prints its address, or what is
-wrong.
+``python -m latte.serve.demo_server FOLDER HOST PORT`` serves the task file in FOLDER and prints its address, or an
+error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a server remembers of its clients for the owner of the fleet: in memory, and next to nothing per sync.
+"""What a server remembers of its clients for the owner of the fleet, at next to no cost per sync.
 
-It is of this process and begins anew with it: reports, refusals and latencies are not stored.
+It is in memory only: reports, refusals and latencies are not stored, and a restart begins with none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONGEST_DETAIL = 500  # characters
 
 @dataclass(slots=True)
 class ClientTrace:
-    """The syncs of one client since the server started: the last, how many, and the latest report."""
+    """The syncs of one client since the server started: the time of the last, their number, and the latest report."""
 
     synced: float
     syncs: int = 0
@@ -30,7 +30,7 @@ class ClientTrace:
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Refused requests of one client with one code: the latest of ``count``. ``client`` is "" where it is not known."""
+    """The latest of ``count`` refused requests of one client with one code; ``client`` is "" if it is not known."""
 
     time: float
     client: str
@@ -48,7 +48,7 @@ class FleetLog:
         self._refusals: OrderedDict[tuple[str, str], Refusal] = OrderedDict()
 
     def note_sync(self, client: str, report: DeviceReport | None, seconds: float) -> None:
-        """Note a sync of a client that has uploaded; it took so long to answer."""
+        """Note a sync of a client that has uploaded, which took ``seconds`` to answer."""
         trace = self.traces.get(client)
         if trace is None:
             trace = self.traces[client] = ClientTrace(0.0)
@@ -59,7 +59,7 @@ class FleetLog:
         self.load.add(seconds)
 
     def note_refusal(self, client: str, problem: Problem) -> None:
-        """Note a refusal; the same one again is counted."""
+        """Note a refusal; repetitions are counted."""
         key = client, problem.code
         before = self._refusals.pop(key, None)
         count = before.count + 1 if before else 1

@@ -1,4 +1,4 @@
-"""How the fleet demo runs; nothing is imported for it, so that its extras can be looked for first."""
+"""How the fleet demo runs. This module imports no extras, so that a command can check them first."""
 
 from __future__ import annotations
 

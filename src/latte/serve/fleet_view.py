@@ -12,14 +12,15 @@ from ..wire.messages import DeviceReport
 from .fleet_log import ClientTrace
 
 STATES = ("all", "fresh", "stale")
-STALE_AFTER = 900.0  # seconds: a device that syncs every few images is heard of more often, one that sleeps is not
+STALE_AFTER = 900.0  # seconds: a device that syncs every few images syncs more often, a sleeping device does not
 
 
 @dataclass(frozen=True, slots=True)
 class FleetQuery:
-    """Which rows to show: names with ``find`` in them, in a ``state``, the ``limit`` that synced last.
+    """Which rows to show: at most ``limit`` clients whose names contain ``find`` and which are in a ``state``.
 
-    A client is stale when it has not synced for ``stale`` seconds. ``client`` is the one to look at more closely.
+    The clients that synced last come first. A client is stale if it has not synced for ``stale`` seconds. ``client`` is
+    the client to show in detail.
     """
 
     find: str = ""
@@ -42,7 +43,7 @@ class FleetRow(msgspec.Struct, frozen=True):
 
 
 class FleetSums(msgspec.Struct):
-    """Numbers of all clients; from ``reporting`` on, of those whose report the server has."""
+    """Sums over all clients; from ``reporting`` on, over the clients whose report the server has."""
 
     clients: int = 0
     fresh: int = 0
@@ -96,9 +97,9 @@ class FleetSource:
 
 
 def fleet_table(source: FleetSource, query: FleetQuery, now: float) -> FleetTable:
-    """Return what a query asks for; the rows are those that synced last, the latest first.
+    """Return the table for a query; the rows are the clients that synced last, the latest first.
 
-    Others may join and leave meanwhile. All clients are walked, so little is done for each.
+    Clients may join and leave meanwhile. The loop goes through all clients, so it does little for each.
     """
     clients, find = list(source.versions), query.find.casefold()
     sums, matching, oldest = FleetSums(len(clients)), [], now - query.stale

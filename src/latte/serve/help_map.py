@@ -1,7 +1,7 @@
-"""Who helps whom: how much of a client's next download comes from which other client.
+"""Which client helps which: how much of a client's next download comes from which other client.
 
-It is what the exchange would answer now. Only clients that somebody looks at are traced, a few at a time, between
-batches of requests.
+It is what the exchange would answer now. Only clients on the screen are traced, a few at a time, between batches of
+requests.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from ..coordination.hub import Hub
 from ..core.contracts import Traced
 
-MOST_MAPPED = 60  # clients: more could not be told apart on a screen
-TOGETHER = 8  # clients that are traced at a time: requests wait no longer than for a small batch
+MOST_MAPPED = 60  # clients: more could not be distinguished on a screen
+TRACED_TOGETHER = 8  # clients that are traced at a time: requests wait no longer than for a small batch
 MOST_HELPERS = 20  # of one client
 
 
 class HelpMap(msgspec.Struct, frozen=True):
-    """``amounts`` (m, m): row i is what client i gets, column j from whom; ``others`` (m,) from clients not shown.
+    """``amounts`` (m, m): what client i (row) gets from client j (column); ``others`` (m,): from clients not shown.
 
     The unit depends on the method: prototypes for Latte, the share of the donor's evidence for Ristretto.
     """
@@ -40,7 +40,7 @@ class Helper(msgspec.Struct, frozen=True):
 
 
 class MappedRow(msgspec.Struct, frozen=True):
-    """What one client gets from those on the map, and from all others."""
+    """What one client gets from the clients on the map, and from all others."""
 
     client: str
     amounts: list[float]
@@ -48,14 +48,14 @@ class MappedRow(msgspec.Struct, frozen=True):
 
 
 def trace_rows(hub: Hub, receivers: Sequence[str], donors: Sequence[str]) -> list[MappedRow]:
-    """Return what ``receivers`` get from ``donors``; those that have left are left out. The hub's thread calls it."""
+    """Return what ``receivers`` get from ``donors``, without clients that have left. The hub's thread calls it."""
     present = [name for name in receivers if name in hub.versions]
     traced = _amounts(hub, present)
     if traced is None:
         return []
     names, amounts = traced
-    wanted = set(donors)
-    place = {name: column for column, name in enumerate(names) if name in wanted}
+    shown = set(donors)
+    place = {name: column for column, name in enumerate(names) if name in shown}
     columns = np.array([place.get(name, -1) for name in donors], np.int64)
     rows = np.where(columns >= 0, amounts[:, columns], 0.0)
     others = amounts.sum(axis=1) - rows.sum(axis=1)
@@ -66,7 +66,7 @@ def trace_rows(hub: Hub, receivers: Sequence[str], donors: Sequence[str]) -> lis
 
 
 def helpers_of(hub: Hub, client: str) -> list[Helper]:
-    """Return who helps one client, most first. The hub's thread calls it."""
+    """Return the clients that help one client, the most helpful first. The hub's thread calls it."""
     traced = _amounts(hub, [client]) if client in hub.versions else None
     if traced is None:
         return []

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
+from ..coordination.upload_records import StoreFullError, StoreUnavailableError
 from ..core.extras import need
 from ..core.validate import refuse
 from .postgres_tables import migrate, renew_xids, stored_version
-from .upload_store import POSTGRES, StoreFullError, StoreUnavailableError
+from .upload_store import POSTGRES
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     Database: TypeAlias = Connection[tuple[Any, ...]]
 
 T = TypeVar("T")
-Hold: TypeAlias = Literal["nothing", "shared", "alone"]
+LockMode: TypeAlias = Literal["nothing", "shared", "alone"]
 
 _OLDEST = 130_000  # PostgreSQL 13, the first with xid8
 _STORE_LOCK = 0x4C617474 << 32  # "Latt"; the lower half is the number of the schema
@@ -30,7 +31,7 @@ _DEFAULTS = {  # unless the address says otherwise
     "keepalives_count": "3",
     "tcp_user_timeout": "15000",
 }
-_PATIENCE = "30s"  # for one statement: one that waits longer waits for a lock that somebody holds
+_PATIENCE = "30s"  # for one statement: it takes longer only if it waits for a lock that somebody holds
 _LOOKS, _MOMENT = 20, 0.1  # seconds: PostgreSQL may notice a little later that a server has ended
 _FULL = "53100"
 _READ_ONLY = "25006"  # the server has become a standby
@@ -53,15 +54,15 @@ _HOLDERS = """SELECT DISTINCT a.application_name || ' from ' || coalesce(host(a.
 
 
 class Link:
-    """A connection that is made anew where it was lost; ``number`` counts them.
+    """A connection that is made again after it was lost; ``number`` counts the connections.
 
-    It holds a lock as long as it lasts: servers a "shared" one, a restoration, which has to be "alone", one that
-    excludes them. Without ``create`` a database without our tables is refused. One thread at a time may use it.
+    Each connection holds a lock. Servers hold a "shared" lock; a restoration has to be "alone", and its lock excludes
+    all servers. Without ``create``, a database without our tables is refused. One thread at a time may use a link.
     """
 
-    def __init__(self, url: str, hold: Hold = "nothing", create: bool = True) -> None:
+    def __init__(self, url: str, hold: LockMode = "nothing", create: bool = True) -> None:
         self._psycopg = need("psycopg", "postgres")
-        self._hold: Hold = hold
+        self._hold: LockMode = hold
         self._create = create
         self._address, self.name = self._parse(url)
         self._database: Database | None = None
@@ -71,8 +72,8 @@ class Link:
     def run(self, work: Callable[[Database], T], again: bool = False) -> T:
         """Return ``work(connection)``; every statement is a transaction of its own.
 
-        With ``again`` it is done once more where a connection that had been good was lost: for work that changes
-        nothing.
+        With ``again``, the work is repeated once on a new connection if the old connection was lost. Use it only for
+        work that changes nothing, or that may be done twice.
         """
         number, connected = self.number, self._database is not None
         try:
@@ -84,11 +85,11 @@ class Link:
 
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
-        """Yield the connection in one transaction that only reads: everything is as it was at one moment."""
+        """Yield the connection in a transaction that only reads, and sees the database as it was at one moment."""
         self.run(lambda database: None, again=True)
         database = self._database
         assert database is not None
-        with self._explained():
+        with self._explain_errors():
             database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
                 database.execute("SET LOCAL statement_timeout = 0")
@@ -104,7 +105,7 @@ class Link:
             self._database = None
 
     def _run(self, work: Callable[[Database], T]) -> T:
-        with self._explained():
+        with self._explain_errors():
             if self._database is None:
                 self._database = self._connect()
                 self.number += 1
@@ -173,8 +174,8 @@ class Link:
     # --- errors -------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn the errors of PostgreSQL into ours; a connection that was lost is given up."""
+    def _explain_errors(self) -> Iterator[None]:
+        """Turn the errors of PostgreSQL into ours; close a connection that was lost."""
         try:
             yield
         except self._psycopg.Error as error:

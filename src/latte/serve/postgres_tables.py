@@ -9,7 +9,7 @@ from ..core.validate import refuse
 if TYPE_CHECKING:
     from .postgres_link import Database
 
-SCHEMA = 1  # latte_about, "schema"
+TABLES_VERSION = 1  # latte_about, "schema"
 _TABLES_LOCK = 0x4C617475 << 32  # "Latu"; the lower half is the number of the schema
 _CURRENT = "xid8 NOT NULL DEFAULT pg_current_xact_id()"  # the transaction that wrote the row
 _MIGRATIONS = {
@@ -54,23 +54,23 @@ _FUTURE = ">= pg_snapshot_xmax(pg_current_snapshot())"
 def migrate(database: Database, schema: int, name: str) -> None:
     """Bring the tables to the version of this program, one process at a time; a later version is refused."""
     version = stored_version(database)
-    if version > SCHEMA:
-        raise refuse(name, f"a store of version {version}", f"at most {SCHEMA}: a newer latte wrote it")
-    if version == SCHEMA:
+    if version > TABLES_VERSION:
+        raise refuse(name, f"a store of version {version}", f"at most {TABLES_VERSION}: a newer latte wrote it")
+    if version == TABLES_VERSION:
         return
     with database.transaction():
         database.execute("SELECT pg_advisory_xact_lock(%s)", [_TABLES_LOCK | schema])
-        for step in range(stored_version(database) + 1, SCHEMA + 1):
+        for step in range(stored_version(database) + 1, TABLES_VERSION + 1):
             for statement in _MIGRATIONS[step]:
                 database.execute(statement)
             set_about(database, "schema", str(step))
 
 
 def stored_version(database: Database) -> int:
-    """Return the version of the tables; 0 where there are none.
+    """Return the version of the tables; 0 if there are none.
 
-    The catalogue itself is read: ``to_regclass`` may remember that a table, which another process has made since, is
-    not there.
+    The catalogue itself is read, because ``to_regclass`` may not know yet of a table that another process has just
+    made.
     """
     query = "SELECT FROM pg_class WHERE relname = 'latte_about' AND pg_table_is_visible(oid)"
     if database.execute(query).fetchone() is None:
@@ -92,9 +92,9 @@ def set_about(database: Database, name: str, value: str) -> None:
 
 
 def renew_xids(database: Database) -> None:
-    """Replace the numbers of transactions that have not been yet: a dump from another server brings them.
+    """Replace transaction numbers that lie in the future of this server: a dump from another server brings them.
 
-    They would be news at every look until this server has counted as far.
+    Rows with such a number would be new at every look until this server reaches it.
     """
     for table in ("latte_clients", "latte_removals"):
         database.execute(f"UPDATE {table} SET xid = DEFAULT WHERE xid {_FUTURE}")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from ..coordination.upload_records import StoreUnavailableError, name_bytes, name_text
 from .postgres_link import Link
 from .postgres_tables import get_about, set_about
 from .tokens import Token
-from .upload_store import StoreUnavailableError, name_bytes, name_text
 
 if TYPE_CHECKING:
     from .postgres_link import Database
@@ -23,8 +23,8 @@ _COLUMNS = "id, role, client, digest, created, revoked"
 class PostgresTokens:
     """The table ``latte_tokens`` of the database at ``url``. Any number of threads may use it.
 
-    What a server knows of tokens is at most a second old: a token that was revoked, by whichever process, is refused
-    after a second at most. Where PostgreSQL does not answer, nobody is let in.
+    What a server knows of tokens is at most a second old: a token that any process has revoked is refused after a
+    second at most. While PostgreSQL does not answer, every request is refused.
     """
 
     def __init__(self, url: str) -> None:
@@ -37,7 +37,7 @@ class PostgresTokens:
         """Return all tokens by id, as they were a second ago or later."""
         with self._lock:
             now = time.monotonic()
-            if now < self._fails_until:  # those who wait for the lock do not all wait for the connection, too
+            if now < self._fails_until:  # threads that waited for the lock need not wait for the connection as well
                 raise StoreUnavailableError(f"{self._link.name}: did not answer a moment ago")
             if now >= self._fresh_until:
                 try:
@@ -49,7 +49,7 @@ class PostgresTokens:
             return self._known
 
     def at_hand(self) -> Mapping[str, Token] | None:
-        """Return all tokens where that takes no waiting."""
+        """Return all tokens; None if that would take waiting."""
         return self._known if time.monotonic() < self._fresh_until else None
 
     def add(self, token: Token) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-MOST_CLIENTS = 200_000  # whose buckets are remembered; full ones are forgotten first
+MOST_CLIENTS = 200_000  # whose buckets are remembered; full buckets are forgotten first
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class Buckets:
 
     def __init__(self, rate: RequestRate) -> None:
         self.rate = rate
-        self._levels: dict[str, tuple[float, float]] = {}  # what is left, and when
+        self._levels: dict[str, tuple[float, float]] = {}  # what is left in the bucket, and at which time
 
     def take(self, client: str) -> float:
-        """Take one token; return 0, or the seconds until there is one."""
+        """Take one token; return 0, or the seconds until there is a token again."""
         if not self.rate.per_second:
             return 0.0
         now = time.monotonic()
@@ -40,4 +40,4 @@ class Buckets:
 
     def _forget_full(self, now: float) -> None:
         pause = self.rate.burst / self.rate.per_second
-        self._levels = {client: one for client, one in self._levels.items() if now - one[1] < pause}
+        self._levels = {client: (left, when) for client, (left, when) in self._levels.items() if now - when < pause}

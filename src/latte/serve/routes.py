@@ -20,7 +20,7 @@ _BINARY: Schema = {"type": "string", "format": "binary"}
 _CLIENT: Schema = {"type": "string", "minLength": 1, "description": "The name of a client: 1 to 1024 bytes in UTF-8."}
 _LIST_LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "default": 100}
 
-_CALLER = ("unauthorized", "too_many_requests", "internal", "store_unavailable")  # where tokens cannot be read
+_CALLER = ("unauthorized", "too_many_requests", "internal", "store_unavailable")  # the last: tokens cannot be read
 _STORE = ("store_full",)
 _BODY = ("bad_message", "bad_request", "too_large", "unsupported_media")
 _MESSAGE = (*_CALLER, *_BODY, *_STORE, "unsupported_protocol", "forbidden", "other_task", "busy", "stopping")

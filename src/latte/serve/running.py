@@ -26,14 +26,14 @@ from .audit import Audit
 from .service import Access, Service
 from .upload_store import open_store, open_tokens
 
-GRACE = 30  # seconds for what was accepted to be answered
+GRACE = 30  # seconds in which a stopping server answers the requests that it has accepted
 _COLLECT = (50_000, 20, 20)  # objects between two collections of the youngest, and so on
 log = logging.getLogger("latte.serve")
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files in PEM: the server's certificate and key, and of those who sign the clients' certificates."""
+    """Files in PEM: the server's certificate and key, and the certificate of the authority that signs the clients'."""
 
     certificate: Path
     key: Path
@@ -42,7 +42,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How a server runs: ``data`` is the folder of tokens and audit log, and of the store where none is named."""
+    """How a server runs. ``data`` is the folder of tokens and audit log; the store is there, too, unless ``store``."""
 
     data: Path
     store: str | None = None
@@ -67,7 +67,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(options: ServerOptions) -> None:
-    """Refuse a public address without TLS or without tokens, unless that was said to be meant."""
+    """Refuse a public address without TLS or without tokens, unless ``insecure`` allows it."""
     if is_loopback(options.host) or options.insecure:
         return
     if options.tls is None:
@@ -104,7 +104,7 @@ def serve(task: Task, options: ServerOptions, started: Callable[[str], None]) ->
         with server.capture_signals():  # before anybody knows that there is a server to stop
             started(f"{scheme}://{shown}:{port}")
             log.info("started", extra={"fields": {"host": host, "port": port, "clients": len(service.hub)}})
-            server.run([listener])  # on uvloop where it is there
+            server.run([listener])  # on uvloop if it is installed
     finally:
         listener.close()
 
@@ -148,14 +148,14 @@ def _configuration(service: Service, options: ServerOptions) -> uvicorn.Config:
         server_header=False,
         timeout_graceful_shutdown=GRACE,
         timeout_keep_alive=75,
-        ws="none",  # there are none, and older versions warn when they load what they need for them
+        ws="none",  # there are no websockets, and older versions warn when they load their packages
         h11_max_incomplete_event_size=65_536,
         **tls,
     )
 
 
 class _Server(uvicorn.Server):
-    """Ends on a signal without raising it again: a server that was told to stop has done its work."""
+    """Ends on a signal without raising it again: stopping on a signal is no failure."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)

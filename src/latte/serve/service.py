@@ -1,4 +1,4 @@
-"""The parts of a running server, and what routes do with them: who calls, how much, how often, and the answer."""
+"""The parts of a running server, and what the routes do with them: authenticate, limit, answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AUDITED = ("bad_upload", "other_task", "forbidden", "key_reused", "too_many_cli
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whom a request comes from: a ``client`` with a token, an ``admin``, or anybody, on an open server."""
+    """The sender of a request: a ``client`` with a token, an ``admin``, or anybody on an ``open`` server."""
 
     client: str | None = None
     admin: bool = False
@@ -49,7 +49,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How requests are admitted: only with a token if ``required``, or ``once_made``, from the first token on."""
+    """How requests are admitted: only with a token if ``required``; with ``once_made``, as soon as there is a token."""
 
     required: bool = False
     once_made: bool = True
@@ -62,7 +62,7 @@ class Service:
     def __init__(self, hub: Hub, tokens: TokenStore, access: Access, audit: Audit) -> None:
         self.hub, self.tokens, self.access, self.audit = hub, tokens, access, audit
         self.metrics, self.log = Metrics(), FleetLog()
-        hub.joined = lambda client: audit.note("joined", client, always=True)
+        hub.on_join = lambda client: audit.note("joined", client, always=True)
         self.batches: Batches[SyncRequest, SyncReply | Problem] = Batches(self._run)
         self.board = Board(hub, self.batches, self.log)
         self.task_bytes = hub.task.to_bytes()
@@ -71,10 +71,10 @@ class Service:
         self._delayed = 0
         self.ready = True
 
-    # --- who calls ----------------------------------------------------------------------------------------
+    # --- access -------------------------------------------------------------------------------------------
 
     async def authenticate(self, header: str | None) -> Caller:
-        """Return whom the header ``Authorization`` belongs to."""
+        """Return the sender of a request by its header ``Authorization``."""
         tokens = self.tokens.at_hand()
         if tokens is None:
             tokens = await asyncio.to_thread(self.tokens.tokens)
@@ -87,7 +87,7 @@ class Service:
         return Caller(admin=True) if token.role == ADMIN else Caller(token.client)
 
     async def admit(self, client: str) -> None:
-        """Refuse a client that asks too often; the refusal takes a second, so that asking again at once is no use."""
+        """Refuse a client that asks too often; the refusal takes a second, so that asking again at once is useless."""
         wait = self._buckets.take(client)
         if not wait:
             return
@@ -100,7 +100,7 @@ class Service:
         rate = self.access.rate
         raise Problem("too_many_requests", f"at most {rate.per_second:g} requests per second", retry_after=wait)
 
-    # --- what is answered ---------------------------------------------------------------------------------
+    # --- answers ------------------------------------------------------------------------------------------
 
     async def sync(self, request: SyncRequest, caller: Caller) -> SyncReply:
         """Answer one request."""
@@ -138,9 +138,9 @@ class Service:
         return was_there
 
     async def follow_others(self) -> None:
-        """Take over what other servers write, also while nobody asks: the first request after a quiet night is quick.
+        """Take over what other servers write, even without requests: the first one after a quiet night is quick.
 
-        It ends when it is cancelled, or at once where nobody else writes.
+        It ends when it is cancelled, or at once if no other server can write to the store.
         """
         failed = False
         while self.hub.store.shared:
@@ -155,7 +155,7 @@ class Service:
             self.metrics.clients.set(len(self.hub))
 
     async def close(self) -> None:
-        """Answer what was accepted, then close the store."""
+        """Answer all accepted requests, then close the store."""
         self.ready = False
         await self.batches.close()
         self.hub.store.close()

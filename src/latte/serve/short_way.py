@@ -1,4 +1,4 @@
-"""The frequent requests, past the layers of Starlette."""
+"""A short way for the frequent requests: past the layers of Starlette."""
 
 from __future__ import annotations
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..coordination.sqlite_store import SqliteStore, set_aside
+from ..coordination.upload_records import DamagedStoreError, Store, record_of, secret_of
 from ..core.validate import refuse
 from .audit import Audit
 from .backup_file import Backup, BackupEnd, open_backup, write_backup
 from .store_contents import open_contents
 from .token_file import TOKEN_FILE
 from .tokens import Token, TokenStore
-from .upload_store import POSTGRES, DamagedStoreError, Store, open_tokens, record_of, secret_of
+from .upload_store import POSTGRES, open_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class StorePlace:
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """How to restore: ``overwrite`` a store that holds something; ``keep_tokens`` that are there as they are."""
+    """How to restore: ``overwrite`` a store that is not empty; ``keep_tokens`` leaves existing tokens as they are."""
 
     overwrite: bool = False
     keep_tokens: bool = False
@@ -48,9 +49,9 @@ def back_up(place: StorePlace, out: Path) -> BackupEnd:
 
 
 def restore(source: Path, place: StorePlace, how: Restoration) -> Backup:
-    """Make a store what the backup ``source`` says; nothing changes unless all of the backup is sound.
+    """Fill a store from the backup ``source``; nothing changes unless all of the backup is sound.
 
-    Tokens come first: a store is never without those that protect it.
+    Tokens are restored first, so that the restored store is never without the tokens that protect it.
     """
     with open_backup(source) as backup:
         store = _open_alone(place, how)
@@ -100,7 +101,7 @@ def _restore_tokens(backup: Backup, place: StorePlace, how: Restoration) -> None
 
 
 def _sound_tokens(place: StorePlace, how: Restoration) -> TokenStore:
-    """Open tokens that can be read; with ``overwrite``, a file that cannot be is set aside."""
+    """Open the tokens; with ``overwrite``, a file that cannot be read is set aside."""
     try:
         tokens = open_tokens(place.store, place.folder)
         tokens.tokens()
@@ -113,6 +114,6 @@ def _sound_tokens(place: StorePlace, how: Restoration) -> TokenStore:
 
 
 def still_revoked(tokens: Iterable[Token], known: Mapping[str, Token]) -> list[Token]:
-    """Return ``tokens``; one that is known to be revoked meanwhile is not made valid again."""
+    """Return ``tokens``; a token that was revoked since the backup stays revoked."""
     revoked = {token.id: token.revoked for token in known.values() if token.revoked is not None}
-    return [replace(one, revoked=revoked[one.id]) if one.id in revoked else one for one in tokens]
+    return [replace(token, revoked=revoked[token.id]) if token.id in revoked else token for token in tokens]

@@ -7,12 +7,13 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from ..coordination.upload_check import UploadCheck
+from ..coordination.upload_records import DamagedRecordError, StoredRow, name_text, record_of
 from ..core.validate import refuse
 from ..wire.task_file import Task, describe_difference
 from .audit import Audit
 from .store_backup import StorePlace
 from .store_contents import open_contents
-from .upload_store import DamagedRecordError, Row, name_text, open_store, record_of
+from .upload_store import open_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """What a check has found: how many ``clients`` there are, and what is damaged."""
+    """The result of a check: the number of ``clients``, and what is damaged."""
 
     clients: int
     damages: tuple[Damage, ...]
@@ -45,7 +46,7 @@ def check_store(place: StorePlace, task: Task | None = None) -> StoreReport:
         return StoreReport(count, tuple(damages))
 
 
-def _examine(rows: Iterable[Row], uploads: UploadCheck) -> Iterator[Damage | None]:
+def _examine(rows: Iterable[StoredRow], uploads: UploadCheck) -> Iterator[Damage | None]:
     for row in rows:
         try:
             uploads.check(record_of(row))

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ..coordination.sqlite_store import FILE, SCHEMA, explained
+from ..coordination.sqlite_store import STORE_FILE, STORE_SCHEMA, explain_errors
+from ..coordination.upload_records import ROW_COLUMNS, StoredRow, in_chunks
 from ..core.validate import refuse
 from .token_file import TOKEN_FILE
 from .token_file import read_tokens as tokens_of_file
 from .tokens import Token
-from .upload_store import COLUMNS, POSTGRES, Row, in_chunks
+from .upload_store import POSTGRES
 
 if TYPE_CHECKING:
     from .postgres_link import Database
@@ -23,24 +24,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A store at one moment: the fingerprint of its task, if it has one yet, its tokens, and its ``rows``, once.
+    """A store at one moment. A new store has no ``task`` (a fingerprint) and no ``secret``.
 
-    Rows are in the order of joining, and are not compared with their checksums. ``faults`` are those of the file;
-    ``secret`` is that of the store, as it is stored, if it has one yet.
+    ``rows`` can be read once, in the order of joining; they are not compared with their checksums. ``faults`` are those
+    of the file.
     """
 
     task: str | None
     tokens: Sequence[Token]
-    rows: Iterator[Row]
+    rows: Iterator[StoredRow]
     faults: Sequence[str] = ()
     secret: str | None = None
 
 
 @contextmanager
 def open_contents(place: str | Path, folder: Path, examine: bool = False) -> Iterator[Contents]:
-    """Yield what is in the store at ``place``, with the tokens that belong to it; no server need be stopped.
+    """Yield what is in the store at ``place``, with the tokens that belong to it; servers may run meanwhile.
 
-    ``examine``: the structure of a database file is checked, too.
+    With ``examine``, the structure of a database file is checked, too.
     """
     source = _postgres(str(place)) if str(place).startswith(POSTGRES) else _sqlite(Path(place), folder, examine)
     with source as contents:
@@ -52,29 +53,29 @@ def open_contents(place: str | Path, folder: Path, examine: bool = False) -> Ite
 
 @contextmanager
 def _sqlite(store: Path, folder: Path, examine: bool) -> Iterator[Contents]:
-    path = store / FILE
+    path = store / STORE_FILE
     if not path.is_file():
-        raise refuse("store", f"{store}, where there is no {FILE}", "the folder given to latte serve --data")
-    with closing(_open(path)) as database, explained(path):
+        raise refuse("store", f"{store}, where there is no {STORE_FILE}", "the folder given to latte serve --data")
+    with closing(_open(path)) as database, explain_errors(path):
         database.execute("BEGIN")  # and nothing that others write from here on is seen
-        if database.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
+        if database.execute("PRAGMA user_version").fetchone()[0] != STORE_SCHEMA:
             raise refuse(str(path), "a store of another version", "one that latte serve has opened once")
         facts = dict(database.execute("SELECT name, value FROM about"))
         faults = _faults(database) if examine else ()
-        rows = database.execute(f"SELECT {COLUMNS} FROM clients ORDER BY id")
+        rows = database.execute(f"SELECT {ROW_COLUMNS} FROM clients ORDER BY id")
         yield Contents(facts.get("task"), _file_tokens(folder / TOKEN_FILE), rows, faults, facts.get("secret"))
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open a file only to read it: without the lock of its owner, and beside it."""
-    with explained(path):
+    """Open a file only to read it: its owner may have it open, so its lock is not needed."""
+    with explain_errors(path):
         return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)
 
 
 def _file_tokens(path: Path) -> list[Token]:
     if not path.is_file():
         return []
-    with closing(_open(path)) as database, explained(path):
+    with closing(_open(path)) as database, explain_errors(path):
         return list(tokens_of_file(database).values())
 
 
@@ -100,9 +101,9 @@ def _postgres(url: str) -> Iterator[Contents]:
         link.close()
 
 
-def _rows(database: Database) -> Iterator[Row]:
+def _rows(database: Database) -> Iterator[StoredRow]:
     """Yield all rows, some at a time."""
     sizes = database.execute("SELECT id, octet_length(body) FROM latte_clients ORDER BY id").fetchall()
-    query = f"SELECT {COLUMNS} FROM latte_clients WHERE id = ANY(%s) ORDER BY id"
-    for chunk in in_chunks(sizes, lambda one: int(one[1])):
-        yield from database.cursor(binary=True).execute(query, [[one[0] for one in chunk]])
+    query = f"SELECT {ROW_COLUMNS} FROM latte_clients WHERE id = ANY(%s) ORDER BY id"
+    for chunk in in_chunks(sizes, lambda row: int(row[1])):
+        yield from database.cursor(binary=True).execute(query, [[row[0] for row in chunk]])

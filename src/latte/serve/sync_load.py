@@ -48,7 +48,7 @@ class SyncLoad:
         self._first = int(clock() / STEP)
 
     def add(self, seconds: float) -> None:
-        """Count a sync that took so long."""
+        """Count a sync that took ``seconds``."""
         number = int(self._clock() / STEP)
         if not self._steps or self._steps[-1].number != number:
             self._steps.append(LoadStep(number))

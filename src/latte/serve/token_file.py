@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ..coordination.sqlite_store import connect, explained, transaction
+from ..coordination.sqlite_store import connect, explain_errors, transaction
+from ..coordination.upload_records import name_bytes, name_text
 from .tokens import Token
-from .upload_store import name_bytes, name_text
 
 TOKEN_FILE = "tokens.db"
 _TABLE = """CREATE TABLE IF NOT EXISTS tokens (
@@ -34,7 +34,7 @@ class TokenFile:
         self._path.touch(mode=0o600)
         self._database = connect(self._path)
         try:
-            with explained(self._path):
+            with explain_errors(self._path):
                 self._database.execute(_TABLE)
         except BaseException:
             self._database.close()
@@ -48,32 +48,34 @@ class TokenFile:
         if self._version != -1 and mark != _NO_MARK and mark == self._mark:
             return self._tokens  # nobody has written since
         self._mark = mark
-        with explained(self._path):
+        with explain_errors(self._path):
             version = self._database.execute("PRAGMA data_version").fetchone()[0]
             if version != self._version:
                 self._tokens, self._version = read_tokens(self._database), version
         return self._tokens
 
     def at_hand(self) -> Mapping[str, Token] | None:
-        """Return all tokens: a file does not let us wait."""
+        """Return all tokens: reading a file takes no waiting."""
         return self.tokens()
 
     def add(self, token: Token) -> None:
         """Store a new token."""
-        with explained(self._path):
+        with explain_errors(self._path):
             self._database.execute(_INSERT, _row(token))
         self._version = -1
 
     def revoke(self, ids: Iterable[str]) -> None:
         """Make tokens invalid."""
         now = time.time()
-        with explained(self._path):
-            self._database.executemany("UPDATE tokens SET revoked = ? WHERE id = ?", [(now, one) for one in ids])
+        with explain_errors(self._path):
+            self._database.executemany(
+                "UPDATE tokens SET revoked = ? WHERE id = ?", [(now, identity) for identity in ids]
+            )
         self._version = -1
 
     def replace(self, tokens: Iterable[Token]) -> None:
         """Put ``tokens`` in the place of all that are there."""
-        with explained(self._path), transaction(self._database):
+        with explain_errors(self._path), transaction(self._database):
             self._database.execute("DELETE FROM tokens")
             self._database.executemany(_INSERT, map(_row, tokens))
         self._version = -1
@@ -84,10 +86,10 @@ class TokenFile:
 
 
 def _settled_mark(log: Path) -> tuple[int, ...]:
-    """Return what changes with every commit: the size and the time of the write-ahead log, once its time has passed.
+    """Return a mark that changes with every commit: the inode, size and time of the write-ahead log.
 
-    This takes a tenth of the time of a question to SQLite. A second commit within one tick of the file system's clock
-    might not change them, so a log that was written just now has no mark.
+    This takes a tenth of the time of a query to SQLite. A second commit within one tick of the file system's clock
+    might not change the mark, so a log that was written just now has none.
     """
     try:
         about = log.stat()

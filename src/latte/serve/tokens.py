@@ -1,4 +1,4 @@
-"""Bearer tokens: who may call, and as which client.
+"""Bearer tokens: which requests are admitted, and as which client.
 
 A token is ``latte_ID_SECRET``. Only the SHA-256 of the secret is stored (256 random bits need no slow hash), and it is
 compared in constant time.
@@ -42,7 +42,7 @@ class TokenStore(Protocol):
         """Return all tokens by id, as they are now."""
 
     def at_hand(self) -> Mapping[str, Token] | None:
-        """Return what :meth:`tokens` returns where that takes no waiting; None: ask :meth:`tokens` in a thread."""
+        """Return what :meth:`tokens` returns; None if that would take waiting, to be done in a thread."""
 
     def add(self, token: Token) -> None:
         """Store a new token."""
@@ -71,12 +71,12 @@ def check_token(presented: str, tokens: Mapping[str, Token]) -> Token | None:
     identity, _, secret = rest.partition("_")
     token = tokens.get(identity)
     digest = token.digest if token else _digest("")
-    same = hmac.compare_digest(_digest(secret), digest)  # also where there is no such token: the time tells nothing
+    same = hmac.compare_digest(_digest(secret), digest)  # also without such a token: the time reveals nothing
     return token if token and same and prefix == PREFIX and token.revoked is None else None
 
 
 def valid_tokens(tokens: Mapping[str, Token], client: str | None) -> list[Token]:
-    """Return the tokens of a client (None: of admins) that are not revoked; none is refused."""
+    """Return the tokens of a client (None: of admins) that are not revoked; it is an error if there are none."""
     role, name = (ADMIN, "") if client is None else (CLIENT, client)
     mine = [t for t in tokens.values() if t.role == role and t.client == name and t.revoked is None]
     if not mine:

@@ -1,60 +1,17 @@
-"""Where the service keeps uploads: the store and the tokens at a place that is named on the command line.
+"""Opens the store and the tokens at a place that is named on the command line: a folder or a database.
 
-What a store is, and what it stores, is in :mod:`latte.coordination.upload_records`; its names are here, too.
+:mod:`latte.coordination.upload_records` has the interface of a store.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from ..coordination.upload_records import (
-    CHECK,
-    CHUNK,
-    COLUMNS,
-    DamagedRecordError,
-    DamagedStoreError,
-    Record,
-    Removal,
-    Row,
-    Store,
-    StoreFullError,
-    StoreUnavailableError,
-    in_chunks,
-    name_bytes,
-    name_text,
-    new_secret,
-    record_of,
-    secret_of,
-    secret_text,
-    sound_records,
-)
+from ..coordination.upload_records import DamagedStoreError as DamagedStoreError
+from ..coordination.upload_records import Store
 from ..core.validate import refuse
 from .tokens import TokenStore
 
-__all__ = [
-    "CHECK",
-    "CHUNK",
-    "COLUMNS",
-    "POSTGRES",
-    "DamagedRecordError",
-    "DamagedStoreError",
-    "Record",
-    "Removal",
-    "Row",
-    "Store",
-    "StoreFullError",
-    "StoreUnavailableError",
-    "in_chunks",
-    "name_bytes",
-    "name_text",
-    "new_secret",
-    "open_store",
-    "open_tokens",
-    "record_of",
-    "secret_of",
-    "secret_text",
-    "sound_records",
-]
 POSTGRES = ("postgresql://", "postgres://")
 
 

@@ -1,14 +1,18 @@
 """What crosses machines: the task that clients share, and messages in typed msgpack around raw arrays.
 
-================ ==================================================================================
-module           contents
-================ ==================================================================================
-``rows``         embeddings as bytes, in five precisions
-``array_blocks`` messages of any method as blocks, whole or without what the receiver has
-``messages``     requests and replies
-``task_file``    the task, as a file
-``versions``     which versions of the protocol are spoken
-================ ==================================================================================
+=================== ==================================================================================
+module              contents
+=================== ==================================================================================
+``rows``            embeddings as bytes, in five precisions
+``rotation``        the rotation of rows before they are rounded to whole numbers
+``hashes``          short numbers that stand for rows
+``array_blocks``    messages of any method as blocks, whole or without what the receiver has
+``many_blocks``     the blocks of many clients, decoded and encoded together
+``expected_arrays`` the arrays that a receiver expects
+``messages``        requests and replies
+``task_file``       the task, as a file
+``versions``        which versions of the protocol are spoken
+=================== ==================================================================================
 
 ``array_blocks`` and ``messages`` need msgspec: ``pip install ".[http]"``.
 """

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from ..core.extras import need
 from ..core.types import Message, array_fields
 from ..core.validate import refuse
+from .expected_arrays import DTYPE_CODES, Expected, code_of
 from .rows import LOSSLESS, PRECISIONS, EncodedRows, RowFormat
 
 try:
@@ -29,7 +29,6 @@ except ModuleNotFoundError:
     raise
 
 NEXT, ZERO = -1, -2  # in ``source``: the next row of ``data``; a row of zeros
-_DTYPES = ("b1", "f4", "f8", "i4", "i8", "u1", "u4", "u8")
 _BITS, _RAW, _SINGLE = "bits", "raw", "single"
 _MOST_AXES = 8
 
@@ -45,57 +44,11 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     source: bytes = b""  # int32, one per row; empty: all rows are in data, in order
 
 
-class Expected(Protocol):
-    """What a receiver expects of an array: refuses a dtype and a shape that cannot be."""
-
-    def check(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
-        """Refuse what is not expected."""
-
-
-@dataclass(frozen=True, slots=True)
-class SameShapes:
-    """The arrays are those of an example: the uploads of all clients have the same shapes."""
-
-    arrays: Mapping[str, tuple[str, tuple[int, ...]]]
-
-    @classmethod
-    def of(cls, example: Message) -> SameShapes:
-        """Return what is expected of messages like ``example``."""
-        arrays = {name: getattr(example, name) for name in array_fields(type(example))}
-        return cls({name: (code_of(array.dtype), array.shape) for name, array in arrays.items()})
-
-    @property
-    def size(self) -> int:
-        """The bytes of all arrays as they are."""
-        return sum(math.prod(shape) * np.dtype(dtype).itemsize for dtype, shape in self.arrays.values())
-
-    def check(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
-        """Refuse another dtype or shape than that of the example."""
-        want = self.arrays.get(name)
-        if want != (dtype, shape):
-            raise refuse(
-                name, f"{dtype} of shape {shape}", f"{want[0]} of shape {want[1]}" if want else "no such array"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class AtMost:
-    """The arrays have at most so many bytes each: downloads may have any number of slots."""
-
-    most: int
-
-    def check(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
-        """Refuse an array that is too large."""
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        if size > self.most:
-            raise refuse(name, f"{size:,} bytes", f"at most {self.most:,}")
-
-
 class Base(Protocol):
     """The rows that a receiver has, as the sender knows them."""
 
     def find(self, name: str, encoded: EncodedRows) -> NDArray[np.int32]:
-        """Return for each row its place in what the receiver has, NEXT where it has to be sent."""
+        """Return the place of each row among the receiver's rows; NEXT for a row that has to be sent."""
 
 
 # --- encode -------------------------------------------------------------------------------------------------
@@ -127,14 +80,6 @@ def vector_fields(message: Message, dim: int) -> tuple[str, ...]:
     return tuple(n for n, a in arrays.items() if a.dtype.kind == "f" and a.ndim > 1 and a.shape[-1] == dim)
 
 
-def code_of(dtype: np.dtype[Any]) -> str:
-    """Return the code of a dtype in a block; one that cannot travel is refused."""
-    code = f"{dtype.kind}{dtype.itemsize}"
-    if code not in _DTYPES:
-        raise refuse("message", f"an array of {dtype}", "one of " + ", ".join(_DTYPES))
-    return code
-
-
 def number_block(name: str, array: NDArray[Any], precision: str) -> Block:
     """Return an array of numbers or truth values as a block."""
     code = code_of(array.dtype)
@@ -163,7 +108,7 @@ def _vector_block(name: str, array: NDArray[Any], precision: str, base: Base | N
 
 
 def complete(blocks: Sequence[Block], expected: Expected, base: Mapping[str, EncodedRows]) -> tuple[Block, ...]:
-    """Return ``blocks`` with all rows in ``data``; those left out come from ``base``, what this receiver has."""
+    """Return ``blocks`` with all rows in ``data``; rows that were left out come from ``base``, the receiver's own."""
     return tuple(_complete(block, expected, base) for block in blocks)
 
 
@@ -182,7 +127,7 @@ def encoded_rows(blocks: Sequence[Block]) -> dict[str, EncodedRows]:
 
 
 def rounding_of(blocks: Sequence[Block]) -> float:
-    """Return how far the way here can have moved a vector of unit length in the direction of another."""
+    """Return how far encoding can have moved a vector of unit length in the direction of another vector."""
     return max((_format_of(b).rounding(_rows_of(b)) for b in blocks if b.coding in PRECISIONS), default=0.0)
 
 
@@ -201,28 +146,28 @@ def rounding_of_each(stacked: Sequence[Block]) -> NDArray[np.float64]:
 
 
 def precision_of(blocks: Sequence[Block]) -> str:
-    """Return the precision of the embeddings; ``exact`` where there are none."""
+    """Return the precision of the embeddings; ``exact`` if there are none."""
     return next((block.coding for block in blocks if block.coding in PRECISIONS), LOSSLESS)
 
 
 def _check(block: Block, expected: Expected) -> None:
-    """Refuse a block whose dtype, shape and coding cannot be."""
-    if block.dtype not in _DTYPES or len(block.shape) > _MOST_AXES or any(n < 0 for n in block.shape):
-        raise refuse(_shown(block), f"{block.dtype[:20]!r} of shape {str(block.shape)[:80]}", "an array")
+    """Refuse a block whose dtype, shape or coding is not valid."""
+    if block.dtype not in DTYPE_CODES or len(block.shape) > _MOST_AXES or any(n < 0 for n in block.shape):
+        raise refuse(_label(block), f"{block.dtype[:20]!r} of shape {str(block.shape)[:80]}", "an array")
     expected.check(block.name, block.dtype, block.shape)
     if block.coding not in _codings(block.dtype, block.shape):
-        raise refuse(_shown(block), f"coding {block.coding[:20]!r} of {block.dtype}", "a coding for that dtype")
+        raise refuse(_label(block), f"coding {block.coding[:20]!r} of {block.dtype}", "a coding for that dtype")
 
 
 def _codings(dtype: str, shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Return how such an array may travel."""
+    """Return the codings that such an array may have."""
     if dtype == "b1":
         return (_BITS,)
     vectors = PRECISIONS if dtype[0] == "f" and len(shape) > 1 and shape[-1] > 0 else ()
     return (_RAW, *((_SINGLE,) if dtype == "f8" else ()), *vectors)
 
 
-def _shown(block: Block) -> str:
+def _label(block: Block) -> str:
     return f"array {block.name[:80]!r}"
 
 
@@ -243,17 +188,17 @@ def _complete(block: Block, expected: Expected, base: Mapping[str, EncodedRows])
 
 def _source(block: Block, count: int) -> NDArray[np.int32]:
     if len(block.source) != 4 * count:
-        raise refuse(_shown(block), f"{len(block.source)} bytes that say where {count} rows are", f"{4 * count}")
+        raise refuse(_label(block), f"{len(block.source)} bytes that say where {count} rows are", f"{4 * count}")
     source = np.frombuffer(block.source, "<i4")
     if source.min(initial=NEXT) < ZERO:
-        raise refuse(_shown(block), "a row from a place below -2", "-2, -1, or the place of a row")
+        raise refuse(_label(block), "a row from a place below -2", "-2, -1, or the place of a row")
     return source
 
 
 def _assemble(block: Block, source: NDArray[np.int32], held: EncodedRows | None, stride: int) -> EncodedRows:
     have = np.zeros((0, stride), np.uint8) if held is None else held
     if source.max(initial=NEXT) >= len(have) or (len(have) and have.shape[1] != stride):
-        raise refuse(_shown(block), "rows that are left out and not here either", "all rows, or a base that is here")
+        raise refuse(_label(block), "rows that are left out and not here either", "all rows, or a base that is here")
     rows = np.zeros((len(source), stride), np.uint8)
     rows[source == NEXT] = np.frombuffer(block.data, np.uint8).reshape(-1, stride)
     rows[source >= 0] = have[source[source >= 0]]
@@ -262,7 +207,7 @@ def _assemble(block: Block, source: NDArray[np.int32], held: EncodedRows | None,
 
 def _check_length(block: Block, want: int) -> None:
     if len(block.data) != want:
-        raise refuse(_shown(block), f"{len(block.data):,} bytes", f"{want:,} for shape {block.shape}")
+        raise refuse(_label(block), f"{len(block.data):,} bytes", f"{want:,} for shape {block.shape}")
 
 
 def _number_bytes(block: Block) -> int:

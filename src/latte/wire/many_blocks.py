@@ -11,17 +11,8 @@ from numpy.typing import NDArray
 
 from ..core.row_copies import Picked
 from ..core.types import Reals
-from .array_blocks import (
-    NEXT,
-    ZERO,
-    Base,
-    Block,
-    Expected,
-    complete,
-    decode,
-    number_block,
-    rounding_of_each,
-)
+from .array_blocks import NEXT, ZERO, Base, Block, complete, decode, number_block, rounding_of_each
+from .expected_arrays import Expected
 from .rows import EncodedRows, RowFormat
 
 Blocks: TypeAlias = tuple[Block, ...]
@@ -29,7 +20,10 @@ _FLOAT32 = np.dtype(np.float32)
 
 
 class DecodedUploads(NamedTuple):
-    """Uploads that were decoded together: their ``places``, one message with stacked arrays, and how far each moved."""
+    """Uploads that were decoded together: their ``places`` in the batch, and one message with stacked arrays.
+
+    ``roundings`` (m,) is how far encoding can have moved a vector of each upload.
+    """
 
     places: list[int]
     message: Any
@@ -40,9 +34,10 @@ class DecodedUploads(NamedTuple):
 
 
 def decode_many(uploads: Sequence[Blocks | None], expected: Expected, kind: type[Any], task: str) -> Iterator[Any]:
-    """Yield :class:`DecodedUploads` of those that have all rows and the same layout.
+    """Yield :class:`DecodedUploads` for each group of uploads with the same layout and all of their rows.
 
-    Those that are left out are to be decoded one by one, which says what is the matter with them.
+    Uploads that leave out rows or are not as expected belong to no group. Decode them one by one: the error of
+    ``decode`` says what is wrong.
     """
     alike: dict[Any, list[int]] = {}
     for place, blocks in enumerate(uploads):
@@ -81,7 +76,7 @@ def _stack_one(blocks: Sequence[Block]) -> Block:
 
 
 def row_form(precision: str, dim: int) -> Any:
-    """Return the function that encodes float32 vectors; None where their bytes are those in memory."""
+    """Return the function that encodes float32 vectors; None if the bytes in memory can be sent as they are."""
     form = RowFormat.of(precision, dim, _FLOAT32)
     return None if form.stride == 4 * dim and _FLOAT32.newbyteorder("<").isnative else form.encode
 
@@ -99,7 +94,7 @@ def external_blocks(
         strict=True,
     )
     valid = picked.valid.reshape(len(encoded), -1)
-    return [(Block(*form, *_sent(encoded[i], valid[i], bases[i])), *pair) for i, pair in enumerate(numbers)]
+    return [(Block(*form, *_pack_rows(encoded[i], valid[i], bases[i])), *pair) for i, pair in enumerate(numbers)]
 
 
 def number_blocks(name: str, arrays: NDArray[Any], precision: str) -> Iterator[Block]:
@@ -107,8 +102,8 @@ def number_blocks(name: str, arrays: NDArray[Any], precision: str) -> Iterator[B
     return (number_block(name, array, precision) for array in arrays)
 
 
-def _sent(encoded: EncodedRows, valid: NDArray[np.bool_], base: Base | None) -> tuple[bytes, bytes]:
-    """Return ``data`` and ``source`` of a block."""
+def _pack_rows(encoded: EncodedRows, valid: NDArray[np.bool_], base: Base | None) -> tuple[bytes, bytes]:
+    """Return ``data`` and ``source`` of a block: the rows to send, and where the receiver takes each row from."""
     if base is None and valid.all():
         return cast(bytes, encoded.reshape(-1).data), b""  # msgspec takes a view like bytes, without a copy
     source = np.full(len(encoded), NEXT, np.int32) if base is None else base.find("vectors", encoded)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from ..core.extras import need
 from ..core.validate import refuse
 from .array_blocks import NEXT, Block
-from .rows import EncodedRows, row_ids
+from .hashes import row_ids
+from .rows import EncodedRows
 from .versions import PROTOCOL as PROTOCOL  # known by this name, too
 
 try:
@@ -24,12 +25,12 @@ except ModuleNotFoundError:
     raise
 
 MEDIA_TYPE = "application/vnd.latte+msgpack"
-NEVER = 0  # the version of a client that has uploaded nothing
+NO_VERSION = 0  # the version of a client that has uploaded nothing
 _LARGEST = 2**63 - 1
 
 Version = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
-Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Short = Annotated[str, msgspec.Meta(max_length=256)]
 Key = Annotated[bytes, msgspec.Meta(max_length=64)]
 
@@ -45,18 +46,19 @@ class Have(msgspec.Struct, frozen=True):
 
 
 class DeviceReport(msgspec.Struct, frozen=True):
-    """What a client says of itself, for the owner of the fleet. All of it is optional, and none of it is believed.
+    """A client's report about itself, for the owner of the fleet. Every field is optional, and nothing depends on it.
 
-    ``images`` classified so far; ``differing`` of them got another label than zero-shot's. Of the latest 100 images:
-    ``agreement`` is the share with zero-shot's label, ``entropy`` the mean of the zero-shot entropies. ``classes`` that
-    the memory has something of; ``unreadable`` pictures; ``waiting`` in the queue; ``dropped`` for lack of room. Of
-    ``labelled`` images ``correct`` answers, and ``correct_zero_shot`` ones.
+    ``images`` were classified so far; ``differing`` of them have another label than zero-shot's. Of the latest 100
+    images, ``agreement`` is the share with zero-shot's label, and ``entropy`` the mean of the zero-shot entropies. The
+    memory holds something of ``classes`` classes. ``unreadable`` pictures could not be read, ``waiting`` pictures are
+    in the queue, ``dropped`` ones had no room. Of ``labelled`` images, ``correct`` answers are right, and
+    ``correct_zero_shot`` answers of zero-shot.
     """
 
     images: Count = 0
     differing: Count = 0
-    agreement: Share = 1.0
-    entropy: Share = 0.0
+    agreement: Fraction = 1.0
+    entropy: Fraction = 0.0
     classes: Count = 0
     unreadable: Count = 0
     waiting: Count = 0
@@ -78,8 +80,8 @@ class SyncRequest(msgspec.Struct, frozen=True):
     task: Short
     client: str
     protocol: int = PROTOCOL
-    version: Version = NEVER
-    base: Version = NEVER
+    version: Version = NO_VERSION
+    base: Version = NO_VERSION
     key: Key = b""
     upload: tuple[Block, ...] | None = None
     precision: Short | None = None
@@ -126,7 +128,7 @@ class _AnyVersion(msgspec.Struct, frozen=True):
 
 
 def protocol_of(content: bytes) -> int:
-    """Return the version of the protocol that a message states, whatever else is in it; ours where it states none."""
+    """Return the version of the protocol that a message states, whatever else is in it; ours if it states none."""
     try:
         return msgspec.msgpack.decode(content, type=_AnyVersion).protocol
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -155,10 +157,10 @@ class HeldRows:
     """The rows that a client says it has."""
 
     def __init__(self, have: tuple[Have, ...]) -> None:
-        self._have = {one.array: one for one in have}
+        self._have = {rows.array: rows for rows in have}
 
     def find(self, name: str, encoded: EncodedRows) -> NDArray[np.int32]:
-        """Return the place of each row in the client's list, NEXT for those that it lacks."""
+        """Return the place of each row in the client's list; NEXT for a row that the client lacks."""
         source = np.full(len(encoded), NEXT, np.int32)
         have = self._have.get(name)
         if have is None or not have.ids or len(have.ids) % 8:

@@ -13,8 +13,8 @@ precision    bytes of a row            what comes back
 The scale of a row keeps its length: a unit row comes back as a unit row, whatever its precision. What was decoded can
 be encoded again in the same precision without further loss.
 
-Whole numbers are those of the rotated row (:func:`rotated`). A few dimensions of CLIP's embeddings are many times as
-large as the others; without the rotation they would set the scale, and leave the others almost no steps.
+A row is rotated (:func:`.rotation.rotate`) before it becomes whole numbers. A few dimensions of CLIP's embeddings are
+many times as large as the others; without the rotation they would set the scale, and leave the others almost no steps.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.validate import choice, refuse
+from .rotation import rotate, rotate_back
 
 PRECISIONS = ("exact", "fp32", "fp16", "int8", "int4")
 LOSSLESS = "exact"
 _STEPS = {"int8": 127, "int4": 7}  # the largest whole number of a row
-# The largest numbers of a row are cut at one of these shares of the largest: a few are off by more then, and all others
-# by less. What was cut already is not cut again: without a cut, its whole numbers are exact.
+# Numbers above one of these shares of the largest number are cut. The few that are cut have a larger error then, all
+# others a smaller one. A row that was cut before is not cut again: without a cut, its whole numbers are exact.
 _LIMITS = {"int8": (1.0,), "int4": (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65)}
 _CLEAR = 1e-9  # by which a cut has to be better than none
 _DEVIATION = {"int8": 1 / np.sqrt(12.0), "int4": 0.333}  # of what rounding adds, in steps
@@ -42,7 +43,7 @@ EncodedRows: TypeAlias = NDArray[np.uint8]  # (n, bytes of a row)
 
 
 class RowFormat(NamedTuple):
-    """How the vectors of one array travel: ``dim`` numbers each, in a ``precision``; ``dtype`` is what they are."""
+    """How the vectors of one array travel: ``dim`` numbers each, in a ``precision``; ``dtype`` is that in memory."""
 
     precision: str
     dim: int
@@ -50,7 +51,7 @@ class RowFormat(NamedTuple):
 
     @classmethod
     def of(cls, precision: str, dim: int, dtype: np.dtype[Any]) -> RowFormat:
-        """Return it for vectors of ``dim`` numbers; an unknown precision is refused."""
+        """Return the format of vectors of ``dim`` numbers; an unknown precision is refused."""
         choice("precision", precision, PRECISIONS)
         return cls(precision, dim, dtype)
 
@@ -101,12 +102,12 @@ class RowFormat(NamedTuple):
 
     def _quantise(self, rows: NDArray[Any]) -> EncodedRows:
         steps, finite = _STEPS[self.precision], np.isfinite(rows).all(axis=1)
-        wide = rotated(np.where(finite[:, None], rows, 0.0).astype(np.float32, copy=False))
+        wide = rotate(np.where(finite[:, None], rows, 0.0).astype(np.float32, copy=False))
         largest = np.abs(wide).max(axis=1, initial=0.0)
         factor = np.divide(steps, largest, out=np.zeros_like(largest), where=largest > _LEAST)
         whole = _nearest(wide, factor, steps, _LIMITS[self.precision])
         record = np.zeros(len(rows), self._record)
-        scale = _rounded(_lengths(wide) / np.maximum(_lengths(whole), 1.0))  # keeps the length of the row
+        scale = _round_scales(_lengths(wide) / np.maximum(_lengths(whole), 1.0))  # keeps the length of the row
         record["scale"] = np.where(finite, np.where(factor > 0, scale, 0.0), np.nan)
         values = whole.astype(np.int8)
         record["values"] = values if self.precision == "int8" else _pack_nibbles(values)
@@ -120,7 +121,7 @@ class RowFormat(NamedTuple):
         if (largest[np.isfinite(scale) & (scale != 0)] != _STEPS[self.precision]).any():
             raise refuse("a row", "whole numbers that do not use their range", "what encoding a row gives")
         with np.errstate(invalid="ignore", over="ignore"):  # 0 times infinity: what is not finite is refused later
-            rows: NDArray[Any] = rotated_back(values * scale[:, None])
+            rows: NDArray[Any] = rotate_back(values * scale[:, None])
         return rows.astype(self.dtype.newbyteorder("="), copy=False)
 
 
@@ -128,12 +129,12 @@ def _nearest(
     rows: NDArray[np.float32], factor: NDArray[np.float32], steps: int, limits: tuple[float, ...]
 ) -> NDArray[np.float32]:
     """Return the whole numbers (n, D) nearest in direction to each row, cut at one of the ``limits``."""
-    best, cosine = np.zeros_like(rows), np.full(len(rows), -1.0)
+    best, highest = np.zeros_like(rows), np.full(len(rows), -1.0)
     for limit in limits:
         whole = np.rint(rows * (factor / np.float32(limit))[:, None]).clip(-steps, steps)
-        found = np.einsum("nd,nd->n", rows, whole, dtype=np.float64) / np.maximum(_lengths(whole), 1.0)
-        better = found > cosine if limit == 1.0 else found > cosine * (1 + _CLEAR)
-        best[better], cosine[better] = whole[better], found[better]
+        cosines = np.einsum("nd,nd->n", rows, whole, dtype=np.float64) / np.maximum(_lengths(whole), 1.0)
+        better = cosines > highest if limit == 1.0 else cosines > highest * (1 + _CLEAR)
+        best[better], highest[better] = whole[better], cosines[better]
     return best
 
 
@@ -147,11 +148,11 @@ def _record_of(form: RowFormat) -> np.dtype[Any]:
     return np.dtype((number, (form.dim,)))
 
 
-def _rounded(scale: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return scales with 16 significant bits: what rounding adds on the way does not change them a second time."""
+def _round_scales(scale: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return scales rounded to 16 significant bits, so that encoding a decoded row gives the same scale again."""
     bits = scale.astype(np.float32).view(np.uint32)
-    kept: NDArray[np.float32] = ((bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)).view(np.float32)
-    return kept
+    rounded: NDArray[np.float32] = ((bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)).view(np.float32)
+    return rounded
 
 
 def _lengths(rows: NDArray[Any]) -> NDArray[np.float64]:
@@ -173,105 +174,3 @@ def _unpack_nibbles(packed: NDArray[np.uint8], dim: int) -> NDArray[np.int8]:
     values[:, ::2] = packed & 15
     values[:, 1::2] = packed >> 4
     return values[:, :dim] - np.int8(8)
-
-
-# --- the rotation -------------------------------------------------------------------------------------------
-
-
-def rotated(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return ``rows`` (n, D) in a basis where no dimension stands out; lengths and angles stay.
-
-    Signs that depend on the place, then a Walsh-Hadamard transform of the first P dimensions; where there are more, the
-    signs again and a transform of the last P. P is the largest power of two up to D.
-
-    >>> rotated(np.array([[1.0, 0.0, 0.0, 0.0]], np.float32)).tolist()
-    [[0.5, 0.5, 0.5, 0.5]]
-    """
-    columns, signs = (
-        np.array(rows.T, np.float32, order="C"),
-        _signs(rows.shape[1])[:, None],
-    )
-    power = _power_below(len(columns))
-    columns *= signs
-    _transform(columns[:power])
-    if power < len(columns):
-        columns *= signs
-        _transform(columns[-power:])
-    return np.ascontiguousarray(columns.T)
-
-
-def rotated_back(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the rows (n, D) whose rotation ``rows`` are."""
-    columns, signs = np.array(rows.T, np.float32, order="C"), _signs(rows.shape[1])[:, None]
-    power = _power_below(len(columns))
-    if power < len(columns):
-        _transform(columns[-power:])
-        columns *= signs
-    _transform(columns[:power])
-    columns *= signs
-    return np.ascontiguousarray(columns.T)
-
-
-def _transform(columns: NDArray[np.float32]) -> None:
-    """Multiply (P, n) in place by the Walsh-Hadamard matrix over √P, which is its own inverse.
-
-    Only sums of two numbers, in a fixed order: every machine gets the same bits.
-    """
-    half, (power, n) = 1, columns.shape
-    while half < power:
-        pairs = columns.reshape(power // (2 * half), 2, half * n)
-        difference = pairs[:, 0] - pairs[:, 1]
-        pairs[:, 0] += pairs[:, 1]
-        pairs[:, 1] = difference
-        half *= 2
-    columns *= np.float32(1 / np.sqrt(power))
-
-
-def _power_below(dim: int) -> int:
-    return 1 << (dim.bit_length() - 1)
-
-
-@lru_cache(16)
-def _signs(dim: int) -> NDArray[np.float32]:
-    """Return 1 or -1 for each place (D,): by the highest bit of its mixed number, so that any program can make them."""
-    high = _mix(np.arange(dim, dtype=np.uint64)) >> np.uint64(63)
-    return np.where(high == 0, np.float32(1), np.float32(-1))
-
-
-# --- names of rows ------------------------------------------------------------------------------------------
-
-
-def row_ids(encoded: EncodedRows, seed: int) -> NDArray[np.uint64]:
-    """Return 64 bits (n,) that stand for the bytes of each row.
-
-    Three multilinear hashes with keys from the receiver's own random ``seed``, so that nobody can choose two rows with
-    the same id: two rows that differ agree in all three with a probability of at most 2⁻⁷⁸. The sums are whole numbers
-    below 2⁵³, which a product of float64 numbers gives exactly.
-
-    >>> rows = np.array([[1, 2], [1, 3], [1, 2]], np.uint8)
-    >>> ids = row_ids(rows, seed=7)
-    >>> ids[0] == ids[2], ids[0] == ids[1]
-    (np.True_, np.False_)
-    """
-    n, stride = encoded.shape
-    even = encoded if stride % 2 == 0 else np.pad(encoded, ((0, 0), (0, 1)))
-    words = np.ascontiguousarray(even).view("<u2").astype(np.float64)
-    ids = np.zeros(n, np.uint64)
-    for column in (words @ _keys(seed, words.shape[1])).astype(np.uint64).T:
-        ids = _mix(ids + column)
-    return ids
-
-
-@lru_cache(64)
-def _keys(seed: int, words: int) -> NDArray[np.float64]:
-    """Return the keys (words, 3) of three hashes."""
-    bits = 37 - words.bit_length()  # 2^16 for a word and 2^bits for a key: the sum is below 2^53
-    keys = np.random.Generator(np.random.Philox(seed)).integers(0, 2 ** min(bits, 26), (words, 3))
-    return keys.astype(np.float64)
-
-
-def _mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Spread every bit over all 64, one to one."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
-    return numbers ^ (numbers >> np.uint64(31))

@@ -20,12 +20,12 @@ from ..files.documents import parse_json
 from ..files.schema import refuse_inside, shorten, structure
 from ..files.tensors import Tensors, parse_safetensors, read_safetensors, safetensors_bytes
 
-FORMAT = "latte-task/1"
-PARTS = ("classes", "text", "scale", "encoder", "method", "parameters")  # of a fingerprint
+TASK_FORMAT = "latte-task/1"
+FINGERPRINT_PARTS = ("classes", "text", "scale", "encoder", "method", "parameters")  # of a fingerprint
 _DIGITS = 16  # of a part: 64 bits, because parts differ by accident, not by design
 MEANINGS = dict(
     zip(
-        PARTS,
+        FINGERPRINT_PARTS,
         ("class names", "text embeddings", "logit scale", "encoder", "method", "parameters of the method"),
         strict=True,
     )
@@ -72,7 +72,7 @@ class Task:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Six hashes in the order of PARTS, so that two fingerprints tell what differs."""
+        """Six hashes in the order of FINGERPRINT_PARTS, so that two fingerprints tell what differs."""
         text = self.zero_shot.text.astype("<f4").tobytes()
         encoder = self.encoder.fingerprint if self.encoder else "none"
         plain: tuple[Any, ...] = (
@@ -83,7 +83,9 @@ class Task:
             self.method,
             dict(self.params),
         )
-        parts = [text if name == "text" else _canonical(value) for name, value in zip(PARTS, plain, strict=True)]
+        parts = [
+            text if name == "text" else _canonical(value) for name, value in zip(FINGERPRINT_PARTS, plain, strict=True)
+        ]
         return "-".join(hashlib.sha256(part).hexdigest()[:_DIGITS] for part in parts)
 
     def to_bytes(self) -> bytes:
@@ -92,7 +94,7 @@ class Task:
             self.zero_shot.classnames, self.zero_shot.scale, self.method, dict(self.params),
             self.sync, self.period, self.templates, self.encoder,
         )  # fmt: skip
-        metadata = {"format": FORMAT, "fingerprint": self.fingerprint, "task": json.dumps(asdict(about))}
+        metadata = {"format": TASK_FORMAT, "fingerprint": self.fingerprint, "task": json.dumps(asdict(about))}
         return safetensors_bytes({"text": self.zero_shot.text}, metadata)
 
 
@@ -100,16 +102,16 @@ def _canonical(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def describe_difference(one: str, other: str) -> str:
+def describe_difference(first: str, second: str) -> str:
     """Return which parts of two fingerprints differ, in words.
 
     >>> describe_difference("a-b-c-d-e-f", "a-b-x-d-e-y")
     'logit scale, parameters of the method'
     """
-    mine, theirs = one.split("-"), other.split("-")
-    if len(mine) != len(PARTS) or len(theirs) != len(PARTS):
+    hashes, others = first.split("-"), second.split("-")
+    if len(hashes) != len(FINGERPRINT_PARTS) or len(others) != len(FINGERPRINT_PARTS):
         return "the form of the fingerprint"
-    pairs = zip(PARTS, mine, theirs, strict=True)
+    pairs = zip(FINGERPRINT_PARTS, hashes, others, strict=True)
     return ", ".join(MEANINGS[name] for name, a, b in pairs if a != b) or "nothing"
 
 
@@ -119,7 +121,7 @@ def write_task(path: Path, task: Task) -> None:
 
 
 def read_task(path: Path) -> Task:
-    """Read a task file; one that is damaged, or that another version wrote, is refused."""
+    """Read a task file; a file that is damaged, or that another version wrote, is refused."""
     return _task(read_safetensors(path, "task"), str(path))
 
 
@@ -130,10 +132,10 @@ def parse_task(content: bytes, name: str = "task") -> Task:
 
 def _task(tensors: Tensors, name: str) -> Task:
     metadata = tensors.metadata
-    if metadata.get("format") != FORMAT:
-        newer = str(metadata.get("format")).startswith(FORMAT.rpartition("/")[0] + "/")
+    if metadata.get("format") != TASK_FORMAT:
+        newer = str(metadata.get("format")).startswith(TASK_FORMAT.rpartition("/")[0] + "/")
         hint = "a newer latte wrote it, upgrade this one" if newer else "a file that `latte task create` wrote"
-        raise refuse(name, f"format {shorten(repr(metadata.get('format')))}", f"{FORMAT!r}: {hint}")
+        raise refuse(name, f"format {shorten(repr(metadata.get('format')))}", f"{TASK_FORMAT!r}: {hint}")
     described = parse_json(metadata.get("task", ""), f"{name}: task")
     about = structure(described, TaskDescription, f"{name}: task", extra=True)  # a later version may say more
     if set(tensors.arrays) != {"text"}:

@@ -1,8 +1,8 @@
-"""Versions of the protocol: which ones this program speaks, how each side says so, and what to do where they differ.
+"""Versions of the protocol: which ones this program speaks, how each side says so, and what to do if they differ.
 
-A version is a whole number. It changes only when messages change in a way that the other side has to know of; a field
-that is added does not change it. A client states the version in every message (``protocol``), a server names all that
-it speaks in a header of its answers.
+A version is a whole number. It changes only when messages change in a way that the other side has to know of; a new
+optional field does not change it. A client states the version in every message (``protocol``); a server lists all
+versions that it speaks in a header of its answers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def spoken_header() -> str:
 
 
 def read_header(value: str | None) -> tuple[int, ...]:
-    """Return the versions that a server names; one that names none speaks version 1.
+    """Return the versions that a server names in its header; a server without the header speaks version 1.
 
     >>> read_header("1, 2"), read_header(None), read_header("nonsense")
     ((1, 2), (1,), (1,))
@@ -36,7 +36,7 @@ def read_header(value: str | None) -> tuple[int, ...]:
 
 
 def choose_version(theirs: Sequence[int]) -> int | None:
-    """Return the highest version that both sides speak; None where there is none.
+    """Return the highest version that both sides speak; None if there is none.
 
     >>> choose_version([1, 2]), choose_version([2, 3])
     (1, None)
@@ -45,7 +45,7 @@ def choose_version(theirs: Sequence[int]) -> int | None:
 
 
 def upgrade_advice(theirs: Sequence[int]) -> str:
-    """Return what a client tells its owner where the server speaks other versions only.
+    """Return the advice to the owner of a client whose server speaks other versions only.
 
     >>> upgrade_advice([2])
     'the server speaks protocol 2, this program 1: upgrade latte on this device'

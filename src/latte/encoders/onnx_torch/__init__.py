@@ -1,4 +1,4 @@
-"""ONNX text encoders in torch, with gradients: for prompt tuning where no torch model exists.
+"""ONNX text encoders in torch, with gradients: for prompt tuning if there is no torch model.
 
 ONNX Runtime computes forward only. Here torch executes the operators of a text transformer's graph one by one, so that
 autograd passes through them. ``ops`` has the operators, ``graph`` reads and evaluates a file, ``tuner`` is the prompt

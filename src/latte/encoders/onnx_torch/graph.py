@@ -72,7 +72,7 @@ class Graph:
         return replace(self, nodes=nodes, inputs=(*self.inputs, name)).subgraph(self.output)
 
     def run(self, values: Mapping[str, Tensor]) -> Tensor:
-        """Return the output for ``values`` of the inputs; gradients pass through where they are switched on."""
+        """Return the output for ``values`` of the inputs; gradients pass through if they are switched on."""
         missing = [name for name in self.inputs if name not in values]
         if missing:
             raise refuse("inputs", f"none of the name {missing[0]!r}", f"values of {', '.join(self.inputs)}")
@@ -155,7 +155,7 @@ def list_or_number(value: Any) -> Any:
 
 
 def check_model(model: Any, path: str) -> None:
-    """Refuse operators that are not in ``OPERATORS``, more than one output of one, and opsets that are too old."""
+    """Refuse operators that are not in ``OPERATORS`` or have several outputs, and opsets that are too old."""
     for entry in model.opset_import:
         if entry.domain in ("", "ai.onnx") and entry.version < OLDEST:
             raise refuse(path, f"opset {entry.version}", f"opset {OLDEST} or newer")
