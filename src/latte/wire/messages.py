@@ -50,7 +50,8 @@ class DeviceReport(msgspec.Struct, frozen=True):
     ``images`` classified so far; ``differing`` of them got another label than zero-shot's. Of the latest 100 images:
     ``agreement`` is the share with zero-shot's label, ``entropy`` the mean of the zero-shot entropies. ``classes`` that
     the memory has something of; ``unreadable`` pictures; ``waiting`` in the queue; ``dropped`` for lack of room. Of
-    ``labelled`` images ``correct`` answers, and ``correct_zero_shot`` ones.
+    ``labelled`` images ``correct`` answers, and ``correct_zero_shot`` ones; ``gained`` are correct only with the
+    memory, ``lost`` only without it. Earlier clients do not send these two: they are UNSET, which is never sent.
     """
 
     images: Count = 0
@@ -64,6 +65,8 @@ class DeviceReport(msgspec.Struct, frozen=True):
     labelled: Count = 0
     correct: Count = 0
     correct_zero_shot: Count = 0
+    gained: Count | msgspec.UnsetType = msgspec.UNSET
+    lost: Count | msgspec.UnsetType = msgspec.UNSET
     software: Short = ""
 
 
