@@ -37,6 +37,7 @@ _PAGE_HEADERS = {
 }
 _LONGEST_FIND = 1024  # characters
 _LONGEST_STALE = 10.0**9  # seconds
+QUIET = 8.0  # seconds after which a stream says something: a page takes a connection for lost after 20
 
 
 async def page_file(service: Service, request: Request) -> Response:
@@ -78,14 +79,18 @@ async def _events(service: Service, authorization: str | None, query: FleetQuery
             yield b"".join(b"event: %s\ndata: %s\n\n" % (name.encode(), part) for name, part in changed.items())
             yield b"event: beat\ndata: %.3f\n\n" % time.time()
             sent.update(changed)
-            await _sleep(service, picture.pause)
+            async for comment in _pause(service, picture.pause):
+                yield comment
 
 
-async def _sleep(service: Service, seconds: float) -> None:
-    """Wait, in pieces: a server that stops waits for nobody."""
-    for _ in range(math.ceil(seconds)):
-        if service.ready:
-            await asyncio.sleep(min(seconds, 1.0))
+async def _pause(service: Service, seconds: float) -> AsyncIterator[bytes]:
+    """Wait, in pieces: a server that stops waits for nobody. In a long pause, a comment says that it goes on."""
+    start = spoken = time.monotonic()
+    while service.ready and (left := start + seconds - time.monotonic()) > 0:
+        await asyncio.sleep(min(left, 1.0))
+        if time.monotonic() - spoken >= QUIET:
+            spoken = time.monotonic()
+            yield b": the fleet is large, and many look at it\n\n"
 
 
 def fleet_query(request: Request) -> FleetQuery:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
+from ..edge.evidence import Accuracies, Labelled, accuracies_of
 from ..wire.messages import DeviceReport
 from .fleet_log import ClientTrace
 
@@ -30,7 +32,10 @@ class FleetQuery:
 
 
 class FleetRow(msgspec.Struct, frozen=True):
-    """A client: its last sync (seconds since 1970), the syncs since the server started, and its latest report."""
+    """A client: its last sync (seconds since 1970), the syncs since the server started, and its latest report.
+
+    ``accuracies`` are what the report says of labelled images, None where it says nothing that can be true.
+    """
 
     client: str
     version: int
@@ -39,10 +44,42 @@ class FleetRow(msgspec.Struct, frozen=True):
     stale: bool
     report: DeviceReport | None
     classes: int | None = None
+    accuracies: Accuracies | None = None
+
+
+class ReportedLabels(NamedTuple):
+    """What a report says of labelled images, and whether that is ``paired``: with ``gained`` and ``lost``."""
+
+    labelled: Labelled
+    paired: bool
+
+    def accuracies(self) -> Accuracies | None:
+        """Return the accuracies, with intervals as far as they are known."""
+        return accuracies_of(self.labelled, self.paired)
+
+
+def labels_of(report: DeviceReport) -> ReportedLabels | None:
+    """Return what a report says of labelled images; None where it says nothing, or what cannot be true."""
+    total, correct, plain = report.labelled, report.correct, report.correct_zero_shot
+    if not total or max(correct, plain) > total:
+        return None
+    gained, lost = report.gained, report.lost
+    if isinstance(gained, int) and isinstance(lost, int) and _agree(report, gained, lost):
+        return ReportedLabels(Labelled(total, correct, plain, gained, lost), paired=True)
+    return ReportedLabels(Labelled(total, correct, plain), paired=False)
+
+
+def _agree(report: DeviceReport, gained: int, lost: int) -> bool:
+    """Return whether so many images can be correct only with the memory, and only without it."""
+    possible = gained <= report.correct and lost <= report.labelled - report.correct
+    return possible and gained - lost == report.correct - report.correct_zero_shot
 
 
 class FleetSums(msgspec.Struct):
-    """Numbers of all clients; from ``reporting`` on, of those whose report the server has."""
+    """Numbers of all clients; from ``reporting`` on, of those whose report the server has.
+
+    ``gained`` and ``lost`` are of ``paired`` labelled images: clients of earlier versions do not report them.
+    """
 
     clients: int = 0
     fresh: int = 0
@@ -52,21 +89,39 @@ class FleetSums(msgspec.Struct):
     labelled: int = 0
     correct: int = 0
     correct_zero_shot: int = 0
+    paired: int = 0
+    gained: int = 0
+    lost: int = 0
 
     def add(self, report: DeviceReport) -> None:
         """Count the report of one client."""
         self.reporting += 1
         self.images += report.images
         self.differing += report.differing
-        self.labelled += report.labelled
-        self.correct += report.correct
-        self.correct_zero_shot += report.correct_zero_shot
+        labels = labels_of(report)
+        if labels is not None:
+            self._add_labels(*labels)
+
+    def _add_labels(self, labelled: Labelled, paired: bool) -> None:
+        self.labelled += labelled.labelled
+        self.correct += labelled.correct
+        self.correct_zero_shot += labelled.correct_zero_shot
+        if paired:
+            self.paired += labelled.labelled
+            self.gained += labelled.gained
+            self.lost += labelled.lost
+
+    def accuracies(self) -> Accuracies | None:
+        """Return the accuracies on the labelled images of all clients."""
+        labelled = Labelled(self.labelled, self.correct, self.correct_zero_shot, self.gained, self.lost)
+        return accuracies_of(labelled, paired=self.paired == self.labelled)
 
 
 class FleetTable(msgspec.Struct, frozen=True):
-    """The sums, how many clients match the query, and the rows of the first of them."""
+    """The sums, the accuracies of all, how many clients match the query, and the rows of the first of them."""
 
     sums: FleetSums
+    accuracies: Accuracies | None
     matching: int
     rows: list[FleetRow]
 
@@ -88,7 +143,9 @@ class FleetSource:
         """Return one client."""
         trace, synced = self.traces.get(client), self.last_sync(client)
         syncs, report = (trace.syncs, trace.report) if trace else (0, None)
-        return FleetRow(client, version, synced, syncs, synced < now - query.stale, report)
+        labels = labels_of(report) if report else None
+        accuracies = labels.accuracies() if labels else None
+        return FleetRow(client, version, synced, syncs, synced < now - query.stale, report, accuracies=accuracies)
 
     def recent(self, most: int) -> list[str]:
         """Return the clients that synced last, by name."""
@@ -113,7 +170,7 @@ def fleet_table(source: FleetSource, query: FleetQuery, now: float) -> FleetTabl
             matching.append((-synced, client))
     chosen = heapq.nsmallest(query.limit, matching)
     rows = [source.row(client, source.versions.get(client, 0), query, now) for _, client in chosen]
-    return FleetTable(sums, len(matching), rows)
+    return FleetTable(sums, sums.accuracies(), len(matching), rows)
 
 
 def _is_shown(state: str, stale: bool) -> bool:
