@@ -8,7 +8,8 @@ module             contents
 ``upload_store``   where uploads are kept: the embedded store, or ``postgres_store``
 ``store_backup``   backups of either (``backup_file`` is the format); ``store_check`` looks for damage
 ``tokens``         who may call: bearer tokens, bound to the names of clients
-``board``          the parts of the dashboard; ``fleet_log`` notes syncs for it, ``page`` has its files
+``board``          the parts of the dashboard; ``page`` has its files
+``fleet_log``      notes syncs for it; ``report_course`` is what a client reported, over time
 ``demo_fleet``     the fleet demo: a server and devices as processes
 ================== ==================================================================================
 

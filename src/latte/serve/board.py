@@ -161,12 +161,12 @@ class Board:
         client, version = query.client, self._hub.versions.get(query.client)
         if version is None:
             return None
-        row, trace = self._source.row(client, version, query, time.time()), self._log.traces.get(client)
-        course = trace.course.points() if trace and trace.course else []
+        row, notes = self._source.row(client, version, query, time.time()), self._log.traces.get(client)
+        course = notes.course.points() if notes and notes.course else []
         helped = await asyncio.to_thread(helped_by, drawn.tracings, client)
         classes, helpers = await self._batches.call(lambda: (self._classes(client), helpers_of(self._hub, client)))
         if classes is not None:
-            row = msgspec.structs.replace(row, classes=sum(one.seen for one in classes))
+            row = msgspec.structs.replace(row, classes=sum(view.seen for view in classes))
         return ClientView(row, classes, helpers, helped, course)
 
     def _classes(self, client: str) -> list[ClassView] | None:

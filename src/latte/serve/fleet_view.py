@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import msgspec
 
@@ -47,32 +46,27 @@ class FleetRow(msgspec.Struct, frozen=True):
     accuracies: Accuracies | None = None
 
 
-class ReportedLabels(NamedTuple):
-    """What a report says of labelled images, and whether that is ``paired``: with ``gained`` and ``lost``."""
-
-    labelled: Labelled
-    paired: bool
-
-    def accuracies(self) -> Accuracies | None:
-        """Return the accuracies, with intervals as far as they are known."""
-        return accuracies_of(self.labelled, self.paired)
+def has_labels(report: DeviceReport) -> bool:
+    """Return whether a report has counts of labelled images that can be true."""
+    return report.correct <= report.labelled > 0 and report.correct_zero_shot <= report.labelled
 
 
-def labels_of(report: DeviceReport) -> ReportedLabels | None:
-    """Return what a report says of labelled images; None where it says nothing, or what cannot be true."""
-    total, correct, plain = report.labelled, report.correct, report.correct_zero_shot
-    if not total or max(correct, plain) > total:
-        return None
+def pairs_of(report: DeviceReport) -> tuple[int, int] | None:
+    """Return ``gained`` and ``lost``; None where a report has them not, or where they cannot be true."""
     gained, lost = report.gained, report.lost
-    if isinstance(gained, int) and isinstance(lost, int) and _agree(report, gained, lost):
-        return ReportedLabels(Labelled(total, correct, plain, gained, lost), paired=True)
-    return ReportedLabels(Labelled(total, correct, plain), paired=False)
-
-
-def _agree(report: DeviceReport, gained: int, lost: int) -> bool:
-    """Return whether so many images can be correct only with the memory, and only without it."""
+    if not isinstance(gained, int) or not isinstance(lost, int):
+        return None
     possible = gained <= report.correct and lost <= report.labelled - report.correct
-    return possible and gained - lost == report.correct - report.correct_zero_shot
+    return (gained, lost) if possible and gained - lost == report.correct - report.correct_zero_shot else None
+
+
+def reported_accuracies(report: DeviceReport) -> Accuracies | None:
+    """Return what a report says of labelled images, with intervals as far as they are known."""
+    if not has_labels(report):
+        return None
+    pairs = pairs_of(report)
+    labelled = Labelled(report.labelled, report.correct, report.correct_zero_shot, *(pairs or ()))
+    return accuracies_of(labelled, paired=pairs is not None)
 
 
 class FleetSums(msgspec.Struct):
@@ -98,18 +92,17 @@ class FleetSums(msgspec.Struct):
         self.reporting += 1
         self.images += report.images
         self.differing += report.differing
-        labels = labels_of(report)
-        if labels is not None:
-            self._add_labels(*labels)
+        if has_labels(report):
+            self._add_labels(report)
 
-    def _add_labels(self, labelled: Labelled, paired: bool) -> None:
-        self.labelled += labelled.labelled
-        self.correct += labelled.correct
-        self.correct_zero_shot += labelled.correct_zero_shot
-        if paired:
-            self.paired += labelled.labelled
-            self.gained += labelled.gained
-            self.lost += labelled.lost
+    def _add_labels(self, report: DeviceReport) -> None:
+        self.labelled += report.labelled
+        self.correct += report.correct
+        self.correct_zero_shot += report.correct_zero_shot
+        if (pairs := pairs_of(report)) is not None:
+            self.paired += report.labelled
+            self.gained += pairs[0]
+            self.lost += pairs[1]
 
     def accuracies(self) -> Accuracies | None:
         """Return the accuracies on the labelled images of all clients."""
@@ -143,8 +136,7 @@ class FleetSource:
         """Return one client."""
         trace, synced = self.traces.get(client), self.last_sync(client)
         syncs, report = (trace.syncs, trace.report) if trace else (0, None)
-        labels = labels_of(report) if report else None
-        accuracies = labels.accuracies() if labels else None
+        accuracies = reported_accuracies(report) if report else None
         return FleetRow(client, version, synced, syncs, synced < now - query.stale, report, accuracies=accuracies)
 
     def recent(self, most: int) -> list[str]:

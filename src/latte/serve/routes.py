@@ -82,7 +82,8 @@ _FLEET_QUERY = (
 _ADMIN = ("unauthorized", "forbidden", "internal", "store_unavailable")
 
 _SCRIPTS = (
-    "board", "board_charts", "board_client", "board_focus", "board_link", "board_overview", "board_text", "board_values",
+    "board", "board_charts", "board_client", "board_focus",
+    "board_link", "board_overview", "board_text", "board_values",
 )  # fmt: skip
 PAGE_FILES = {  # path -> file and media type
     "/": ("board.html", "text/html"),

@@ -27,7 +27,7 @@ const drawAccuracies = (all) => {
   tile("Zero-shot accuracy", all && percent(all.zero_shot), all ? between(all.zero_shot_interval) : "");
   const gain = tile("Gain", all && points(all.gain), all && all.gain_interval ? betweenPoints(all.gain_interval) + " points" : "interval not known");
   gain.querySelector("span").className = toneOf(all);
-  setText(at("tiles-note"), all ? `Accuracies are of ${counted(all.labelled, "labelled image", "labelled images")}; below them are 95 % intervals.` : "");
+  setText(at("tiles-note"), all ? `Accuracies are of ${counted(all.labelled, "labelled image", "labelled images")}. The small numbers at accuracies and gains are 95 % intervals.` : "");
 };
 
 export const drawTiles = () => {
