@@ -118,6 +118,8 @@ def test_a_long_pause_has_signs_of_life(served, admin, monkeypatch):
         lines = answer.iter_lines()
         comments = (line for line in lines if line.startswith(":"))
         assert next(comments) and next(comments), "between two looks"
+        served.service.tokens.revoke(list(served.service.tokens.tokens()))
+        assert sum(1 for _ in comments) >= 0, "the stream ends with the token, not with the pause"
 
 
 def test_a_stream_ends_with_its_token_and_with_the_server(served, admin):

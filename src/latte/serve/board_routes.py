@@ -69,27 +69,33 @@ async def _events(service: Service, authorization: str | None, query: FleetQuery
     """Yield events until the server stops, or the token is not valid any more."""
     sent: dict[str, bytes] = {}
     with service.board.watching():
-        while service.ready:
-            try:
-                (await service.authenticate(authorization)).check_admin()
-            except Problem:
-                return
+        while await _may_look(service, authorization):
             picture = await service.board.picture(query)
             changed = {name: part for name, part in picture.parts.items() if sent.get(name) != part}
             yield b"".join(b"event: %s\ndata: %s\n\n" % (name.encode(), part) for name, part in changed.items())
             yield b"event: beat\ndata: %.3f\n\n" % time.time()
             sent.update(changed)
-            async for comment in _pause(service, picture.pause):
+            async for comment in _pause(service, authorization, picture.pause):
                 yield comment
 
 
-async def _pause(service: Service, seconds: float) -> AsyncIterator[bytes]:
+async def _may_look(service: Service, authorization: str | None) -> bool:
+    """Return whether the server goes on, and the token is still an admin's."""
+    try:
+        (await service.authenticate(authorization)).check_admin()
+    except Problem:
+        return False
+    return service.ready
+
+
+async def _pause(service: Service, authorization: str | None, seconds: float) -> AsyncIterator[bytes]:
     """Wait, in pieces: a server that stops waits for nobody. In a long pause, a comment says that it goes on."""
-    start = spoken = time.monotonic()
-    while service.ready and (left := start + seconds - time.monotonic()) > 0:
+    end = time.monotonic() + seconds
+    quiet_until = time.monotonic() + QUIET
+    while (left := end - time.monotonic()) > 0 and await _may_look(service, authorization):
         await asyncio.sleep(min(left, 1.0))
-        if time.monotonic() - spoken >= QUIET:
-            spoken = time.monotonic()
+        if time.monotonic() >= quiet_until:
+            quiet_until = time.monotonic() + QUIET
             yield b": the fleet is large, and many look at it\n\n"
 
 
