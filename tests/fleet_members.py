@@ -33,7 +33,7 @@ class Member:
             self.images += 1
         return self
 
-    def sync(self, exchange: HttpExchange, **report: int) -> Member:
+    def sync(self, exchange: HttpExchange, **report: float) -> Member:
         """Upload and download, and say how it is."""
         facts = DeviceReport(images=self.images, differing=self.differing, software="a test", **report)
         self.method.receive(exchange.push_pull(self.name, self.method.summary(), facts))

@@ -1,6 +1,7 @@
 """A device in one process: whatever happens between two pictures, its record restores it to the last bit."""
 
 import threading
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +14,9 @@ from latte.checks.material import same
 from latte.core.types import External
 from latte.edge.background_sync import BackgroundSync
 from latte.edge.device import Device, SyncTimes
-from latte.edge.device_file import Source, open_record, read_answers, read_course
+from latte.edge.device_file import Source, add_labels, compare_labels, open_record, read_answers, read_course
 from latte.edge.device_record import DeviceRecord, DiskFullError
+from latte.edge.evidence import Labelled
 from latte.edge.joining import new_member
 from latte.edge.latest_frames import LatestFrames
 from latte.methods import create_exchange
@@ -192,6 +194,22 @@ def test_the_record_says_what_was_answered(tmp_path):
     database.close()
     with pytest.raises(ValueError, match="another task"):
         DeviceRecord(tmp_path, "other")
+
+
+def test_the_report_says_how_both_answers_compare_with_labels(tmp_path):
+    task = small_task()
+    device = open_device(tmp_path, task)
+    for number, row in enumerate(rows(40)):
+        device.answer(Source(f"{number}.png"), row)
+    device.record.close()
+    with closing(open_record(tmp_path)) as database:
+        add_labels(database, {f"{number}.png": task.zero_shot.classnames[0] for number in range(40)})
+        labelled = compare_labels(database)
+    again = open_device(tmp_path, task)
+    report = again.summary_report()
+    again.record.close()
+    assert labelled.labelled == 40
+    assert Labelled(*(getattr(report, name) for name in Labelled.__slots__)) == labelled
 
 
 def test_frames_that_come_too_fast_are_dropped_and_counted(tmp_path):

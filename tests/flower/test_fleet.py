@@ -13,6 +13,7 @@ from flower_nodes import METHODS, Node, nodes_of, steps, two_that_synced
 from latte.edge.exchange_folder import ANSWER_FILE, OFFER_FILE
 from latte.edge.folder_exchange import FolderExchange
 from latte.edge.http_calls import UnreachableError
+from latte.wire.messages import DeviceReport
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -31,6 +32,13 @@ def test_a_node_gets_the_task_and_what_others_learnt(method, tmp_path, fleet_of)
         for name in got.__dataclass_fields__:
             assert np.array_equal(getattr(got, name), getattr(expected, name)), name
         node.method.receive(got)
+
+
+@pytest.mark.parametrize("report", [DeviceReport(images=5, agreement=0.5), DeviceReport(labelled=4, gained=2, lost=1)])
+def test_a_report_comes_as_it_was_sent(report):
+    from latte.flower.sync_records import NodeReply, read_reply, reply_content
+
+    assert read_reply(reply_content(NodeReply("task", report=report))).report == report
 
 
 def test_an_upload_that_comes_twice_counts_once(task, tmp_path, fleet_of):

@@ -161,6 +161,27 @@ def test_nothing_comes_from_elsewhere_and_no_script_is_inline(fleet, browser):
     assert all(url.startswith((fleet.server.address, "data:")) for url in asked)
 
 
+def test_a_token_with_hidden_characters_is_refused_by_the_page(fleet):
+    page = fleet.open(sign_in=False)
+    page.get_by_label("Admin token").fill(f"{fleet.token[:9]}\u200b{fleet.token[9:]}")
+    page.keyboard.press("Enter")
+    shows(page, page.locator("#login-problem"), re.compile("characters that no token has"))
+    assert page.locator("#login").is_visible()
+    page.get_by_label("Admin token").fill(f" {fleet.token}\n")
+    page.keyboard.press("Enter")
+    shows(page, page.locator("#status"), "live")
+    fleet.errors[:] = [error for error in fleet.errors if "401" not in error]
+
+
+def test_a_page_too_many_says_so(fleet, monkeypatch):
+    monkeypatch.setattr("latte.serve.board.MOST_WATCHERS", 0)
+    page = fleet.open(sign_in=False, where=f"#token={fleet.token}")
+    shows(page, page.locator("#status"), "too many dashboards are open, trying again")
+    monkeypatch.undo()
+    shows(page, page.locator("#status"), "live")
+    fleet.errors[:] = [error for error in fleet.errors if "503" not in error]
+
+
 # --- what is shown --------------------------------------------------------------------------------------------
 
 
@@ -178,7 +199,7 @@ def test_the_fleet_is_shown_and_follows_without_a_reload(fleet):
     one.see(8).sync(fleet.exchange, labelled=10, correct=7, correct_zero_shot=5)
     two.see(5).sync(fleet.exchange)
     shows(page, cell(page, "camera 1", "images"), "20")
-    shows(page, cell(page, "camera 1", "accuracy"), "70.0 %")
+    shows(page, cell(page, "camera 1", "accuracy"), "70.0 %39.7 to 89.2")
     shows(page, cell(page, "camera 1", "gain"), "+20.0")
     shows(page, cell(page, "camera 1", "syncs"), "2")
     shows(page, cell(page, "camera 2", "images"), "5")
@@ -249,6 +270,128 @@ def test_a_page_of_a_client(fleet):
     page.locator("#overview").wait_for()
     page.goto(f"{fleet.server.address}/#/client/{quote('nobody')}")
     playwright.expect(page.locator("#client")).to_contain_text("knows no client of this name", timeout=PATIENCE)
+
+
+def fact(page, name):
+    return page.locator(f"#client .facts dt:text-is('{name}') + dd")
+
+
+def test_accuracies_have_intervals(fleet):
+    labels = {"labelled": 50, "correct": 40, "correct_zero_shot": 32}
+    fleet.member("camera 1").see(60).sync(fleet.exchange, **labels, gained=9, lost=1)
+    page = fleet.open()
+    tiles = page.locator("#tiles")
+    shows(page, tiles.locator("[data-name=Accuracy] dd"), "80.0 %67.0 to 88.8")
+    shows(page, tiles.locator("[data-name='Zero-shot accuracy'] dd"), "64.0 %50.1 to 75.9")
+    shows(page, tiles.locator("[data-name=Gain] dd"), "+16.0+3.6 to +27.2 points")
+    shows(page, cell(page, "camera 1", "gain"), "+16.0+3.6 to +27.2")
+    assert "up" in cell(page, "camera 1", "gain").get_attribute("class")
+    page.get_by_role("link", name="camera 1").click()
+    shows(page, fact(page, "Accuracy"), "80.0 % of 50 labelled images, 95 % interval 67.0 to 88.8")
+    shows(page, fact(page, "Zero-shot accuracy"), "64.0 %, 95 % interval 50.1 to 75.9")
+    shows(page, fact(page, "Gain"), "+16.0 points, 95 % interval +3.6 to +27.2")
+
+
+def test_an_earlier_device_has_a_gain_without_an_interval(fleet):
+    fleet.member("camera 1").see(60).sync(fleet.exchange, labelled=50, correct=40, correct_zero_shot=32)
+    page = fleet.open()
+    shows(page, page.locator("#tiles [data-name=Gain] dd"), "+16.0interval not known")
+    shows(page, cell(page, "camera 1", "gain"), "+16.0")
+    assert cell(page, "camera 1", "gain").get_attribute("class") == ""
+    page.get_by_role("link", name="camera 1").click()
+    shows(page, fact(page, "Gain"), "+16.0 points, interval not known")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_course_of_a_client(fleet, width):
+    member = fleet.member("camera 1").see(10)
+    member.sync(fleet.exchange, agreement=1.0, entropy=0.5)
+    page = fleet.open("#/client/camera%201", width=width)
+    playwright.expect(page.locator("#client")).to_contain_text("before the second report", timeout=PATIENCE)
+    member.see(30).sync(fleet.exchange, agreement=0.75, entropy=0.25)
+    plot = page.locator(".course .plot")
+    plot.wait_for()
+    assert re.search(
+        "10 to 40 images.* from 100.0 % to 75.0 %.* from 50.0 % to 25.0 %", plot.get_attribute("aria-label")
+    )
+    lines = page.locator(".course .plot .line").evaluate_all("lines => lines.map(line => line.getAttribute('d'))")
+    assert lines == ["M0.00 0.00h0L100.00 25.00", "M0.00 50.00h0L100.00 75.00"]
+    shows(page, fact(page, "As zero-shot"), re.compile("of the latest images, 75.0 %$"))
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_whom_a_client_outside_the_map_helps(fleet, monkeypatch):
+    monkeypatch.setattr("latte.serve.board.MOST_MAPPED", 2)
+    for name in ("old", "new 1", "new 2"):
+        fleet.member(name).see(20).sync(fleet.exchange)
+    page = fleet.open("#/client/old")
+    section = page.locator("#client section").last
+    shows(page, section.locator("a"), ["new 1", "new 2"])
+    shows(page, section.locator(".caption"), "Of the 2 clients that synced last, at most twenty are shown.")
+
+
+# --- the keyboard ---------------------------------------------------------------------------------------------
+
+
+def has_focus(page, locator):
+    playwright.expect(locator).to_be_focused(timeout=PATIENCE)
+
+
+def test_the_readout_of_the_map_keeps_the_focus(fleet):
+    for name in ("camera 1", "camera 2"):
+        fleet.member(name).see(20).sync(fleet.exchange)
+    page = fleet.open()
+    page.locator(".heat canvas").focus()
+    for key in ("ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    page.keyboard.press("Tab")
+    link = page.locator(".readout a").first
+    name = link.inner_text()
+    has_focus(page, link)
+    page.evaluate("window.link = document.activeElement")
+    fleet.member("another camera").see(20).sync(fleet.exchange)  # before the others, by name
+    playwright.expect(page.locator(".heat canvas")).to_have_attribute("width", "3", timeout=PATIENCE)
+    assert page.evaluate("document.activeElement === window.link"), "nothing was replaced"
+    assert page.locator(".readout a").first.inner_text() == name, "the cell is still that of the same clients"
+    fleet.exchange.leave("camera 1")
+    has_focus(page, page.locator(".heat canvas"))
+
+
+def test_a_list_of_a_client_keeps_the_focus(fleet):
+    for name in ("camera 1", "camera 2"):
+        fleet.member(name).see(20).sync(fleet.exchange)
+    page = fleet.open("#/client/camera%201")
+    helped = page.locator("#client section").last
+    helped.get_by_role("link", name="camera 2").focus()
+    fleet.member("a camera").see(20).sync(fleet.exchange)
+    helped.get_by_role("link", name="a camera").wait_for()
+    has_focus(page, helped.get_by_role("link", name="camera 2"))
+    fleet.exchange.leave("camera 2")
+    helped.get_by_role("link", name="camera 2").wait_for(state="detached")
+    has_focus(page, helped.get_by_role("link", name="a camera"))
+
+
+def test_tables_keep_the_focus(fleet):
+    members = [fleet.member(f"camera {number}").see(5).sync(fleet.exchange) for number in (1, 2)]
+
+    def provoke(member):
+        upload = member.method.summary()
+        with pytest.raises(ValueError, match="bad_upload"):
+            fleet.exchange.push(member.name, type(upload)(-upload.vectors, upload.seen, upload.task))
+
+    provoke(members[0])
+    page = fleet.open()
+    refused = page.locator("#refused")
+    refused.get_by_role("link", name="camera 1").focus()
+    provoke(members[1])
+    counts(refused.locator("tbody tr"), 2)
+    has_focus(page, refused.get_by_role("link", name="camera 1"))
+    page.get_by_role("button", name="Images").click()
+    clients = page.locator("#clients tbody")
+    clients.get_by_role("link", name="camera 2").focus()
+    members[1].see(5).sync(fleet.exchange)
+    shows(page, clients.locator("a"), ["camera 2", "camera 1"])
+    has_focus(page, clients.get_by_role("link", name="camera 2"))
 
 
 def test_a_client_that_dies_is_shown_as_stale(fleet):

@@ -3,6 +3,8 @@
 import json
 import re
 import time
+import tracemalloc
+from itertools import pairwise
 
 import httpx2
 import numpy as np
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 from fleet_members import Member
 from latte.coordination.problems import Problem
 from latte.core.contracts import Covering
+from latte.edge.device_summary import labelled_document
+from latte.edge.evidence import Labelled
 from latte.edge.http_exchange import HttpExchange
 from latte.edge.make_task import make_task
 from latte.methods import create_exchange
@@ -20,6 +24,7 @@ from latte.serve.fleet_log import MOST_REFUSALS, FleetLog
 from latte.serve.fleet_view import FleetQuery, FleetSource, fleet_table
 from latte.serve.help_map import MOST_MAPPED
 from latte.serve.openapi import openapi_document
+from latte.serve.report_course import MOST_POINTS, CoursePoint, ReportCourse
 from latte.serve.routes import PAGE_FILES, SPECS
 from latte.serve.running import GRACE
 from latte.serve.sync_load import MOST_TIMES, STEP, STEPS, SyncLoad
@@ -106,6 +111,17 @@ def test_the_stream_sends_what_changes_and_nothing_else(served, admin):
         assert sums["clients"] == 1 and sums["images"] == 4
 
 
+def test_a_long_pause_has_signs_of_life(served, admin, monkeypatch):
+    monkeypatch.setattr("latte.serve.board_routes.QUIET", 0.0)
+    monkeypatch.setattr("latte.serve.board.PAUSE", 10 * DEADLINE)
+    with httpx2.stream("GET", f"{served.address}/v1/fleet/events", headers=admin, timeout=DEADLINE) as answer:
+        lines = answer.iter_lines()
+        comments = (line for line in lines if line.startswith(":"))
+        assert next(comments) and next(comments), "between two looks"
+        served.service.tokens.revoke(list(served.service.tokens.tokens()))
+        assert sum(1 for _ in comments) >= 0, "the stream ends with the token, not with the pause"
+
+
 def test_a_stream_ends_with_its_token_and_with_the_server(served, admin):
     with httpx2.stream("GET", f"{served.address}/v1/fleet/events", headers=admin, timeout=DEADLINE) as answer:
         tokens = served.service.tokens
@@ -157,6 +173,22 @@ def test_a_large_fleet_is_bounded_and_helped_by_others(served):
     assert all(state["map"]["amounts"][i][i] == 0 for i in range(MOST_MAPPED))
     assert state["client"]["row"]["client"] == "camera 3"
     assert sum(one["amount"] for one in state["client"]["helpers"]) <= slots
+    assert "camera 3" not in state["map"]["clients"] and state["client"]["helped"] is not None
+
+
+@pytest.mark.parametrize("method", ["latte", "ristretto"])
+def test_whom_a_client_helps_is_what_they_get_from_it(tmp_path, monkeypatch, method):
+    monkeypatch.setattr("latte.serve.board.MOST_MAPPED", 3)
+    names = [f"camera {number}" for number in range(5)]
+    with serving(make_task(a_task(5, 16), method), tmp_path) as server, HttpExchange(server.address) as exchange:
+        for name in names:
+            Member(name, exchange.shared_task).see(20).sync(exchange)
+        views = [httpx2.get(f"{server.address}/v1/fleet", params={"client": name}).json() for name in names]
+    assert views[0]["map"]["clients"] == names[2:]
+    gets = {view["client"]["row"]["client"]: view["client"]["helpers"] for view in views}
+    for name, view in zip(names, views, strict=True):
+        amounts = {other: one["amount"] for other in names[2:] for one in gets[other] if one["client"] == name}
+        assert {one["client"]: one["amount"] for one in view["client"]["helped"]} == pytest.approx(amounts)
 
 
 # --- the documents --------------------------------------------------------------------------------------------
@@ -171,6 +203,43 @@ def test_every_route_is_in_the_documents():
             assert re.search(rf"`[^`]*{re.escape(spec.path)}[?`]", page), f"docs/protocol.md lacks {spec.path}"
 
 
+# --- what is said of labels -----------------------------------------------------------------------------------
+
+
+def test_accuracies_are_those_that_a_device_prints(served):
+    labels = {"labelled": 50, "correct": 40, "correct_zero_shot": 32}
+    with HttpExchange(served.address) as exchange:
+        task = exchange.shared_task
+        Member("new", task).see(5).sync(exchange, **labels, gained=9, lost=1)
+        state = httpx2.get(f"{served.address}/v1/fleet").json()
+        Member("earlier", task).see(5).sync(exchange, **labels)
+        mixed = httpx2.get(f"{served.address}/v1/fleet?find=earlier").json()["fleet"]
+    expected = json.loads(json.dumps(labelled_document(Labelled(50, 40, 32, 9, 1))))
+    assert state["fleet"]["accuracies"] == state["fleet"]["rows"][0]["accuracies"] == expected
+    assert mixed["rows"][0]["accuracies"] == {**expected, "gain_interval": None}
+    assert mixed["accuracies"]["labelled"] == 100 and mixed["accuracies"]["gain_interval"] is None
+
+
+COUNTS = st.one_of(st.integers(0, 12), st.integers(0, 2**63 - 1))
+
+
+@given(st.lists(COUNTS, min_size=5, max_size=5))
+def test_counts_that_cannot_be_true_are_not_shown(counts):
+    names = ("labelled", "correct", "correct_zero_shot", "gained", "lost")
+    reported = dict(zip(names, counts, strict=True))
+    log = FleetLog()
+    log.note_sync("camera", DeviceReport(**reported), 0.1)
+    table = fleet_table(FleetSource({"camera": 1}, {}, log.traces), FleetQuery(), now=0.0)
+    total, correct, plain, gained, lost = counts
+    possible = total > 0 and correct <= total and plain <= total
+    assert (table.accuracies is not None) == (table.rows[0].accuracies is not None) == possible
+    if table.accuracies is not None:
+        both, neither = correct - gained, total - correct - lost
+        paired = both >= 0 and neither >= 0 and both + lost == plain
+        assert (table.accuracies.gain_interval is not None) == paired
+        assert 0 <= table.accuracies.accuracy_interval[0] <= table.accuracies.accuracy_interval[1] <= 1
+
+
 # --- what is noted of a sync ----------------------------------------------------------------------------------
 
 
@@ -182,6 +251,51 @@ def test_a_note_costs_next_to_nothing():
         for name in names:
             log.note_sync(name, report, 0.01)
     assert time.process_time() - start < 100_000 * 40e-6, "it takes about 1 µs; 40 is a broken machine"
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=300))
+def test_a_course_has_the_whole_life_in_few_points(steps):
+    log, images = FleetLog(), 0
+    for more, agreement, entropy in steps:
+        images += more
+        report = DeviceReport(images=images, agreement=agreement, entropy=entropy)
+        log.note_sync("camera", report, 0.1)
+        log.note_sync("camera", report, 0.1)  # the same request again
+        log.note_sync("camera", None, 0.1)
+    points = log.traces["camera"].course.points()
+    assert min(len(steps), MOST_POINTS // 2) <= len(points) <= MOST_POINTS
+    assert points[-1].images == images
+    assert all(one.images < other.images for one, other in pairwise(points))
+    size = 1
+    while -(-len(steps) // size) > MOST_POINTS:
+        size *= 2
+    parts = [steps[start : start + size] for start in range(0, len(steps), size)]
+    assert [point.agreement for point in points] == pytest.approx(
+        [np.mean([s[1] for s in part]) for part in parts], abs=1e-5
+    )
+    assert [point.entropy for point in points] == pytest.approx(
+        [np.mean([s[2] for s in part]) for part in parts], abs=1e-5
+    )
+
+
+def test_the_course_of_a_device_that_begins_anew_does_too():
+    course = ReportCourse()
+    for images in (0, 10, 20, 5):
+        course.add(DeviceReport(images=images, agreement=0.5))
+    assert course.points() == [CoursePoint(5.0, 0.5, 0.0)]
+
+
+def test_a_course_takes_less_than_800_bytes():
+    reports = [DeviceReport(images=images) for images in range(1, MOST_POINTS + 1)]
+    tracemalloc.start()
+    try:
+        courses = [ReportCourse() for _ in range(100)]
+        for course in courses:
+            for report in reports:
+                course.add(report)
+        assert tracemalloc.get_traced_memory()[0] < 100 * 800
+    finally:
+        tracemalloc.stop()
 
 
 def test_refusals_are_counted_and_bounded():

@@ -284,6 +284,8 @@ class Device:
             labelled=labelled.labelled,
             correct=labelled.correct,
             correct_zero_shot=labelled.correct_zero_shot,
+            gained=labelled.gained,
+            lost=labelled.lost,
             software=f"latte {__version__}",
         )
 

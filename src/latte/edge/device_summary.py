@@ -17,7 +17,7 @@ from .device_file import (
     read_recent,
     read_status,
 )
-from .evidence import Labelled, Stretch, difference_interval, share_interval
+from .evidence import Labelled, Stretch, accuracies_of
 from .tally import SessionCounts
 
 
@@ -53,18 +53,8 @@ class DeviceSummary:
 
 def labelled_document(labelled: Labelled) -> dict[str, Any]:
     """Return the accuracies with their 95 % intervals, for JSON; without labels, only that there are none."""
-    total = labelled.labelled
-    if not total:
-        return {"labelled": 0}
-    return {
-        "labelled": total,
-        "accuracy": labelled.correct / total,
-        "accuracy_interval": share_interval(labelled.correct, total),
-        "zero_shot": labelled.correct_zero_shot / total,
-        "zero_shot_interval": share_interval(labelled.correct_zero_shot, total),
-        "gain": (labelled.correct - labelled.correct_zero_shot) / total,
-        "gain_interval": difference_interval(labelled.gained, labelled.lost, total),
-    }
+    accuracies = accuracies_of(labelled)
+    return {"labelled": 0} if accuracies is None else asdict(accuracies)
 
 
 def summarise(database: Connection, folder: Path) -> DeviceSummary:

@@ -146,3 +146,40 @@ def difference_interval(gained: int, lost: int, total: int) -> tuple[float, floa
     difference = (b - c) / n
     half = _NORMAL * math.sqrt(max(b + c - (b - c) ** 2 / n, 0.0)) / n
     return max(-1.0, difference - half), min(1.0, difference + half)
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracies:
+    """The accuracies on ``labelled`` pictures, with the memory and without it, and the gain, with 95 % intervals.
+
+    ``gain_interval`` is None where nobody knows on how many pictures the two disagree.
+    """
+
+    labelled: int
+    accuracy: float
+    accuracy_interval: tuple[float, float]
+    zero_shot: float
+    zero_shot_interval: tuple[float, float]
+    gain: float
+    gain_interval: tuple[float, float] | None
+
+
+def accuracies_of(labelled: Labelled, paired: bool = True) -> Accuracies | None:
+    """Return the accuracies; None without labels. Unless ``paired``, ``gained`` and ``lost`` are not known.
+
+    >>> helped = accuracies_of(Labelled(50, 40, 32, gained=9, lost=1))
+    >>> round(helped.gain, 2), [round(end, 2) for end in helped.gain_interval]
+    (0.16, [0.04, 0.27])
+    """
+    total = labelled.labelled
+    if not total:
+        return None
+    return Accuracies(
+        total,
+        labelled.correct / total,
+        share_interval(labelled.correct, total),
+        labelled.correct_zero_shot / total,
+        share_interval(labelled.correct_zero_shot, total),
+        (labelled.correct - labelled.correct_zero_shot) / total,
+        difference_interval(labelled.gained, labelled.lost, total) if paired else None,
+    )

@@ -137,7 +137,9 @@ def read_reply(content: RecordDict) -> NodeReply:
 
 
 def _metrics(report: DeviceReport) -> MetricRecord:
-    return MetricRecord({name: getattr(report, name) for name in _NUMBERS})
+    """Return the numbers of a report; a metric cannot be unset, so those that are get no place."""
+    values = {name: getattr(report, name) for name in _NUMBERS}
+    return MetricRecord({name: value for name, value in values.items() if value is not msgspec.UNSET})
 
 
 def _report(content: RecordDict) -> DeviceReport:

@@ -8,7 +8,8 @@ module             contents
 ``upload_store``   opens a store: the embedded one, or ``postgres_store``
 ``store_backup``   backups of both kinds (``backup_file`` is the format); ``store_check`` looks for damage
 ``tokens``         bearer tokens, bound to the names of clients
-``board``          the parts of the dashboard; ``fleet_log`` notes syncs for it, ``page`` has its files
+``board``          the parts of the dashboard; ``page`` has its files
+``fleet_log``      notes syncs for it; ``report_course`` is what a client reported, over time
 ``demo_fleet``     the fleet demo: a server and devices as processes
 ================== ==================================================================================
 

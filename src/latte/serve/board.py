@@ -16,7 +16,8 @@ from ..core.contracts import Covering, Traced
 from .batches import Batches
 from .fleet_log import FleetLog
 from .fleet_view import FleetQuery, FleetRow, FleetSource, FleetTable, fleet_table
-from .help_map import MOST_MAPPED, TRACED_TOGETHER, Helper, HelpMap, assemble, helpers_of, trace_rows
+from .help_map import MOST_MAPPED, TRACED_TOGETHER, Helper, HelpMap, Tracing, helped_by, helpers_of, map_of, trace
+from .report_course import CoursePoint
 
 PAUSE = 1.0  # seconds between two looks
 SHARE = 0.05  # of the time that looking may take
@@ -41,11 +42,28 @@ class ClassView(msgspec.Struct, frozen=True):
 
 
 class ClientView(msgspec.Struct, frozen=True):
-    """One client: its row, its classes (None: the method cannot say), and the clients that help it."""
+    """One client: its row, its classes (None: the method cannot say), its helpers, the clients it helps, its course.
+
+    ``helped`` are the clients on the map that it helps, whether it is on the map itself or not; None: not known, or not
+    yet.
+    """
 
     row: FleetRow
     classes: list[ClassView] | None
     helpers: list[Helper]
+    helped: list[Helper] | None
+    course: list[CoursePoint]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnMap:
+    """The map (None: the method cannot say), and what it was made from: of each client on it, from whom it gets what.
+
+    That takes 240 bytes per client of the fleet.
+    """
+
+    map: HelpMap | None
+    tracings: list[Tracing]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +124,15 @@ class Board:
     async def picture(self, query: FleetQuery) -> BoardState:
         """Return what a watcher sees now."""
         fleet, took = await self._table(query)
+        help_map = await self._map.get()
         values = {
             "task": self._task(),
             "fleet": fleet,
             "load": await asyncio.to_thread(self._log.load.summary),
             "refusals": self._log.refusals(),
-            "client": await self._client(query) if query.client else None,
+            "client": await self._client(query, help_map) if query.client else None,
+            "map": help_map.map,
         }
-        values["map"] = await self._map.get()
         parts = {name: msgspec.json.encode(value) for name, value in values.items()}
         return BoardState(parts, max(PAUSE, took * max(self._watchers, 1) / SHARE))
 
@@ -138,28 +157,34 @@ class Board:
         counts = exchange.coverage(present).sum(axis=1).tolist()
         return dict(zip(present, counts, strict=True))
 
-    async def _client(self, query: FleetQuery) -> ClientView | None:
-        version = self._hub.versions.get(query.client)
+    async def _client(self, query: FleetQuery, help_map: DrawnMap) -> ClientView | None:
+        client, version = query.client, self._hub.versions.get(query.client)
         if version is None:
             return None
-        row = self._source.row(query.client, version, query, time.time())
-        return await self._batches.call(lambda: self._view_client(row))
+        row, notes = self._source.row(client, version, query, time.time()), self._log.traces.get(client)
+        course = notes.course.points() if notes and notes.course else []
+        helped = await asyncio.to_thread(helped_by, help_map.tracings, client)
+        classes, helpers = await self._batches.call(lambda: (self._classes(client), helpers_of(self._hub, client)))
+        if classes is not None:
+            row = msgspec.structs.replace(row, classes=sum(view.seen for view in classes))
+        return ClientView(row, classes, helpers, helped, course)
 
-    def _view_client(self, row: FleetRow) -> ClientView:
-        exchange, classes = self._hub.exchange, None
-        if isinstance(exchange, Covering) and row.client in self._hub.versions:
-            seen = exchange.coverage([row.client])[0].tolist()
-            names = self._hub.task.zero_shot.classnames
-            classes = [ClassView(name, there) for name, there in zip(names, seen, strict=True)]
-            row = msgspec.structs.replace(row, classes=sum(seen))
-        return ClientView(row, classes, helpers_of(self._hub, row.client))
-
-    async def _draw_map(self) -> HelpMap | None:
-        if not isinstance(self._hub.exchange, Traced):
+    def _classes(self, client: str) -> list[ClassView] | None:
+        """Return the classes, and whether a client has seen them. The hub's thread calls it."""
+        exchange = self._hub.exchange
+        if not isinstance(exchange, Covering) or client not in self._hub.versions:
             return None
+        seen = exchange.coverage([client])[0].tolist()
+        names = self._hub.task.zero_shot.classnames
+        return [ClassView(name, there) for name, there in zip(names, seen, strict=True)]
+
+    async def _draw_map(self) -> DrawnMap:
+        if not isinstance(self._hub.exchange, Traced):
+            return DrawnMap(None, [])
         names = await asyncio.to_thread(self._source.recent, MOST_MAPPED)
-        rows = []
+        tracings = []
         for start in range(0, len(names), TRACED_TOGETHER):
             part = names[start : start + TRACED_TOGETHER]
-            rows += await self._batches.call(lambda part=part: trace_rows(self._hub, part, names))  # type: ignore[misc]
-        return assemble(rows, names, len(self._hub))
+            tracing = await self._batches.call(lambda part=part: trace(self._hub, part))  # type: ignore[misc]
+            tracings += [tracing] if tracing else []
+        return DrawnMap(await asyncio.to_thread(map_of, tracings, len(self._hub)), tracings)

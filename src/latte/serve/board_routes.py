@@ -37,6 +37,7 @@ _PAGE_HEADERS = {
 }
 _LONGEST_FIND = 1024  # characters
 _LONGEST_STALE = 10.0**9  # seconds
+QUIET = 8.0  # seconds after which a stream says something: a page takes a connection for lost after 20
 
 
 async def page_file(service: Service, request: Request) -> Response:
@@ -68,24 +69,34 @@ async def _events(service: Service, authorization: str | None, query: FleetQuery
     """Yield events until the server stops, or the token is not valid any more."""
     sent: dict[str, bytes] = {}
     with service.board.watching():
-        while service.ready:
-            try:
-                (await service.authenticate(authorization)).check_admin()
-            except Problem:
-                return
+        while await _may_look(service, authorization):
             picture = await service.board.picture(query)
             changed = {name: part for name, part in picture.parts.items() if sent.get(name) != part}
             yield b"".join(b"event: %s\ndata: %s\n\n" % (name.encode(), part) for name, part in changed.items())
             yield b"event: beat\ndata: %.3f\n\n" % time.time()
             sent.update(changed)
-            await _sleep(service, picture.pause)
+            async for comment in _pause(service, authorization, picture.pause):
+                yield comment
 
 
-async def _sleep(service: Service, seconds: float) -> None:
-    """Wait, a second at a time, and no longer once the server is stopping."""
-    for _ in range(math.ceil(seconds)):
-        if service.ready:
-            await asyncio.sleep(min(seconds, 1.0))
+async def _may_look(service: Service, authorization: str | None) -> bool:
+    """Return whether the server goes on, and the token is still an admin's."""
+    try:
+        (await service.authenticate(authorization)).check_admin()
+    except Problem:
+        return False
+    return service.ready
+
+
+async def _pause(service: Service, authorization: str | None, seconds: float) -> AsyncIterator[bytes]:
+    """Wait, a second at a time, and no longer once the server is stopping; a long pause has comments in it."""
+    end = time.monotonic() + seconds
+    quiet_until = time.monotonic() + QUIET
+    while (left := end - time.monotonic()) > 0 and await _may_look(service, authorization):
+        await asyncio.sleep(min(left, 1.0))
+        if time.monotonic() >= quiet_until:
+            quiet_until = time.monotonic() + QUIET
+            yield b": the fleet is large, and many look at it\n\n"
 
 
 def fleet_query(request: Request) -> FleetQuery:

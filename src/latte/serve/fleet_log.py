@@ -14,6 +14,7 @@ import msgspec
 
 from ..coordination.problems import Problem
 from ..wire.messages import DeviceReport
+from .report_course import ReportCourse
 from .sync_load import SyncLoad
 
 MOST_REFUSALS = 100  # kinds and clients; the oldest goes first
@@ -22,11 +23,19 @@ LONGEST_DETAIL = 500  # characters
 
 @dataclass(slots=True)
 class ClientTrace:
-    """The syncs of one client since the server started: the time of the last, their number, and the latest report."""
+    """The syncs of one client since the server started: the time of the last, their number, the reports."""
 
     synced: float
     syncs: int = 0
     report: DeviceReport | None = None
+    course: ReportCourse | None = None
+
+    def note_report(self, report: DeviceReport) -> None:
+        """Note what a client says of itself."""
+        self.report = report
+        if self.course is None:
+            self.course = ReportCourse()
+        self.course.add(report)
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -55,7 +64,7 @@ class FleetLog:
         trace.synced = time.time()
         trace.syncs += 1
         if report is not None:
-            trace.report = report
+            trace.note_report(report)
         self.load.add(seconds)
 
     def note_refusal(self, client: str, problem: Problem) -> None:

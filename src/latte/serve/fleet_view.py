@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from ..edge.evidence import Accuracies, Labelled, accuracies_of
 from ..wire.messages import DeviceReport
 from .fleet_log import ClientTrace
 
@@ -31,7 +32,10 @@ class FleetQuery:
 
 
 class FleetRow(msgspec.Struct, frozen=True):
-    """A client: its last sync (seconds since 1970), the syncs since the server started, and its latest report."""
+    """A client: its last sync (seconds since 1970), the syncs since the server started, and its latest report.
+
+    ``accuracies`` are what the report says of labelled images, None where it says nothing that can be true.
+    """
 
     client: str
     version: int
@@ -40,10 +44,37 @@ class FleetRow(msgspec.Struct, frozen=True):
     stale: bool
     report: DeviceReport | None
     classes: int | None = None
+    accuracies: Accuracies | None = None
+
+
+def has_labels(report: DeviceReport) -> bool:
+    """Return whether a report has counts of labelled images that can be true."""
+    return report.correct <= report.labelled > 0 and report.correct_zero_shot <= report.labelled
+
+
+def pairs_of(report: DeviceReport) -> tuple[int, int] | None:
+    """Return ``gained`` and ``lost``; None where a report has them not, or where they cannot be true."""
+    gained, lost = report.gained, report.lost
+    if not isinstance(gained, int) or not isinstance(lost, int):
+        return None
+    possible = gained <= report.correct and lost <= report.labelled - report.correct
+    return (gained, lost) if possible and gained - lost == report.correct - report.correct_zero_shot else None
+
+
+def reported_accuracies(report: DeviceReport) -> Accuracies | None:
+    """Return what a report says of labelled images, with intervals as far as they are known."""
+    if not has_labels(report):
+        return None
+    pairs = pairs_of(report)
+    labelled = Labelled(report.labelled, report.correct, report.correct_zero_shot, *(pairs or ()))
+    return accuracies_of(labelled, paired=pairs is not None)
 
 
 class FleetSums(msgspec.Struct):
-    """Sums over all clients; from ``reporting`` on, over the clients whose report the server has."""
+    """Sums over all clients; from ``reporting`` on, over the clients whose report the server has.
+
+    ``gained`` and ``lost`` are of ``paired`` labelled images: clients of earlier versions do not report them.
+    """
 
     clients: int = 0
     fresh: int = 0
@@ -53,21 +84,38 @@ class FleetSums(msgspec.Struct):
     labelled: int = 0
     correct: int = 0
     correct_zero_shot: int = 0
+    paired: int = 0
+    gained: int = 0
+    lost: int = 0
 
     def add(self, report: DeviceReport) -> None:
         """Count the report of one client."""
         self.reporting += 1
         self.images += report.images
         self.differing += report.differing
+        if has_labels(report):
+            self._add_labels(report)
+
+    def _add_labels(self, report: DeviceReport) -> None:
         self.labelled += report.labelled
         self.correct += report.correct
         self.correct_zero_shot += report.correct_zero_shot
+        if (pairs := pairs_of(report)) is not None:
+            self.paired += report.labelled
+            self.gained += pairs[0]
+            self.lost += pairs[1]
+
+    def accuracies(self) -> Accuracies | None:
+        """Return the accuracies on the labelled images of all clients."""
+        labelled = Labelled(self.labelled, self.correct, self.correct_zero_shot, self.gained, self.lost)
+        return accuracies_of(labelled, paired=self.paired == self.labelled)
 
 
 class FleetTable(msgspec.Struct, frozen=True):
-    """The sums, how many clients match the query, and the rows of the first of them."""
+    """The sums, the accuracies of all, how many clients match the query, and the rows of the first of them."""
 
     sums: FleetSums
+    accuracies: Accuracies | None
     matching: int
     rows: list[FleetRow]
 
@@ -89,7 +137,8 @@ class FleetSource:
         """Return one client."""
         trace, synced = self.traces.get(client), self.last_sync(client)
         syncs, report = (trace.syncs, trace.report) if trace else (0, None)
-        return FleetRow(client, version, synced, syncs, synced < now - query.stale, report)
+        accuracies = reported_accuracies(report) if report else None
+        return FleetRow(client, version, synced, syncs, synced < now - query.stale, report, accuracies=accuracies)
 
     def recent(self, most: int) -> list[str]:
         """Return the clients that synced last, by name."""
@@ -114,7 +163,7 @@ def fleet_table(source: FleetSource, query: FleetQuery, now: float) -> FleetTabl
             matching.append((-synced, client))
     chosen = heapq.nsmallest(query.limit, matching)
     rows = [source.row(client, source.versions.get(client, 0), query, now) for _, client in chosen]
-    return FleetTable(sums, len(matching), rows)
+    return FleetTable(sums, sums.accuracies(), len(matching), rows)
 
 
 def _is_shown(state: str, stale: bool) -> bool:

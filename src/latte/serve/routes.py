@@ -81,7 +81,10 @@ _FLEET_QUERY = (
 )
 _ADMIN = ("unauthorized", "forbidden", "internal", "store_unavailable")
 
-_SCRIPTS = ("board", "board_charts", "board_client", "board_link", "board_overview", "board_text", "board_values")
+_SCRIPTS = (
+    "board", "board_charts", "board_client", "board_focus",
+    "board_link", "board_overview", "board_text", "board_values",
+)  # fmt: skip
 PAGE_FILES = {  # path -> file and media type
     "/": ("board.html", "text/html"),
     "/board.css": ("board.css", "text/css"),

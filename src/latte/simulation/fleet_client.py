@@ -26,7 +26,7 @@ from .schedule import Schedule, rounds
 T = TypeVar("T")
 
 CLIENTS_PER_DOMAIN = 10
-_LATEST = 50  # images whose entropies a report averages
+_LATEST = 100  # images over which a report averages, as that of a device does
 
 
 def demo_federation(seed: int) -> Federation:
@@ -51,7 +51,10 @@ class FleetClient:
     differing: int = 0
     correct: int = 0
     correct_zero_shot: int = 0
+    gained: int = 0
+    lost: int = 0
     entropies: deque[float] = field(default_factory=lambda: deque(maxlen=_LATEST))
+    agreements: deque[bool] = field(default_factory=lambda: deque(maxlen=_LATEST))
 
     def classify(self) -> None:
         """Classify the next image."""
@@ -59,9 +62,16 @@ class FleetClient:
         prediction, plain = self.method.predict(self.views[place]), self.zero_shot.predict(self.views[place])
         self.labels.append(int(prediction.label))
         self.differing += prediction.label != plain.label
-        self.correct += int(prediction.label == self.truth[place])
-        self.correct_zero_shot += int(plain.label == self.truth[place])
+        self._compare(prediction.label == self.truth[place], plain.label == self.truth[place])
         self.entropies.append(float(prediction.entropy))
+        self.agreements.append(bool(prediction.label == plain.label))
+
+    def _compare(self, right: bool, plain: bool) -> None:
+        """Count whether the answer is right, and whether that of zero-shot is."""
+        self.correct += int(right)
+        self.correct_zero_shot += int(plain)
+        self.gained += int(right and not plain)
+        self.lost += int(plain and not right)
 
     def report(self) -> DeviceReport:
         """Return what it says of itself; labels are known here, so it says how often it was right."""
@@ -69,10 +79,13 @@ class FleetClient:
         return DeviceReport(
             images=images,
             differing=int(self.differing),
+            agreement=float(np.mean(self.agreements)) if images else 1.0,
             entropy=float(np.clip(np.mean(self.entropies), 0, 1)) if images else 0.0,
             labelled=images,
             correct=self.correct,
             correct_zero_shot=self.correct_zero_shot,
+            gained=self.gained,
+            lost=self.lost,
             software=f"latte {__version__}, demo",
         )
 

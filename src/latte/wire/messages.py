@@ -52,7 +52,8 @@ class DeviceReport(msgspec.Struct, frozen=True):
     images, ``agreement`` is the share with zero-shot's label, and ``entropy`` the mean of the zero-shot entropies. The
     memory holds something of ``classes`` classes. ``unreadable`` pictures could not be read, ``waiting`` pictures are
     in the queue, ``dropped`` ones had no room. Of ``labelled`` images, ``correct`` answers are right, and
-    ``correct_zero_shot`` answers of zero-shot.
+    ``correct_zero_shot`` answers of zero-shot; ``gained`` images are right only with the memory, ``lost`` ones only
+    without it. Earlier clients do not send these two: they are UNSET, which is never sent.
     """
 
     images: Count = 0
@@ -66,6 +67,8 @@ class DeviceReport(msgspec.Struct, frozen=True):
     labelled: Count = 0
     correct: Count = 0
     correct_zero_shot: Count = 0
+    gained: Count | msgspec.UnsetType = msgspec.UNSET
+    lost: Count | msgspec.UnsetType = msgspec.UNSET
     software: Short = ""
 
 

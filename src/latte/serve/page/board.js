@@ -51,10 +51,11 @@ const watchEdges = () => document.querySelectorAll(".scroll").forEach((box) => {
   new ResizeObserver(mark).observe(box.firstElementChild);
 });
 
-const status = (word) => {
-  const words = { live: "live", wait: "connecting", lost: "connection lost, trying again", login: "not signed in" };
+const WORDS = { live: "live", wait: "connecting", lost: "connection lost", login: "not signed in" };
+
+const status = (word, text = WORDS[word]) => {
   at("status").dataset.state = word;
-  setText(at("status"), words[word]);
+  setText(at("status"), text);
 };
 
 const link = new Link({
@@ -69,14 +70,14 @@ const link = new Link({
       fresh.add(name);
     }
   },
-  state: status,
-  refused: (code, had) => {
+  lost: (reason) => status("lost", `${visible(reason) || WORDS.lost}, trying again`),
+  refused: (problem) => {
     forgetToken();
     data.fleet = null;
     status("login");
     for (const id of ["overview", "client"]) at(id).hidden = true;
     at("login").hidden = false;
-    setText(at("login-problem"), !had ? "" : code === 401 ? "This token is not valid." : "This token is not an admin's.");
+    setText(at("login-problem"), problem);
     at("token").focus();
   },
 });

@@ -1,5 +1,6 @@
-// Charts: lines over the last minutes, and the map of who helps whom.
-import { amount, clientLink, element, nameOf } from "./board_text.js";
+// Charts: lines over the last minutes or over images, and the map of who helps whom.
+import { replaceChildren } from "./board_focus.js";
+import { amount, clientLink, count, element, nameOf, percent } from "./board_text.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const LIGHT = ["#f4f6f9", "#b8cfe6", "#6a9fd0", "#2c67a8", "#0b2a55"];
@@ -22,12 +23,13 @@ const ceiling = (values) => {
   return [1, 2, 5, 10].map((step) => step * power).find((value) => value >= high * 0.999);
 };
 
-const pathOf = (values, high) => {
+// places: of the values, from 0 to 1.
+const pathOf = (values, places, high) => {
   const parts = [];
   let start = true;
   values.forEach((value, i) => {
     if (value !== null) {
-      const place = (values.length > 1 ? (100 * i) / (values.length - 1) : 100).toFixed(2) + " " + (100 - (100 * value) / high).toFixed(2);
+      const place = (100 * places[i]).toFixed(2) + " " + (100 - (100 * value) / high).toFixed(2);
       parts.push(start ? "M" + place + "h0" : "L" + place);
     }
     start = value === null;
@@ -35,29 +37,51 @@ const pathOf = (values, high) => {
   return parts.join("");
 };
 
-// Fills a figure with lines over time, the last value at the right edge; lines: [{ label, values, second }].
-export const drawLines = (figure, title, lines, step, unit) => {
-  const high = ceiling(lines.flatMap((line) => line.values));
-  const length = Math.max(...lines.map((line) => line.values.length), 1);
-  const plot = element("div", { class: "plot", role: "img", "aria-label": title + ", over the last minutes; the tiles above have the latest numbers" });
+const tickAt = (kind, side, place, text) => {
+  const tick = element("span", { class: kind }, text);
+  tick.style[side] = 100 * place + "%";
+  return tick;
+};
+
+// The plot of lines, [{ label, values, second }], and its legend. axis: { places, ticks: [[place, text]], high, unit, about }.
+const plotOf = (lines, axis) => {
+  const plot = element("div", { class: "plot", role: "img", "aria-label": axis.about });
   const svg = canvasOf();
   for (const share of [0, 0.5, 1]) {
     svg.append(drawing("path", { class: "grid", d: `M0 ${100 - 100 * share}H100` }));
-    const tick = element("span", { class: "y-tick" }, unit(share * high));
-    tick.style.bottom = 100 * share + "%";
-    plot.append(tick);
+    plot.append(tickAt("y-tick", "bottom", share, axis.unit(share * axis.high)));
   }
-  for (const line of lines) svg.append(drawing("path", { class: line.second ? "line second" : "line", d: pathOf(line.values, high) }));
-  const seconds = (length - 1) * step;
-  const ticks = seconds < 10 ? [[100, "now"]] : [[0, "−" + (seconds < 120 ? Math.round(seconds) + " s" : Math.round(seconds / 60) + " min")], [100, "now"]];
-  for (const [place, text] of ticks) {
-    const tick = element("span", { class: "x-tick" }, text);
-    tick.style.left = place + "%";
-    plot.append(tick);
-  }
+  for (const line of lines) svg.append(drawing("path", { class: line.second ? "line second" : "line", d: pathOf(line.values, axis.places, axis.high) }));
+  for (const [place, text] of axis.ticks) plot.append(tickAt("x-tick", "left", place, text));
   plot.append(svg);
-  figure.replaceChildren(element("h3", {}, title), plot);
-  if (lines.length > 1) figure.append(legend(lines));
+  return lines.length > 1 ? [plot, legend(lines)] : [plot];
+};
+
+// Fills a figure with lines over time, one value per step of so many seconds, the last at the right edge.
+export const drawLines = (figure, title, lines, step, unit) => {
+  const length = Math.max(...lines.map((line) => line.values.length), 1);
+  const places = Array.from({ length }, (_, i) => (length > 1 ? i / (length - 1) : 1));
+  const seconds = (length - 1) * step;
+  const start = "−" + (seconds < 120 ? Math.round(seconds) + " s" : Math.round(seconds / 60) + " min");
+  const ticks = seconds < 10 ? [[1, "now"]] : [[0, start], [1, "now"]];
+  const about = title + ", over the last minutes; the tiles above have the latest numbers";
+  const high = ceiling(lines.flatMap((line) => line.values));
+  figure.replaceChildren(element("h3", {}, title), ...plotOf(lines, { places, ticks, high, unit, about }));
+};
+
+// Agreement and entropy over the images of a client; points, at least two: [{ images, agreement, entropy }].
+export const courseOf = (points) => {
+  const [first, last] = [points[0], points[points.length - 1]];
+  const places = points.map((point) => (point.images - first.images) / (last.images - first.images));
+  const lines = [
+    { label: "as zero-shot", values: points.map((point) => point.agreement) },
+    { label: "zero-shot entropy", values: points.map((point) => point.entropy), second: true },
+  ];
+  const ends = (key) => `from ${percent(first[key])} to ${percent(last[key])}`;
+  const about = `After ${count(first.images)} to ${count(last.images)} images: as zero-shot ${ends("agreement")}, zero-shot entropy ${ends("entropy")}`;
+  const ticks = [[0, count(first.images)], [1, count(last.images) + " images"]];
+  const unit = (value) => Math.round(100 * value) + " %";
+  return element("figure", { class: "course" }, ...plotOf(lines, { places, ticks, high: 1, unit, about }));
 };
 
 const legend = (lines) => {
@@ -109,6 +133,7 @@ export class HeatMap {
   }
 
   show(data, text) {
+    this.cell = this.moved(data.clients);
     this.data = data;
     this.text = text;
     const size = data.clients.length;
@@ -118,8 +143,13 @@ export class HeatMap {
     this.high.textContent = amount(high);
     this.caption.textContent = text;
     this.picture.setAttribute("aria-label", `Who helps whom, a heat map of ${size} clients; the arrow keys choose a cell, and the text below says what it shows`);
-    if (this.cell && Math.max(...this.cell) >= size) this.cell = null;
     this.say();
+  }
+
+  // The chosen cell where its clients are now; null where one of them has left.
+  moved(clients) {
+    const places = this.cell && this.cell.map((place) => clients.indexOf(this.data.clients[place]));
+    return places && Math.min(...places) >= 0 ? places : null;
   }
 
   paint(size, high) {
@@ -174,13 +204,20 @@ export class HeatMap {
 
   say() {
     this.marks.querySelectorAll(".cursor").forEach((old) => old.remove());
-    if (!this.cell) return this.readout.replaceChildren("Point at a cell, or choose one with the arrow keys.");
+    if (!this.cell) return this.tell("Point at a cell, or choose one with the arrow keys.");
     const [row, column] = this.cell;
     const { clients, amounts } = this.data;
     const side = 100 / clients.length;
     this.marks.append(drawing("rect", { class: "cursor", x: column * side, y: row * side, width: side, height: side }));
     const value = " gets " + amount(amounts[row][column]) + " from ";
     const parts = row === column ? [clientLink(clients[row]), " and itself"] : [clientLink(clients[row]), value, clientLink(clients[column])];
-    this.readout.replaceChildren(...parts);
+    this.tell(...parts);
+  }
+
+  // Changes the readout; where the link with the focus goes, the map gets the focus.
+  tell(...parts) {
+    const focused = this.readout.contains(document.activeElement);
+    replaceChildren(this.readout, ...parts);
+    if (focused && !this.readout.contains(document.activeElement)) this.picture.focus({ preventScroll: true });
   }
 }

@@ -1,8 +1,17 @@
 // The page of one client.
-import { ago, amount, clientLink, count, counted, element, nameOf, percent, points, visible } from "./board_text.js";
-import { data, unit, valuesOf } from "./board_values.js";
+import { courseOf } from "./board_charts.js";
+import { replaceChildren } from "./board_focus.js";
+import { ago, amount, between, betweenPoints, clientLink, count, counted, element, nameOf, percent, points, visible } from "./board_text.js";
+import { data, toneOf, unit, valuesOf } from "./board_values.js";
 
 const fact = (list, name, value) => list.append(element("dt", {}, name), element("dd", {}, value));
+
+const accuracyFacts = (list, all) => {
+  fact(list, "Accuracy", `${percent(all.accuracy)} of ${counted(all.labelled, "labelled image", "labelled images")}, 95 % interval ${between(all.accuracy_interval)}`);
+  fact(list, "Zero-shot accuracy", `${percent(all.zero_shot)}, 95 % interval ${between(all.zero_shot_interval)}`);
+  const interval = all.gain_interval ? `95 % interval ${betweenPoints(all.gain_interval)}` : "interval not known";
+  fact(list, "Gain", element("span", { class: toneOf(all) }, `${points(all.gain)} points, ${interval}`));
+};
 
 const facts = (row) => {
   const list = element("dl", { class: "facts" });
@@ -16,12 +25,9 @@ const facts = (row) => {
     return list;
   }
   fact(list, "Images", count(report.images) + (report.unreadable ? `, and ${count(report.unreadable)} that could not be read` : ""));
-  if (report.images) fact(list, "As zero-shot", `${percent(values.agreement)}: adaptation changed ${counted(report.differing, "answer", "answers")}`);
-  fact(list, "Zero-shot entropy", report.entropy.toFixed(3) + " of the latest images (0: certain, 1: no idea)");
-  if (report.labelled) {
-    const zeroShot = report.correct_zero_shot / report.labelled;
-    fact(list, "Accuracy", `${percent(values.accuracy)} of ${count(report.labelled)} labelled images; zero-shot ${percent(zeroShot)} (${points(values.gain)})`);
-  }
+  if (report.images) fact(list, "As zero-shot", `${percent(values.agreement)}: adaptation changed ${counted(report.differing, "answer", "answers")}; of the latest images, ${percent(report.agreement)}`);
+  fact(list, "Zero-shot entropy", `${percent(report.entropy)} of the latest images (0: certain, 100: no idea)`);
+  if (row.accuracies) accuracyFacts(list, row.accuracies);
   fact(list, "Queue", `${count(report.waiting)} waiting, ${count(report.dropped)} dropped`);
   if (report.software) fact(list, "Software", visible(report.software));
   return list;
@@ -35,7 +41,10 @@ const classList = (view) => {
   return element("ul", { class: "classes" }, ...items);
 };
 
+// A list with a bar per client; null: nobody knows.
 const bars = (helpers) => {
+  if (!data.map) return element("p", { class: "caption" }, "The exchange of this method cannot say.");
+  if (!helpers) return element("p", { class: "caption" }, "Not known yet.");
   if (!helpers.length) return element("p", { class: "caption" }, "Nobody yet.");
   const high = Math.max(...helpers.map((one) => one.amount));
   return element("ul", { class: "bars" }, ...helpers.map((one) => {
@@ -45,29 +54,28 @@ const bars = (helpers) => {
   }));
 };
 
-// Those on the map whom a client helps, most first.
-const helpedBy = (client) => {
-  const column = data.map ? data.map.clients.indexOf(client) : -1;
-  if (column < 0) return [];
-  const all = data.map.clients.map((name, i) => ({ client: name, amount: data.map.amounts[i][column] }));
-  return all.filter((one) => one.amount > 0).sort((a, b) => b.amount - a.amount).slice(0, 20);
+const boundOf = (map) => (map && map.left_out ? `Of the ${map.clients.length} clients that synced last, at most twenty are shown.` : "At most twenty are shown.");
+
+const overTime = (points) => {
+  const [first, last] = [points[0], points[points.length - 1]];
+  if (!first || first.images === last.images) return [element("p", { class: "caption" }, "There is nothing to show before the second report since the server started.")];
+  return [courseOf(points), element("p", { class: "caption" }, "As zero-shot: the share of answers that are zero-shot's. Entropy of zero-shot: 0 % is certain, 100 % is no idea. Both are of the latest 100 images of each report.")];
 };
 
 export const drawClient = (place, name) => {
-  const focused = document.activeElement && place.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   const heading = element("h2", {}, nameOf(name));
   const back = element("p", {}, element("a", { href: "#/" }, "← all clients"));
   const view = data.client;
   if (!view || view.row.client !== name) {
     const text = data.client === null ? "The server knows no client of this name: it has not uploaded yet, it left, or it was removed." : "One moment.";
-    place.replaceChildren(back, heading, element("p", {}, text));
+    replaceChildren(place, back, heading, element("p", {}, text));
     return;
   }
-  place.replaceChildren(
-    back, heading, facts(view.row),
+  replaceChildren(
+    place, back, heading, facts(view.row),
+    part("Over time", ...overTime(view.course)),
     part(view.classes ? `Classes: ${count(view.row.classes)} of ${count(view.classes.length)} seen` : "Classes", classList(view)),
     part("Who helps it", bars(view.helpers), element("p", { class: "caption" }, `The number is ${unit()}. At most twenty are shown.`)),
-    part("Whom it helps", bars(helpedBy(name)), element("p", { class: "caption" }, "Of the clients on the map of the overview, at most twenty.")),
+    part("Whom it helps", bars(view.helped), element("p", { class: "caption" }, boundOf(data.map))),
   );
-  if (focused) place.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
 };

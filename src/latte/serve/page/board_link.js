@@ -17,9 +17,22 @@ export const takeFragment = () => {
 export const saveToken = (token) => sessionStorage.setItem(KEY, token.trim());
 export const forgetToken = () => sessionStorage.removeItem(KEY);
 
-const headers = () => {
-  const token = sessionStorage.getItem(KEY);
-  return token ? { Authorization: "Bearer " + token } : {};
+const PLAIN = /^[\x21-\x7e]*$/; // a token has only these, and nothing else can be sent in a header
+
+const headersOf = (token) => (token ? { Authorization: "Bearer " + token } : {});
+
+const refusal = (status, token) => {
+  if (token === null) return "";
+  return status === 401 ? "This token is not valid." : "This token is not an admin's.";
+};
+
+// Why the server does not answer with a stream, in its own words.
+const reasonOf = async (response) => {
+  try {
+    return String((await response.json()).detail);
+  } catch {
+    return `the server answered ${response.status}`; // a proxy, perhaps
+  }
 };
 
 // Calls take(name, value) for every event of the stream, until it ends.
@@ -39,7 +52,7 @@ const read = async (body, take, alive) => {
   }
 };
 
-// Follows the fleet as a query asks for it. Handlers: take(name, value), state(word), refused(detail).
+// Follows the fleet as a query asks for it. Handlers: take(name, value), lost(reason), refused(problem).
 export class Link {
   constructor(handlers) {
     this.handlers = handlers;
@@ -59,35 +72,43 @@ export class Link {
 
   async follow(address, abort) {
     for (let pause = 1000; !abort.signal.aborted; pause = Math.min(2 * pause, SLOWEST)) {
-      if (await this.once(address, abort)) pause = 500;
+      const { came, reason } = await this.once(address, abort);
+      if (came) pause = 500;
       if (abort.signal.aborted) return;
-      this.handlers.state("lost");
+      this.handlers.lost(reason);
       await new Promise((resolve) => setTimeout(resolve, pause * (0.5 + Math.random())));
     }
   }
 
-  // One connection; returns whether anything came.
+  refuse(problem) {
+    this.close();
+    this.handlers.refused(problem);
+  }
+
+  // One connection; returns whether anything came, and the server's reason where it would not answer.
   async once(address, abort) {
-    let came = false;
+    const end = { came: false, reason: "" };
+    const token = sessionStorage.getItem(KEY);
+    if (token && !PLAIN.test(token)) {
+      this.refuse("This token has characters that no token has. Copy it again, without what is around it.");
+      return end;
+    }
     const connection = new AbortController();
     const stop = () => connection.abort();
     abort.signal.addEventListener("abort", stop);
     let timer = setTimeout(stop, SILENCE);
-    const alive = () => { came = true; clearTimeout(timer); timer = setTimeout(stop, SILENCE); };
+    const alive = () => { end.came = true; clearTimeout(timer); timer = setTimeout(stop, SILENCE); };
     try {
-      const response = await fetch(address, { headers: headers(), cache: "no-store", signal: connection.signal });
-      if (response.status === 401 || response.status === 403) {
-        this.close();
-        this.handlers.refused(response.status, sessionStorage.getItem(KEY) !== null);
-      } else if (response.ok) {
-        await read(response.body, (name, value) => { if (!abort.signal.aborted) this.handlers.take(name, value); }, alive);
-      }
+      const response = await fetch(address, { headers: headersOf(token), cache: "no-store", signal: connection.signal });
+      if (response.status === 401 || response.status === 403) this.refuse(refusal(response.status, token));
+      else if (!response.ok) end.reason = await reasonOf(response);
+      else await read(response.body, (name, value) => { if (!abort.signal.aborted) this.handlers.take(name, value); }, alive);
     } catch (error) {
       if (!(error instanceof TypeError) && error.name !== "AbortError") throw error; // a broken connection is normal
     } finally {
       clearTimeout(timer);
       abort.signal.removeEventListener("abort", stop);
     }
-    return came;
+    return end;
   }
 }

@@ -1,7 +1,8 @@
 // The overview: tiles, the table of clients, the map, syncs, and what was refused.
 import { HeatMap, drawLines } from "./board_charts.js";
-import { ago, amount, clientLink, count, counted, element, milliseconds, nameOf, percent, points, setText, visible } from "./board_text.js";
-import { DASH, data, now, unit, valuesOf } from "./board_values.js";
+import { keepFocus, replaceNode } from "./board_focus.js";
+import { ago, amount, between, betweenPoints, clientLink, count, counted, element, milliseconds, nameOf, percent, points, setText, visible } from "./board_text.js";
+import { DASH, data, now, toneOf, unit, valuesOf } from "./board_values.js";
 
 const at = (id) => document.getElementById(id);
 const sorting = { key: "client", down: false };
@@ -21,6 +22,14 @@ const tile = (name, value, note = "") => {
   return box;
 };
 
+const drawAccuracies = (all) => {
+  tile("Accuracy", all && percent(all.accuracy), all ? between(all.accuracy_interval) : "");
+  tile("Zero-shot accuracy", all && percent(all.zero_shot), all ? between(all.zero_shot_interval) : "");
+  const gain = tile("Gain", all && points(all.gain), all && all.gain_interval ? betweenPoints(all.gain_interval) + " points" : "interval not known");
+  gain.querySelector("span").className = toneOf(all);
+  setText(at("tiles-note"), all ? `Accuracies are of ${counted(all.labelled, "labelled image", "labelled images")}. The small numbers at accuracies and gains are 95 % intervals.` : "");
+};
+
 export const drawTiles = () => {
   const { sums } = data.fleet;
   const stale = sums.clients - sums.fresh;
@@ -28,10 +37,7 @@ export const drawTiles = () => {
   box.querySelector("small").className = stale ? "stale" : "";
   tile("Images", count(sums.images), counted(sums.reporting, "client reports", "clients report"));
   tile("As zero-shot", sums.images ? percent(1 - sums.differing / sums.images) : DASH, counted(sums.differing, "answer changed", "answers changed"));
-  const share = (value) => value / sums.labelled;
-  const gain = sums.labelled ? share(sums.correct) - share(sums.correct_zero_shot) : 0;
-  const right = tile("Accuracy", sums.labelled ? percent(share(sums.correct)) : null, sums.labelled ? points(gain) + " over zero-shot" : "");
-  right.querySelector("small").className = gain > 0 ? "up" : gain < 0 ? "down" : "";
+  drawAccuracies(data.fleet.accuracies);
   const load = data.load;
   tile("Syncs per second", load.rate.toFixed(load.rate < 10 ? 2 : 0), "over the last minute");
   tile("Latency", load.p50 === null ? DASH : milliseconds(load.p50), load.p99 === null ? "" : "p99 " + milliseconds(load.p99));
@@ -42,26 +48,27 @@ const CELLS = [
   ["classes", (value) => count(value) + " of " + count(data.task.classes)],
   ["images", count],
   ["agreement", percent],
-  ["accuracy", percent],
-  ["gain", points],
+  ["accuracy", percent, (all) => between(all.accuracy_interval)],
+  ["gain", points, (all) => (all.gain_interval ? betweenPoints(all.gain_interval) : "")],
   ["syncs", count],
 ];
 
 const newRow = (client) => {
   const badge = element("span", { class: "badge stale", hidden: "" }, "stale");
   const row = element("tr", {}, element("th", { scope: "row" }, clientLink(client), badge));
-  row.append(...CELLS.map(([key]) => element("td", { "data-key": key })));
+  row.append(...CELLS.map(([key]) => element("td", { "data-key": key }, element("span"), element("small"))));
   return row;
 };
 
 const fillRow = (row, client, values) => {
   row.querySelector(".badge").hidden = !client.stale;
   row.classList.toggle("is-stale", client.stale);
-  CELLS.forEach(([key, text], i) => {
+  CELLS.forEach(([key, text, interval], i) => {
     const cell = row.cells[i + 1];
     const missing = values[key] === null || values[key] === undefined;
-    setText(cell, missing ? DASH : text(values[key]));
-    const tone = key === "gain" && values.gain ? (values.gain > 0 ? "up" : "down") : key === "ago" && client.stale ? "stale" : "";
+    setText(cell.firstElementChild, missing ? DASH : text(values[key]));
+    setText(cell.lastElementChild, missing || !interval ? "" : interval(client.accuracies));
+    const tone = key === "gain" ? toneOf(client.accuracies) : key === "ago" && client.stale ? "stale" : "";
     cell.className = missing ? "none" : tone;
   });
 };
@@ -78,14 +85,14 @@ export const drawTable = () => {
   const shown = data.fleet.rows.map((row) => ({ row, values: valuesOf(row) })).sort((a, b) => compare(a.values, b.values));
   const names = new Set(shown.map(({ row }) => row.client));
   for (const [name, row] of tableRows) if (!names.has(name)) { row.remove(); tableRows.delete(name); }
-  shown.forEach(({ row, values }, i) => {
+  keepFocus(() => shown.forEach(({ row, values }, i) => {
     if (!tableRows.has(row.client)) tableRows.set(row.client, newRow(row.client));
     const node = tableRows.get(row.client);
     fillRow(node, row, values);
-    if (body.rows[i] !== node) body.insertBefore(node, body.rows[i] || null); // what has the focus keeps it
-  });
+    if (body.rows[i] !== node) body.insertBefore(node, body.rows[i] || null);
+  }));
   const { matching, rows, sums } = data.fleet;
-  const columns = data.fleet.sums.labelled ? "" : "Accuracy and gain appear where devices were given labels. ";
+  const columns = data.fleet.accuracies ? "" : "Accuracy and gain appear where devices were given labels. ";
   const left = matching > rows.length ? `${count(rows.length)} of ${count(matching)} clients are shown: those that synced last.` : "";
   setText(at("rows-note"), sums.clients ? (matching ? columns + left : "No client matches.") : "No client has synced yet.");
 };
@@ -113,13 +120,19 @@ export const drawLoad = () => {
   drawLines(second, "Time to answer", [{ label: "p50", values: p50s }, { label: "p99", values: p99s, second: true }], step, (value) => amount(1000 * value) + " ms");
 };
 
+const refusedTable = (place) => {
+  if (place.querySelector("tbody")) return;
+  const head = element("tr", {}, ...["Client", "When", "Times", "Code", "Reason"].map((text) => element("th", { scope: "col", class: "name" }, text)));
+  const table = element("table", {}, element("thead", {}, head), element("tbody"));
+  place.replaceChildren(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Refused" }, table));
+};
+
 export const drawRefused = () => {
   const place = at("refused");
   if (!data.refusals.length) {
     place.replaceChildren(element("p", { class: "caption" }, "Nothing was refused since the server started."));
     return;
   }
-  const head = element("tr", {}, ...["Client", "When", "Times", "Code", "Reason"].map((text) => element("th", { scope: "col", class: "name" }, text)));
   const rows = data.refusals.map((one) => element(
     "tr", {},
     element("th", { scope: "row" }, one.client ? clientLink(one.client) : nameOf("")),
@@ -128,8 +141,8 @@ export const drawRefused = () => {
     element("td", { class: "name" }, element("code", {}, one.code)),
     element("td", { class: "detail" }, visible(one.detail)),
   ));
-  const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
-  place.replaceChildren(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Refused" }, table));
+  refusedTable(place);
+  replaceNode(place.querySelector("tbody"), element("tbody", {}, ...rows));
 };
 
 // Sorts by a heading; a second click turns the order round.

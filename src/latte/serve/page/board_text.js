@@ -34,7 +34,12 @@ export const amount = (value) => (Number.isInteger(value) ? count(value) : Numbe
 
 export const percent = (share) => (100 * share).toFixed(1) + " %";
 
+// The ends of an interval, in percent.
+export const between = ([low, high]) => `${(100 * low).toFixed(1)} to ${(100 * high).toFixed(1)}`;
+
 export const points = (share) => (share < 0 ? "−" : "+") + Math.abs(100 * share).toFixed(1);
+
+export const betweenPoints = ([low, high]) => `${points(low)} to ${points(high)}`;
 
 export const span = (seconds) => {
   if (seconds < 1) return Math.max(seconds * 1000, 0).toPrecision(3).replace(/\.?0+$/, "") + " ms";

@@ -14,18 +14,23 @@ export const unit = () => UNITS[data.task.method] || "how much a client gets fro
 // The server's time: ages do not depend on the clock of this machine.
 export const now = () => clock.server + (performance.now() - clock.here) / 1000;
 
+// "up" or "down" where the whole interval of a gain is on one side of zero; otherwise nobody can say.
+export const toneOf = (accuracies) => {
+  const [low, high] = (accuracies && accuracies.gain_interval) || [0, 0];
+  return low > 0 ? "up" : high < 0 ? "down" : "";
+};
+
 export const valuesOf = (row) => {
   const report = row.report || {};
-  const labelled = report.labelled || 0;
-  const accuracy = labelled ? report.correct / labelled : null;
+  const accuracies = row.accuracies || {};
   return {
     client: row.client,
     ago: Math.max(now() - row.synced, 0),
     classes: row.classes,
     images: report.images || null,
     agreement: report.images ? 1 - report.differing / report.images : null,
-    accuracy,
-    gain: labelled ? accuracy - report.correct_zero_shot / labelled : null,
+    accuracy: accuracies.accuracy ?? null,
+    gain: accuracies.gain ?? null,
     syncs: row.syncs,
   };
 };
