@@ -84,7 +84,7 @@ def deployment_section(table: ResultTable, title: str | None = None) -> Section:
 
 
 def _table(table: ResultTable, panels: Sequence[str], caption: str, notes: Sequence[str] = ()) -> str:
-    looks = {row.method: look(row.method) for row in table.rows}
+    looks = {row.method: look(row.method, row.name) for row in table.rows}
     shown = table.panel(*panels)
     return _render("table", table=table, shown=shown, looks=looks, caption=caption, notes=notes)
 

@@ -119,8 +119,8 @@ def facts(plan: Plan, benchmark: str, backbone: str, zero_shot: ZeroShot) -> tup
 def _round_bytes(plan: Plan, zero_shot: ZeroShot) -> dict[str, int]:
     shape, sizes = CostShape(zero_shot.classes, zero_shot.dim), {}
     for method in plan.config.methods:
-        if method.label in ("latte", "dmn-global"):
+        if method.name in ("latte", "dmn-global") and method.name not in sizes:
             sent = traffic(method.name, resolve(method.name, dict(method.params)), shape)
             assert sent is not None
-            sizes[method.label] = sent.vectors
+            sizes[method.name] = sent.vectors
     return sizes
