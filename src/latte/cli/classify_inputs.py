@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .arguments import InputFile
-from .options import ENCODER, MAX_PIXELS
+from .options import ENCODER, MAX_PIXELS, PLUGINS, load_plugins
 from .run_options import Command, collect_options
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         show_default=True,
         help="How to adapt: latte, ristretto, tda, dmn, or clip for the model's own answer (see: latte methods).",
     ),
+    PLUGINS,
     click.option("--zero-shot", "spec", flag_value="clip", help="The same as --method clip: do not adapt."),
     click.option("--memory", type=FILE, help="Continue from this file, and save to it."),
     click.option(
@@ -68,6 +69,7 @@ class ClassifyOptions:
     encoder: str
     templates: str | None
     spec: str
+    plugins: tuple[Path, ...]
     memory: Path | None
     save_every: int
     near_copy: float
@@ -109,16 +111,17 @@ def check_inputs(chosen: ClassifyOptions, stack: ExitStack) -> Inputs:
     """Find what is wrong with the call before the model is loaded; ``stack`` holds the locks."""
     from ..edge.answer_file import AnswerFile, locked_answers
     from ..edge.classify import find_pictures
-    from ..encoders import check_encoder, read_templates
+    from ..encoders import check_encoder_spec, read_templates
 
     files, names = find_pictures(chosen.images), read_class_names(chosen.classes)
     templates = None if chosen.templates is None else read_templates(chosen.templates)
+    load_plugins(chosen.plugins)
     method = _small_method(chosen, names)
     _check_csv(chosen, files)
     memory = stack.enter_context(_locked(chosen.memory))
     table = stack.enter_context(locked_answers(chosen.csv)) if chosen.csv is not None else None
     start = _covered(memory, method, files) if memory is not None and memory.exists() else 0
-    check_encoder(chosen.encoder)
+    check_encoder_spec(chosen.encoder)
     answers = AnswerFile(table, files, start) if table is not None else None
     return Inputs(files, names, templates, memory, answers, read_class_labels(chosen.labels, names))
 

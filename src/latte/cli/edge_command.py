@@ -13,6 +13,7 @@ import click
 
 from .edge_options import EdgeOptions, edge_options
 from .edge_reading import label, results, status
+from .options import load_plugins
 from .output import line, problem
 from .stop import Stopped, postponed, requested
 
@@ -132,10 +133,10 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     from ..edge.device import Device, SyncTimes
     from ..edge.device_record import DeviceRecord
     from ..edge.joining import check_encoder, join, link_to, new_member
-    from ..encoders import check_encoder as check_spec
-    from ..encoders import load_encoder
+    from ..encoders import check_encoder_spec, load_encoder
 
-    check_spec(chosen.encoder)
+    check_encoder_spec(chosen.encoder)
+    load_plugins(chosen.plugins)
     membership = chosen.membership()
     task, name = join(membership, chosen.folder)
     method = new_member(task, chosen.privacy)

@@ -63,10 +63,10 @@ def embed(
     from ..data.corruptions import load_textures
     from ..data.embed import EmbedPlan
     from ..data.image_set import CorruptionPlan, open_images
-    from ..encoders import check_encoder, load_encoder, read_templates
+    from ..encoders import check_encoder_spec, load_encoder, read_templates
 
     _check_target(out)
-    check_encoder(encoder)
+    check_encoder_spec(encoder)
     textures = None if frost is None else load_textures(frost)
     words = None if templates is None else read_templates(templates)
     plan = EmbedPlan(_view_plan(views, seed), words, dtype, os.cpu_count() or 1, skip_bad)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .arguments import Folder, InputFile
+from .options import PLUGINS, load_plugins
 from .output import problem
 from .progress import draw_compilation
 
@@ -41,11 +42,9 @@ class ExperimentOptions:
     def configs(self, **defaults: Any) -> list[RunConfig]:
         """Return one configuration per benchmark; options override the file, ``defaults`` fill what neither has."""
         from ..experiment.config import apply_settings, parse_method, read_config
-        from ..experiment.item import load_plugin
         from ..experiment.structure import configure
 
-        for plugin in self.plugins:
-            load_plugin(plugin)
+        load_plugins(self.plugins)
         raw = {**defaults, **(read_config(self.config) if self.config else {})}
         if self.methods:
             raw["methods"] = [parse_method(text) for text in self.methods.split(",")]
@@ -107,7 +106,7 @@ def _options() -> list[Callable[[Command], Command]]:
             help="auto: the fast engine where a method has one; readable: sample by sample.",
         ),
         click.option("--data", type=Folder(), help="Folder of embedding files (default: $LATTE_DATA)."),
-        click.option("--plugin", "plugins", type=file, multiple=True, help="Python file with methods of your own."),
+        PLUGINS,
     ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .arguments import Folder, InputFile
+from .options import PLUGINS, load_plugins
 from .output import line
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def task() -> None:
     show_default=True,
     help="How clients adapt: latte, ristretto, or a method of your own.",
 )
+@PLUGINS
 @click.option("--sync", type=click.Choice(["every", "doubling", "powers"]), help="When a client syncs.")
 @click.option("--period", type=click.IntRange(1), default=16, show_default=True, help="Images between two syncs.")
 def create(
@@ -48,6 +50,7 @@ def create(
     benchmark: str | None,
     data: Path | None,
     spec: str,
+    plugins: tuple[Path, ...],
     sync: str | None,
     period: int,
 ) -> None:
@@ -59,6 +62,7 @@ def create(
 
     if (benchmark is None) == (encoder is None or classes is None):
         raise click.UsageError("give --encoder and --classes, or --benchmark")
+    load_plugins(plugins)
     chosen = parse_method(spec)
     params = resolve(chosen["name"], chosen["params"], chosen["preset"])
     source = _from_encoder(str(encoder), str(classes), templates) if benchmark is None else _from_file(benchmark, data)
