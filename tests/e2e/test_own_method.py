@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -109,6 +110,15 @@ def test_the_cost_of_a_method_of_ones_own():
 def labels_of(name, schedule):
     load_plugin(ROOT / "examples" / "own_exchange.py")
     return np.concatenate(run_readable(bundled(), name, schedule=schedule).labels)
+
+
+def test_the_page_runs(tmp_path):
+    """The blocks of docs/own-method.md, one after the other in one file, which workers import, too."""
+    page = (ROOT / "docs" / "own-method.md").read_text("utf-8")
+    checks = "\n    from latte import check_method\n    print(len(results), len(check_method(Mine)))\n"
+    (tmp_path / "mine.py").write_text("\n\n".join(re.findall(r"```python\n(.*?)```", page, re.S)) + checks)
+    done = run(sys.executable, tmp_path / "mine.py", cwd=tmp_path, PYTHONPATH=f"{ROOT / 'examples'}:{ROOT / 'src'}")
+    assert done.returncode == 0 and done.stdout.split()[0] == "4", done.stderr
 
 
 NUMPY_FAILS = """
