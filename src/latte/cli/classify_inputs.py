@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS: list[Callable[[Command], Command]] = [
     click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path)),
-    click.option("--classes", required=True, help="Class names, comma-separated, or a file with one per line."),
+    click.option(
+        "--classes", "classnames", required=True, help="Class names, comma-separated, or a file with one per line."
+    ),
     ENCODER,
     click.option("--templates", help="A template set by name, or a file with one template per line."),
     click.option(
@@ -65,7 +67,7 @@ class ClassifyOptions:
     """The options of a call."""
 
     images: tuple[Path, ...]
-    classes: str
+    classnames: str
     encoder: str
     templates: str | None
     spec: str
@@ -113,7 +115,7 @@ def check_inputs(chosen: ClassifyOptions, stack: ExitStack) -> Inputs:
     from ..edge.classify import find_pictures
     from ..encoders import check_encoder_spec, read_templates
 
-    files, names = find_pictures(chosen.images), read_class_names(chosen.classes)
+    files, names = find_pictures(chosen.images), read_classnames(chosen.classnames)
     templates = None if chosen.templates is None else read_templates(chosen.templates)
     load_plugins(chosen.plugins)
     method = _small_method(chosen, names)
@@ -137,17 +139,17 @@ def read_class_labels(path: Path | None, names: Sequence[str]) -> dict[str, str]
     return labels
 
 
-def read_class_names(classes: str) -> list[str]:
-    """Return class names: separated by commas, or the lines of a file."""
+def read_classnames(text: str) -> list[str]:
+    """Return class names: separated by commas, or the lines of the file that ``text`` names."""
     from ..core.validate import refuse
     from ..encoders.prompts import check_classnames
     from ..files.reading import read_lines
 
-    is_file = "," not in classes and os.path.exists(classes)  # noqa: PTH110  Path.exists fails on very long names
-    names = read_lines(Path(classes), "classes") if is_file else classes.split(",")
+    is_file = "," not in text and os.path.exists(text)  # noqa: PTH110  Path.exists fails on very long names
+    names = read_lines(Path(text), "classes") if is_file else text.split(",")
     names = [name.strip() for name in names if name.strip()]
     if len(names) < 2:
-        got = f"{len(names)} class in the file {classes}" if is_file else f"{classes!r}, which is no file"
+        got = f"{len(names)} class in the file {text}" if is_file else f"{text!r}, which is no file"
         raise refuse("classes", got, "a file with one name per line, or at least two names: --classes cat,dog")
     check_classnames(names)
     return names

@@ -44,7 +44,7 @@ class ClientView(msgspec.Struct, frozen=True):
     """One client: its row, its classes (None: the method cannot say), and who helps it."""
 
     row: FleetRow
-    classes: list[ClassView] | None
+    class_views: list[ClassView] | None = msgspec.field(name="classes")
     helpers: list[Helper]
 
 
@@ -146,13 +146,13 @@ class Board:
         return await self._batches.call(lambda: self._closely(row))
 
     def _closely(self, row: FleetRow) -> ClientView:
-        exchange, classes = self._hub.exchange, None
+        exchange, class_views = self._hub.exchange, None
         if isinstance(exchange, Covering) and row.client in self._hub.versions:
             seen = exchange.coverage([row.client])[0].tolist()
             names = self._hub.task.zero_shot.classnames
-            classes = [ClassView(name, there) for name, there in zip(names, seen, strict=True)]
+            class_views = [ClassView(name, there) for name, there in zip(names, seen, strict=True)]
             row = msgspec.structs.replace(row, classes=sum(seen))
-        return ClientView(row, classes, helpers_of(self._hub, row.client))
+        return ClientView(row, class_views, helpers_of(self._hub, row.client))
 
     async def _draw_map(self) -> HelpMap | None:
         if not isinstance(self._hub.exchange, Traced):
