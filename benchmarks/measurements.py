@@ -45,7 +45,7 @@ def read_measurements(file: Path | None, kind: Callable[..., M]) -> list[M]:
 
 
 def measure_missing(out: Path | None, kind: Callable[..., M], measure: Callable[[list[M]], Iterable[M]]) -> list[M]:
-    """Return what ``out`` has, and what ``measure`` adds, which gets the former; the new ones are written on the way."""
+    """Return what ``out`` has, and what ``measure`` adds, which gets the former; new ones are written on the way."""
     measurements: list[Any] = read_measurements(out, kind)
     target = out.open("a") if out else sys.stdout
     for measurement in measure(list(measurements)):

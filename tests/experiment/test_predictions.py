@@ -219,7 +219,7 @@ def test_other_results_are_not_mixed_with_the_old_ones(plan, made, tmp_path, mon
         told = json.loads(work(running.as_message(jobs, (), True)))
         yield 0, Done(told["lines"][0].replace('"correct": ', '"correct": 1'), 0.0, told["predictions"][0])
 
-    monkeypatch.setattr(running, "answers", other)
+    monkeypatch.setattr(running, "do_items", other)
     with pytest.raises(IncompleteError, match="1 of 6 items failed"):
         kinds(plan, tmp_path)
     assert RunFolder(folder).complete(), "the results are what they were"

@@ -76,8 +76,8 @@ def read_folders(
 ) -> ImageFolders:
     """List the images in root / domain / class, sorted by domain, class and path.
 
-    Without ``domains`` every folder is a domain; without ``classnames`` the classes are the class folders of all domains
-    together. Every domain must have exactly these classes; with ``allow_missing`` some may be absent.
+    Without ``domains`` every folder is a domain; without ``classnames`` the classes are the class folders of all
+    domains together. Every domain must have exactly these classes; with ``allow_missing`` some may be absent.
     """
     top = _check_folder(Path(root))
     names = _check_distinct("domains", _folders(top) if domains is None else domains)

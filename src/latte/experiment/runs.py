@@ -142,7 +142,7 @@ def check_classifiers(sources: Iterable[tuple[str, str, str]]) -> None:
             raise refuse(f"benchmark {benchmark}", got, "one encoder per comparison")
 
 
-def merged(runs: Iterable[Run]) -> list[Result]:
+def merge_results(runs: Iterable[Run]) -> list[Result]:
     """Return the results of all runs."""
     return [result for run in runs for result in run.results]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...analysis.studies import Score, Setup, summary
+from ...analysis.studies import Setup
+from ...analysis.study_runs import Score, summary
 from ...data.partition import federate
 from ..paper import display
 from ..text import signed

@@ -10,14 +10,12 @@ from ...analysis.snapshots import Collaboration, collaboration, memories, routin
 from ...analysis.studies import (
     STUDIES,
     Case,
-    Score,
     Setup,
-    StepProgress,
     decentralisation,
-    measure,
     period,
     used_value,
 )
+from ...analysis.study_runs import Score, StepProgress, measure
 from ...core.extras import need
 from ...core.validate import choice
 from ...experiment.runner import Options
