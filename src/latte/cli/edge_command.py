@@ -15,7 +15,7 @@ from .edge_options import EdgeOptions, edge_options
 from .edge_reading import label, results, status
 from .options import load_plugins
 from .output import line, problem
-from .stop import Stopped, postponed, requested
+from .stop import Stopped, pending_stop, postpone_stop
 
 if TYPE_CHECKING:
     from ..edge.device import Device
@@ -88,7 +88,7 @@ class RunningDevice:
         answers = self.device.answers(self.feed)
         more = True
         while more:
-            with postponed():
+            with postpone_stop():
                 more = self._step(next(answers, False))
 
     def _step(self, answer: NumberedAnswer | bool | None) -> bool:
@@ -185,6 +185,6 @@ class RoomWait:
             self._next = time.monotonic() + _COMPLAIN
         end = time.monotonic() + _RETRY
         while time.monotonic() < end:
-            if (stopped := requested()) is not None:
+            if (stopped := pending_stop()) is not None:
                 raise stopped
             time.sleep(_TICK)

@@ -23,7 +23,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @contextmanager
-def _opened(state: Path | None) -> Iterator[Connection]:
+def _open_record(state: Path | None) -> Iterator[Connection]:
     from ..edge.device_file import open_record
 
     with closing(open_record(state_folder(state))) as database:
@@ -38,7 +38,7 @@ def status(state: Path | None, as_json: bool) -> None:
     from ..edge.device_summary import summarise
     from .edge_text import summary_lines
 
-    with _opened(state) as database:
+    with _open_record(state) as database:
         summary = summarise(database, state_folder(state))
     if as_json:
         line(json.dumps(summary.document()))
@@ -54,7 +54,7 @@ def results(state: Path | None, after: int) -> None:
     """Print the answers of a device, each a line of JSON."""
     from ..edge.device_file import read_answers
 
-    with _opened(state) as database:
+    with _open_record(state) as database:
         for answer in read_answers(database, after):
             line(json.dumps(answer.document()))
 
@@ -72,7 +72,7 @@ def label(file: Path | None, classname: str | None, table: Path | None, state: P
     from ..edge.device_file import add_labels
 
     labels = _labels(file, classname, table, _classnames(state_folder(state)))
-    with _opened(state) as database:
+    with _open_record(state) as database:
         known = add_labels(database, labels)
     line(f"{counted(len(labels), 'label')} stored, {known} of them for pictures that have been classified")
 

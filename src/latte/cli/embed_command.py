@@ -56,7 +56,7 @@ def embed(
 
     DATASET is folder:DIR (DIR/domain/class/image), classes:DIR (DIR/class/image), vlcs:DIR, terra:DIR, pacs:DIR,
     cifar10:PATH, cifar100:PATH, cifar10c:PATH, cifar100c:PATH (the official CIFAR, corrupted here), or
-    cifar10c-npy:DIR, cifar100c-npy:DIR (the published test images). Interrupted, it continues where it was.
+    cifar10c-npy:DIR, cifar100c-npy:DIR (the published test images). After an interruption, the same command continues.
     """
     import os
 

@@ -12,7 +12,7 @@ from .output import line, print_rows
 from .run_options import (
     ExperimentOptions,
     check_requirements,
-    collected_failures,
+    collect_failures,
     experiment_options,
     follow,
     make_options,
@@ -70,7 +70,7 @@ def _run_all(plans: list[Plan], out: Path, options: Options, as_json: bool) -> N
     from ..experiment.runner import execute, present_results
 
     rows: list[dict[str, Any]] = []
-    with collected_failures() as collect:
+    with collect_failures() as collect:
         for plan in plans:
             with collect():
                 follow(execute(plan, out, options), len(plan.items()), plan.config.benchmark)

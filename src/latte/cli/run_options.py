@@ -82,15 +82,15 @@ def experiment_options(command: Command) -> Command:
 def collect_options(command: Command, kind: type[Any], options: Sequence[Callable[[Command], Command]]) -> Command:
     """Add ``options`` to a command that takes their values together, as ``chosen``, a dataclass ``kind``."""
 
-    def collected(**values: Any) -> Any:
+    def call_with_options(**values: Any) -> Any:
         chosen = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
         return command(chosen=chosen, **values)
 
-    collected.__doc__, collected.__name__ = command.__doc__, command.__name__
-    collected.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    call_with_options.__doc__, call_with_options.__name__ = command.__doc__, command.__name__
+    call_with_options.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     for option in reversed(options):
-        collected = option(collected)
-    return collected
+        call_with_options = option(call_with_options)
+    return call_with_options
 
 
 def _options() -> list[Callable[[Command], Command]]:
@@ -173,7 +173,7 @@ def follow(events: Iterable[Event], total: int, label: str) -> None:
 
 
 @contextmanager
-def collected_failures() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+def collect_failures() -> Iterator[Callable[[], AbstractContextManager[None]]]:
     """Yield a context for each of several runs, in which failed items are printed and the next run goes on.
 
     After all of them, the first failure is raised, if there was one.

@@ -199,7 +199,7 @@ def parameters(method: MethodConfig) -> dict[str, Any]:
 
 
 def recorded_parameters(method: MethodConfig) -> dict[str, Any]:
-    """Return the parameters that name a run: all but those that came later and are at a value that changes nothing."""
+    """Return the parameters that name a run: without those that were added later and have no effect at their value."""
     full = parameters(method)
     neutral = {f.name: f.default for f in fields(resolve(method.name)) if f.metadata.get(NEUTRAL)}
     return {name: value for name, value in full.items() if name not in neutral or value != neutral[name]}

@@ -66,7 +66,7 @@ def group(results: Iterable[Result], names: Mapping[str, str] | None = None) -> 
     for result in results:
         key = (result.method, result.setting, json.dumps(dict(result.params), sort_keys=True, default=str))
         seeds = by_key.setdefault(key, {})
-        seeds[result.seed] = _joined(seeds.get(result.seed, result), result)
+        seeds[result.seed] = _join(seeds.get(result.seed, result), result)
     known = {key[0]: (names or {}).get(key[0]) or paper.family(key[0]) for key in by_key}
     labels = _labels(list(by_key), known)
     return [
@@ -84,7 +84,7 @@ def in_order(groups: Sequence[Group]) -> list[Group]:
     return sorted(groups, key=lambda row: _place(row, methods))
 
 
-def _joined(first: Result, second: Result) -> Result:
+def _join(first: Result, second: Result) -> Result:
     """Return one record for two of the same run: one may lack the calibration or the quarters of streams."""
     if first is not second and not same_scores(first, second):
         what = f"{second.method}, seed {second.seed} twice with different scores"
