@@ -74,13 +74,13 @@ def save_diagnosis(diagnosis: Diagnosis | HeadDiagnosis, path: Path) -> Path:
 
 
 def load_diagnosis(path: Path) -> Diagnosis | None:
-    """Return the diagnosis in a run folder; None where there is none."""
+    """Return the diagnosis in a run folder; None if there is none."""
     file = path / DIAGNOSIS_FILE
     return Diagnosis.from_json(read_bytes(file), str(file)) if file.exists() else None
 
 
 def load_heads(path: Path) -> HeadDiagnosis | None:
-    """Return the diagnosis of Ristretto in a run folder; None where there is none."""
+    """Return the diagnosis of Ristretto in a run folder; None if there is none."""
     file = path / HEADS_FILE
     return HeadDiagnosis.from_json(read_bytes(file), str(file)) if file.exists() else None
 

@@ -86,7 +86,7 @@ def make_setup(
 
 
 def preset_for(benchmark: str) -> str | None:
-    """Return the preset of published parameters for a benchmark, by its name; None where there is none.
+    """Return the preset of published parameters for a benchmark, by its name; None if there is none.
 
     >>> preset_for("cifar10c-mini"), preset_for("cifar100c_test"), preset_for("pacs")
     ('cifar10c', 'cifar100c', None)

@@ -1,4 +1,4 @@
-"""``latte tune``: choose hyper-parameters on other partitions than those that are reported."""
+"""``latte tune``: choose hyper-parameters on partitions that are not reported."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def as_message(
 ) -> str:
     """Return items of the same data as text, for a worker process that does them together.
 
-    ``runs`` is the number of all items, ``threads`` those that the worker may use for each of its own.
+    ``runs`` is the number of all items, ``threads`` the number of threads that a worker may use for an item.
     """
     own: dict[str, Any] = {name: METHODS[name] for job in jobs for name in job.plan.sources}
     return json.dumps(

@@ -1,4 +1,4 @@
-"""Choose hyper-parameters on other partitions than those that are reported, and record the data that were seen.
+"""Choose hyper-parameters on partitions that are not reported, and record the data that were seen.
 
 The rule is the paper's (which is DMN's): run every point of a grid and keep the one with the highest accuracy; a later
 point must be strictly better. That needs labels, so it is no test-time method: a number that was chosen this way is

@@ -147,7 +147,7 @@ def rows_section(
     caption: str = "",
     notes: Sequence[str] = (),
 ) -> Section:
-    """Show any table: the first cell of a row names it, the others are numbers (None where there is none)."""
+    """Show any table: the first cell of a row names it, the others are numbers (None if there is none)."""
     for row in rows:
         if len(row) != len(columns):
             raise refuse("row", f"{len(row)} cells", f"{len(columns)}, one per column")
