@@ -18,17 +18,16 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from cell_crowd import measure_crowd
 from cell_groups import FIRST, GROUPINGS, SHARES, cells_of
 from cell_machines import print_machines
+from measurements import Gain, measure_missing
 
 from hostile import MethodSpec, first_clients, interval
 from latte.data.benchmark import Federation
@@ -40,7 +39,7 @@ from latte.simulation.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Gain):
     benchmark: str
     method: str
     grouping: str
@@ -51,26 +50,13 @@ class Measurement:
     zero_shot: float
     seconds: float
 
-    @property
-    def gain(self) -> float:
-        return self.accuracy - self.zero_shot
-
 
 def measure_real(a: argparse.Namespace) -> None:
-    measurements = read(a.out) if a.out else []
-    out = a.out.open("a") if a.out else sys.stdout
-    known = {(m.benchmark, m.method, m.grouping, m.cells, m.seed) for m in measurements}
-    for measurement in all_real(a, known):
-        measurements.append(measurement)
-        print(json.dumps(asdict(measurement)), file=out, flush=True)
-    print(real_table(measurements))
+    print(real_table(measure_missing(a.out, Measurement, lambda done: all_real(a, done))))
 
 
-def read(file: Path) -> list[Measurement]:
-    return [Measurement(**json.loads(line)) for line in file.read_text().splitlines()] if file.is_file() else []
-
-
-def all_real(a: argparse.Namespace, known: set[tuple[str, str, str, int, int]]) -> Iterator[Measurement]:
+def all_real(a: argparse.Namespace, done: Sequence[Measurement]) -> Iterator[Measurement]:
+    known = {(m.benchmark, m.method, m.grouping, m.cells, m.seed) for m in done}
     for file in a.files:
         embeddings = read_benchmark(BenchmarkFile(file.stem, file))
         for seed in parse_seeds(a.seeds):

@@ -15,15 +15,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measurements import make_parser, measure_missing
 
 from hostile import interval
 from latte.experiment.config import parse_seeds
@@ -70,7 +69,8 @@ def measure(file: Path, method: str, mods: str, seed: int) -> Measurement:
     return Measurement(file.stem, method, mods, seed, accuracy, round(grid.sent / grid.replies), seconds)
 
 
-def measurements(a: argparse.Namespace, known: set[tuple[str, str, str, int]]) -> Iterator[Measurement]:
+def measure_all(a: argparse.Namespace, done: Sequence[Measurement]) -> Iterator[Measurement]:
+    known = {(m.benchmark, m.method, m.mods, m.seed) for m in done}
     for file in a.files:
         for seed in parse_seeds(a.seeds):
             for method in a.methods.split(","):
@@ -94,19 +94,8 @@ def table(done: Sequence[Measurement]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--methods", default="latte,ristretto")
-    parser.add_argument("--seeds", default="0-2", help="the partitions")
-    parser.add_argument("--out", type=Path, help="JSON lines; what the file has is not measured again")
-    a = parser.parse_args()
-    lines = a.out.read_text().splitlines() if a.out and a.out.is_file() else []
-    done = [Measurement(**json.loads(line)) for line in lines]
-    out = a.out.open("a") if a.out else sys.stdout
-    for one in measurements(a, {(m.benchmark, m.method, m.mods, m.seed) for m in done}):
-        done.append(one)
-        print(json.dumps(asdict(one)), file=out, flush=True)
-    print(table(done))
+    a = make_parser(__doc__, seeds="0-2", part=False).parse_args()
+    print(table(measure_missing(a.out, Measurement, lambda done: measure_all(a, done))))
 
 
 if __name__ == "__main__":

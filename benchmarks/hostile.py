@@ -19,15 +19,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from measurements import Gain, make_parser, measure_missing, read_measurements
 
 from latte.analysis.stats import estimate, t_quantile
 from latte.data.benchmark import Federation
@@ -54,7 +53,7 @@ Wrap = Callable[[TracedExchange], TracedExchange]
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Gain):
     benchmark: str
     method: str
     condition: str
@@ -64,10 +63,6 @@ class Measurement:
     accuracy: float
     zero_shot: float
     seconds: float
-
-    @property
-    def gain(self) -> float:
-        return self.accuracy - self.zero_shot
 
 
 @dataclass(frozen=True)
@@ -215,12 +210,6 @@ def cases_of(a: argparse.Namespace, seed: int) -> Iterator[Case]:
                 yield Case(method, condition, share, seed)
 
 
-def read(file: Path) -> list[Measurement]:
-    """Return the measurements in a file of JSON lines; the last line may have been cut off."""
-    lines = file.read_text().splitlines(keepends=True) if file.is_file() else []
-    return [Measurement(**json.loads(line)) for line in lines if line[:1] == "{" and line[-1:] == "\n"]
-
-
 def measure_all(a: argparse.Namespace, done: list[Measurement]) -> Iterator[Measurement]:
     """Yield what is not among those that are done."""
     known = {(m.benchmark, m.method, m.condition, m.share, m.seed) for m in done}
@@ -233,26 +222,22 @@ def measure_all(a: argparse.Namespace, done: list[Measurement]) -> Iterator[Meas
                     yield measure(federation, case)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--conditions", default="all", help=f"all, or some of {', '.join(CONDITIONS)}")
+def hostile_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of what the benchmarks with hostile clients take."""
+    parser = make_parser(description)
     parser.add_argument("--shares", default="0.1,0.3", help="of the clients that are hostile")
-    parser.add_argument("--methods", default="latte,ristretto", help="such as latte,ristretto+count_cap=4")
-    parser.add_argument("--seeds", default="0-4")
-    parser.add_argument("--clients-per-domain", type=int, help="use this many clients of each domain")
-    parser.add_argument("--out", type=Path, help="the file for the lines; what it has already is not measured again")
     parser.add_argument("--read", action="store_true", help="FILES are JSON lines from before: print their table")
+    return parser
+
+
+def main() -> None:
+    parser = hostile_parser(__doc__)
+    parser.add_argument("--conditions", default="all", help=f"all, or some of {', '.join(CONDITIONS)}")
     a = parser.parse_args()
     if a.read:
-        print(table([measurement for file in a.files for measurement in read(file)]))
-        return
-    measurements = read(a.out) if a.out else []
-    out = a.out.open("a") if a.out else sys.stdout
-    for measurement in measure_all(a, list(measurements)):
-        measurements.append(measurement)
-        print(json.dumps(asdict(measurement)), file=out, flush=True)
-    print(table(measurements))
+        print(table([measurement for file in a.files for measurement in read_measurements(file, Measurement)]))
+    else:
+        print(table(measure_missing(a.out, Measurement, lambda done: measure_all(a, done))))
 
 
 def first_clients(federation: Federation, a: argparse.Namespace) -> Federation:

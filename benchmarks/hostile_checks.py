@@ -17,18 +17,16 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from checking_servers import CERTAIN, LIES, Case, CheckingServer, Liars, Serving, TrustingServer
+from measurements import Gain, measure_missing, read_measurements
 
-from hostile import MethodSpec, first_clients, interval, score
+from hostile import MethodSpec, first_clients, hostile_parser, interval, score
 from latte.data.benchmark import Federation
 from latte.data.catalogue import BenchmarkFile, default_clients, read_benchmark
 from latte.data.partition import federate, generators
@@ -48,7 +46,7 @@ ATTACKS = {
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Gain):
     benchmark: str
     method: str
     attack: str
@@ -157,36 +155,19 @@ def table(measurements: Sequence[Measurement]) -> str:
 def compared(trusted: dict[int, Measurement], checked: dict[int, Measurement]) -> tuple[str, str, str]:
     """Return both mean gains over the seeds that both have, and their paired difference."""
     seeds = sorted(trusted.keys() & checked.keys())
-    without, with_checks = ([runs[s].accuracy - runs[s].zero_shot for s in seeds] for runs in (trusted, checked))
+    without, with_checks = ([runs[s].gain for s in seeds] for runs in (trusted, checked))
     change = [b - a for a, b in zip(without, with_checks, strict=True)]
     if not seeds:
         return "", "", ""
     return f"{np.mean(without):+.2f}", f"{np.mean(with_checks):+.2f}", interval(change) if any(change) else ""
 
 
-def read(file: Path) -> list[Measurement]:
-    return [Measurement(**json.loads(line)) for line in file.read_text().splitlines()] if file.is_file() else []
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--shares", default="0.1,0.3", help="of the clients that are hostile")
-    parser.add_argument("--methods", default="latte,ristretto")
-    parser.add_argument("--seeds", default="0-4")
-    parser.add_argument("--clients-per-domain", type=int, help="use this many clients of each domain")
-    parser.add_argument("--out", type=Path, help="the file for the lines; what it has already is not measured again")
-    parser.add_argument("--read", action="store_true", help="FILES are JSON lines from before: print their table")
-    a = parser.parse_args()
+    a = hostile_parser(__doc__).parse_args()
     if a.read:
-        print(table([measurement for file in a.files for measurement in read(file)]))
-        return
-    measurements = read(a.out) if a.out else []
-    out = a.out.open("a") if a.out else sys.stdout
-    for measurement in measure_all(a, list(measurements)):
-        measurements.append(measurement)
-        print(json.dumps(asdict(measurement)), file=out, flush=True)
-    print(table(measurements))
+        print(table([measurement for file in a.files for measurement in read_measurements(file, Measurement)]))
+    else:
+        print(table(measure_missing(a.out, Measurement, lambda done: measure_all(a, done))))
 
 
 if __name__ == "__main__":

@@ -15,16 +15,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from measurements import make_parser, measure_missing
 from wire_bytes import PRECISIONS, widen
 from wire_local import LocalExchange
 
@@ -65,17 +63,8 @@ class Measurement:
     seconds: float
 
 
-def measure_accuracy(a: argparse.Namespace) -> None:
-    lines = a.out.read_text().splitlines() if a.out and a.out.is_file() else []
-    measurements = [Measurement(**json.loads(line)) for line in lines]
-    out = a.out.open("a") if a.out else sys.stdout
-    for measurement in all_accuracies(a, {(m.benchmark, m.method, m.precision, m.seed) for m in measurements}):
-        measurements.append(measurement)
-        print(json.dumps(asdict(measurement)), file=out, flush=True)
-    print(accuracy_table(measurements))
-
-
-def all_accuracies(a: argparse.Namespace, known: set[tuple[str, str, str, int]]) -> Iterator[Measurement]:
+def all_accuracies(a: argparse.Namespace, done: Sequence[Measurement]) -> Iterator[Measurement]:
+    known = {(m.benchmark, m.method, m.precision, m.seed) for m in done}
     for file in a.files:
         embeddings = read_benchmark(BenchmarkFile(file.stem, file))
         for seed in parse_seeds(a.seeds):
@@ -141,16 +130,12 @@ def accuracy_table(measurements: Sequence[Measurement]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--methods", default="latte+k_e=5,ristretto")
+    parser = make_parser(__doc__, "latte+k_e=5,ristretto")
     parser.add_argument("--precisions", default=",".join(PRECISIONS))
-    parser.add_argument("--clients-per-domain", type=int, help="use this many clients of each domain")
     parser.add_argument("--dim", type=int, help="map the embeddings to so many dimensions")
     parser.add_argument("--messages", action="store_true", help="send Latte's messages, too (slow)")
-    parser.add_argument("--seeds", default="0-4", help="the partitions")
-    parser.add_argument("--out", type=Path, help="JSON lines; what the file has is not measured again")
-    measure_accuracy(parser.parse_args())
+    a = parser.parse_args()
+    print(accuracy_table(measure_missing(a.out, Measurement, lambda done: all_accuracies(a, done))))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from latte.core.maths import entropy_of_one, softmax
 from latte.core.stored import exactly, require
 from latte.core.types import Arrays, Reals, State, Vectors
 from latte.core.validate import message, refuse
+from latte.methods.traffic import Content, Messages
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,10 @@ class Census(BaseMethod[Any]):
     @classmethod
     def exchange_for(cls, zero_shot: ZeroShot, params: Any = None, clients: Any = ()) -> CensusExchange:
         return CensusExchange(zero_shot, clients)
+
+    @staticmethod
+    def messages(params: Any, classes: int) -> Messages:  # up and down: C numbers of 8 bytes, as 2 C of 4
+        return Content(vectors=0, numbers=2 * classes), Content(vectors=0, numbers=2 * classes)
 
     def predict_rows(self, views: Vectors) -> Prediction:  # what is predicted often, here or elsewhere, loses weight
         logits = self.zero_shot.logits(views[0])

@@ -88,7 +88,7 @@ def bar(row: DemoRow, name: str, number: int, scale: float) -> list[str]:
     """Draw one gain with its interval; the bar begins at zero."""
     gain = row.gain
     assert gain is not None and gain.low is not None and gain.high is not None
-    y, look = TOP + STEP * number, row.method if row.method in BARS else "soft"
+    y, look = TOP + STEP * number, row.name if row.name in BARS else "soft"
     end, low, high = (LEFT + scale * value for value in (gain.mean, gain.low, gain.high))
     whisker = f"M{low:.1f} {y + 23}H{high:.1f}M{low:.1f} {y + 18}v10M{high:.1f} {y + 18}v10"
     return [
@@ -96,15 +96,15 @@ def bar(row: DemoRow, name: str, number: int, scale: float) -> list[str]:
         text(RIGHT, y, f"{row.accuracy:.1f} %", 16, "ink", 'text-anchor="end" font-weight="600"'),
         f'<rect class="{look}" stroke-width="0" x="{LEFT}" y="{y + 12}" width="{end - LEFT:.1f}" height="22" rx="2"/>',
         f'<path class="card" stroke-width="6" d="{whisker}"/><path class="ink" stroke-width="2" d="{whisker}"/>',
-        text(max(high, end) + 10, y + 29, row.shown_gain().partition(" ")[0], 17),
-        text(LEFT, y + 52, f"{row.shown_bytes()} kB per client", 14, "soft"),
+        text(max(high, end) + 10, y + 29, row.format_gain().partition(" ")[0], 17),
+        text(LEFT, y + 52, f"{row.format_bytes()} kB per client", 14, "soft"),
     ]
 
 
 def picture(rows: Sequence[DemoRow], trial: TrialRun) -> str:
     """Return the picture from the rows of the demo and a trial of Latte."""
     best, baselines = best_baseline(rows), sum(row.baseline for row in rows)
-    by_method = {row.method: row for row in rows}
+    by_method = {row.name: row for row in rows}
     shown = [(best, f"{best.label}, best of {baselines}"), (by_method["latte"], "Latte")]
     shown.append((by_method["ristretto"], "Ristretto"))
     scale = (RIGHT - LEFT - 60) / max(row.gain.high for row, _ in shown)

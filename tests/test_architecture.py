@@ -1,5 +1,6 @@
 """The page that shows the house names modules that exist, and every package that there is."""
 
+import ast
 import importlib
 import pkgutil
 import re
@@ -32,3 +33,39 @@ def test_every_package_has_its_layer():
 
 def test_the_page_names_enough():
     assert len(MODULES) > 40
+
+
+NO_NAMES = {"one", "wanted", "found", "asked", "told", "kept", "given", "who"}
+CHECKED = ("analysis", "cli", "data", "experiment", "report", "theory")
+CLASSES_ARE_NAMES = {"data/embeddings.py"}  # the key in an embedding file
+
+
+def variables(path):
+    """Yield the name and the annotation of every parameter and variable."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.arg):
+            yield node.arg, ast.unparse(node.annotation) if node.annotation else ""
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id, ast.unparse(node.annotation)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, ""
+
+
+def sources(package=""):
+    return sorted((ROOT / "src" / "latte" / package).rglob("*.py"))
+
+
+def test_classes_are_a_count_and_classnames_are_names():
+    lists = {
+        path.relative_to(ROOT / "src" / "latte").as_posix()
+        for path in sources()
+        for name, annotation in variables(path)
+        if (name == "classes" and "str" in annotation) or name == "class_names"
+    }
+    assert lists <= CLASSES_ARE_NAMES
+
+
+@pytest.mark.parametrize("package", CHECKED)
+def test_names_are_nouns(package):
+    wrong = [f"{path}: {name}" for path in sources(package) for name, _ in variables(path) if name in NO_NAMES]
+    assert not wrong

@@ -158,12 +158,14 @@ class Processes:
 
 def call(deployment: Loopback, command: list[str], attempts: int = 60) -> None:
     """Run a command of Flower until it succeeds: the SuperLink may not be there yet."""
+    printed = ""
     for _ in range(attempts):
         done = subprocess.run(command, env=deployment.environment(), capture_output=True, text=True)
-        if done.returncode == 0 or "already" in done.stdout + done.stderr:
+        printed = done.stdout + done.stderr
+        if done.returncode == 0 or "already" in printed:
             return
         time.sleep(1)
-    raise SystemExit(f"{' '.join(command)}: {(done.stdout + done.stderr)[-2000:]}")
+    raise SystemExit(f"{' '.join(command)}: {printed[-2000:]}")
 
 
 def start_all(deployment: Loopback, processes: Processes, task: Path, nodes: int) -> None:

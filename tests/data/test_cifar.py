@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from latte.data.cifar import CIFAR10_CLASSES, CIFAR100_CLASSES, read_cifar, read_cifar_folder
+from latte.data.cifar import CIFAR10_CLASSNAMES, CIFAR100_CLASSNAMES, read_cifar, read_cifar_folder
 from latte.data.cifar_c import open_cifar_c
 from latte.data.cifar_pickle import read_batch
 
@@ -35,16 +35,16 @@ def write_tar(path, files):
 
 
 def test_class_names():
-    assert len(CIFAR10_CLASSES) == 10
-    assert len(set(CIFAR100_CLASSES)) == 100
-    assert CIFAR100_CLASSES[:2] == ("apple", "aquarium fish")
-    assert list(CIFAR100_CLASSES) == sorted(CIFAR100_CLASSES)
+    assert len(CIFAR10_CLASSNAMES) == 10
+    assert len(set(CIFAR100_CLASSNAMES)) == 100
+    assert CIFAR100_CLASSNAMES[:2] == ("apple", "aquarium fish")
+    assert list(CIFAR100_CLASSNAMES) == sorted(CIFAR100_CLASSNAMES)
 
 
 def test_class_names_are_those_recorded(shared):
     names = json.loads((shared / "data" / "images" / "cifar_test_labels.json").read_text())
-    assert [name.replace("_", " ") for name in names["cifar10"]["names"]] == list(CIFAR10_CLASSES)
-    assert [name.replace("_", " ") for name in names["cifar100"]["names"]] == list(CIFAR100_CLASSES)
+    assert [name.replace("_", " ") for name in names["cifar10"]["names"]] == list(CIFAR10_CLASSNAMES)
+    assert [name.replace("_", " ") for name in names["cifar100"]["names"]] == list(CIFAR100_CLASSNAMES)
 
 
 def test_binary_folder_and_archive_give_the_same(tmp_path):
@@ -59,7 +59,7 @@ def test_binary_folder_and_archive_give_the_same(tmp_path):
         assert (read.images == images).all()
         assert (read.labels == labels).all()
         assert read.index[0] == 50_000
-        assert read.classnames == CIFAR10_CLASSES
+        assert read.classnames == CIFAR10_CLASSNAMES
 
 
 def test_all_of_cifar10_is_train_then_test(tmp_path):
@@ -200,7 +200,7 @@ def test_class_folders(tmp_path):
     from PIL import Image
 
     rng = np.random.default_rng(0)
-    for name in CIFAR10_CLASSES:
+    for name in CIFAR10_CLASSNAMES:
         (tmp_path / name).mkdir()
         for i in (10, 2):
             picture = Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8))

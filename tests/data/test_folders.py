@@ -69,7 +69,7 @@ def test_an_unknown_class_is_refused_always(tmp_path):
     plant(tmp_path, {"a/cat": ["i.png"], "a/cow": ["i.png"]})
     for allow in (False, True):
         with pytest.raises(ValueError, match=r"unknown cow in .*a, want only cat, dog"):
-            read_folders(tmp_path, classes=["cat", "dog"], allow_missing=allow)
+            read_folders(tmp_path, classnames=["cat", "dog"], allow_missing=allow)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_is_not_there_is_refused(tmp_path):
     with pytest.raises(ValueError, match="layout: got 'vlsc', want one of 'vlcs'"):
         read_layout(tmp_path, "vlsc")
     with pytest.raises(ValueError, match="classes: got 'cat' and 'CAT'"):
-        read_folders(tmp_path, classes=["cat", "CAT"])
+        read_folders(tmp_path, classnames=["cat", "CAT"])
 
 
 def test_one_folder_of_classes(tmp_path):
@@ -135,7 +135,7 @@ def test_real_vlcs_with_missing_parts(shared, tmp_path):
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    listed = read_folders(tmp_path, classes=layouts()["vlcs"].classnames, allow_missing=True)
+    listed = read_folders(tmp_path, classnames=layouts()["vlcs"].classnames, allow_missing=True)
     assert len(listed) == len(names)
     of = [listed.classnames[label] for label in listed.labels]
     assert of == [path.split("/")[1] for path in listed.relative()]

@@ -9,7 +9,7 @@ import pytest
 import tiny_onnx
 from latte.cli import main
 from latte.data import image_set
-from latte.data.cifar import CIFAR10_CLASSES, CifarImages
+from latte.data.cifar import CIFAR10_CLASSNAMES, CifarImages
 from latte.data.corruptions import CORRUPTIONS, corrupt, load_textures
 from latte.data.embeddings import load_embeddings
 from latte.data.image_set import CorruptionPlan, from_corrupted_cifar, open_images
@@ -23,7 +23,7 @@ def cifar():
     """Two images of every class."""
     rng = np.random.default_rng(0)
     labels = np.arange(20) % 10
-    return CifarImages(rng.integers(0, 256, (20, 32, 32, 3), np.uint8), labels, np.arange(20), CIFAR10_CLASSES)
+    return CifarImages(rng.integers(0, 256, (20, 32, 32, 3), np.uint8), labels, np.arange(20), CIFAR10_CLASSNAMES)
 
 
 def save_pictures(folder, levels, names="{}.png", size=(200, 240)):

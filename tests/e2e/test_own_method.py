@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import numpy as np
 import pytest
 
-from latte import Schedule
+import devices
+from latte import Schedule, create, sync
 from latte.data.bundled import bundled
+from latte.edge.http_exchange import HttpExchange
 from latte.experiment.item import load_plugin
 from latte.simulation import run_readable
-from waiting import ROOT, run
+from serving import server_process
+from waiting import ROOT, latte, run
 
 EXAMPLE = ROOT / "examples" / "own_method.py"
 
@@ -75,9 +79,46 @@ def test_a_method_with_an_exchange_of_its_own_runs_and_sweeps(tmp_path):
     assert (always != never).any(), "the exchange matters"
 
 
+def test_a_method_with_an_exchange_of_its_own_is_served_and_used_by_a_device(tmp_path):
+    """Task, server and device from the command line; a device in Python talks to the same server."""
+    pytest.importorskip("onnxruntime")
+    plugin, task = ("--plugin", ROOT / "examples" / "own_exchange.py"), tmp_path / "census.task"
+    source = ("--encoder", devices.ENCODER, "--classes", devices.CLASSES, "--method", "census", "--period", 4)
+    refused = latte("task", "create", task, *source)
+    assert refused.returncode == 2 and "a known one" in refused.stderr
+    latte("task", "create", task, *source, *plugin, check=True)
+    pictures = devices.write_pictures(tmp_path / "in", 8)
+    with server_process(task, tmp_path / "data", *plugin) as (server, _):
+        devices.run_device(server, tmp_path / "state", "camera", *plugin, *pictures)
+        load_plugin(plugin[1])
+        with HttpExchange(server) as exchange:
+            method = create("census", exchange.shared_task.zero_shot)
+            sync([("other", method)], exchange)
+    assert len(devices.results(tmp_path / "state")) == 8
+    assert method.mass[1].sum() == pytest.approx(1.0), "what the camera saw"
+
+
+def test_the_cost_of_a_method_of_ones_own():
+    plugin = ("--plugin", ROOT / "examples" / "own_exchange.py")
+    done = latte("cost", *plugin, "--methods", "lattelike=tda-global,census", check=True)
+    rows = {line.split()[0]: line.split() for line in done.stdout.split("\n\n")[1].splitlines()[2:]}
+    assert rows["census"][3:6] == ["?", "?", "?"] and rows["lattelike"][3] != "?"
+    assert "census" in done.stdout.split("bytes per sync")[1], "its messages are known"
+    assert "less than 0.4 %" not in done.stdout, "the paper states that of Latte"
+
+
 def labels_of(name, schedule):
     load_plugin(ROOT / "examples" / "own_exchange.py")
     return np.concatenate(run_readable(bundled(), name, schedule=schedule).labels)
+
+
+def test_the_page_runs(tmp_path):
+    """The blocks of docs/own-method.md, one after the other in one file, which workers import, too."""
+    page = (ROOT / "docs" / "own-method.md").read_text("utf-8")
+    checks = "\n    from latte import check_method\n    print(len(results), len(check_method(Mine)))\n"
+    (tmp_path / "mine.py").write_text("\n\n".join(re.findall(r"```python\n(.*?)```", page, re.S)) + checks)
+    done = run(sys.executable, tmp_path / "mine.py", cwd=tmp_path, PYTHONPATH=f"{ROOT / 'examples'}:{ROOT / 'src'}")
+    assert done.returncode == 0 and done.stdout.split()[0] == "4", done.stderr
 
 
 NUMPY_FAILS = """

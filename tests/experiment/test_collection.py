@@ -168,3 +168,24 @@ def test_an_unfinished_point_is_none(benchmark, config, tmp_path):
     assert [len(one.points) for one in collection.sweeps] == [1]
     empty = RunFolder(tmp_path / sweep.name / sweep.points[1].plan.name)
     assert empty.results.is_file() and not empty.results.read_bytes()
+
+
+def test_labels_are_shown_and_methods_are_compared(config, tmp_path):
+    """A label may be the name of another method; two runs may have one label for two methods."""
+    labels = (MethodConfig("dmn", "clip"), MethodConfig("clip", "zs"))
+    for methods in (labels, config.methods[:1]):
+        run(make_plan(replace(config, methods=methods)), tmp_path, ONE)
+    (table,) = build_report(collect([tmp_path])).tables
+    rows = {row.label: row for row in table.rows}
+    assert {label: row.name for label, row in rows.items()} == {"zs": "clip", "clip": "dmn", "clip (clip)": "clip"} or {
+        label: row.name for label, row in rows.items()
+    } == {"zs": "clip", "CLIP": "clip", "clip (dmn)": "dmn"}
+    assert "gain" in [column.key for column in table.columns]
+
+
+def test_a_sweep_is_drawn_by_method(benchmark, config, tmp_path):
+    renamed = replace(config, methods=(MethodConfig("latte", "clip"),))
+    for _ in execute_sweep(make_sweep(renamed, [parse_axis("T=1,2")], benchmark), tmp_path, ONE):
+        pass
+    (sweep,) = build_report(collect([tmp_path])).sweeps
+    assert [(line.label, line.name) for line in sweep.lines] == [("clip", "latte")]

@@ -11,7 +11,6 @@ from latte.experiment.config import (
     MOST_RUNS,
     MethodConfig,
     RunConfig,
-    apply_settings,
     parameters,
     parse_method,
     parse_seeds,
@@ -19,7 +18,8 @@ from latte.experiment.config import (
     recorded_parameters,
     setting_of,
 )
-from latte.experiment.structure import configure, structured, unstructured
+from latte.experiment.settings import apply_settings
+from latte.experiment.structure import build_config, configure, dump_config
 from latte.simulation.schedule import Schedule
 
 RAW = {
@@ -46,7 +46,7 @@ def test_a_file_and_a_dictionary_say_the_same(tmp_path):
     assert config == configure(RAW)
     assert config.seeds == (0, 1, 2) and config.schedule == Schedule(period=5)
     assert [m.label for m in config.methods] == ["clip", "tda", "latte"]
-    assert structured(unstructured(config)) == config
+    assert build_config(dump_config(config)) == config
 
 
 @pytest.mark.parametrize(

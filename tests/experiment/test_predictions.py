@@ -85,7 +85,7 @@ def test_every_row_is_a_sample_of_the_embedding_file(plan, made):
     config = replace(plan.config, methods=plan.config.methods[2:], seeds=(1,))
     labels = run_item(federation, config, 1).labels
     found = read_predictions(made, "../la/tte", 1)
-    assert sorted(found.sample) == list(range(48)) and found.classes == ("a", "b", "c")
+    assert sorted(found.sample) == list(range(48)) and found.classnames == ("a", "b", "c")
     for row in range(48):
         client = federation.clients[found.client[row]]
         assert found.sample[row] == client.samples[found.position[row]]
@@ -219,7 +219,7 @@ def test_other_results_are_not_mixed_with_the_old_ones(plan, made, tmp_path, mon
         told = json.loads(work(running.as_message(jobs, (), True)))
         yield 0, Done(told["lines"][0].replace('"correct": ', '"correct": 1'), 0.0, told["predictions"][0])
 
-    monkeypatch.setattr(running, "answers", other)
+    monkeypatch.setattr(running, "do_items", other)
     with pytest.raises(IncompleteError, match="1 of 6 items failed"):
         kinds(plan, tmp_path)
     assert RunFolder(folder).complete(), "the results are what they were"
@@ -270,7 +270,7 @@ def test_packing_loses_nothing(plan):
     first = predictions_of(federation, outcome)
     again = unpack(json.loads(json.dumps(pack(first))))
     assert all((getattr(first, name) == getattr(again, name)).all() for name in SAMPLE_COLUMNS)
-    assert (first.clients, first.domains, first.classes) == (again.clients, again.domains, again.classes)
+    assert (first.clients, first.domains, first.classnames) == (again.clients, again.domains, again.classnames)
 
 
 def test_a_sweep_keeps_them_too(plan, tmp_path):

@@ -13,6 +13,9 @@ from latte.experiment.runner import Options, results
 from latte.experiment.sweep import SweepAxis, execute_sweep, make_sweep, parse_axis
 from latte.experiment.tune import (
     TUNING_GRIDS,
+    Choice,
+    TunedFile,
+    TuningData,
     execute_tunings,
     make_tunings,
     read_tuned,
@@ -108,13 +111,14 @@ def test_tuning_chooses_the_best_point_and_labels_its_use(benchmark, config, tmp
     tuned = select(tunings, tmp_path)
     for tuning in tunings:
         scores = [results(p.plan, tmp_path / tuning.sweep.name)[0].micro for p in tuning.sweep.points]
-        entry = tuned["methods"][tuning.method.label]
+        entry = tuned.methods[tuning.method.label]
         best = tuning.sweep.points[scores.index(max(scores))]  # the first of the best
-        assert entry["accuracy"] == max(scores) and entry["tied"] == scores.count(max(scores))
-        assert entry["params"] == dict(best.plan.config.methods[0].params)
-        assert [point["accuracy"] for point in entry["grid"]] == scores
-    assert tuned["saw"]["seeds"] == [100] and tuned["saw"]["data"]["sha256"] == benchmark.info.sha256
+        assert entry.accuracy == max(scores) and entry.tied == scores.count(max(scores))
+        assert entry.params == dict(best.plan.config.methods[0].params)
+        assert [point["accuracy"] for point in entry.grid] == scores
+    assert tuned.saw.seeds == (100,) and tuned.saw.data.sha256 == benchmark.info.sha256
     save_tuned(tmp_path / "t" / "tuned.json", tuned)
+    assert read_tuned(tmp_path / "t" / "tuned.json") == tuned
     check_use(read_tuned(tmp_path / "t" / "tuned.json"), both, benchmark, tmp_path)
 
 
@@ -122,7 +126,7 @@ def check_use(tuned, config, benchmark, tmp_path):
     report = replace(config, methods=(MethodConfig("clip"), *config.methods), seeds=(0, 1))
     used = plan_on(use_tuned(report, tuned, benchmark), benchmark).config.methods
     assert [m.setting for m in used] == ["default", "tuned", "tuned"]
-    assert dict(used[1].params) == tuned["methods"]["dmn"]["params"]
+    assert dict(used[1].params) == tuned.methods["dmn"].params
     same = use_tuned(replace(report, seeds=(1, 100)), tuned, benchmark)
     assert [m.setting for m in same.methods] == ["", "oracle", "oracle"]
     with pytest.raises(ValueError, match="tuned none"):
@@ -138,10 +142,8 @@ def check_use(tuned, config, benchmark, tmp_path):
 def test_fixed_clients_make_every_seed_an_oracle():
     bundled = open_benchmark("cifar10c-mini")
     config = RunConfig("cifar10c-mini", (MethodConfig("dmn"),), seeds=(0,))
-    entry = {"name": "dmn", "params": {"weight": 3.0}}
-    data = {"fingerprint": bundled.info.fingerprint, "encoder": "x"}
-    saw = {"data": data, "seeds": [100], "clients_per_domain": None}
-    tuned = {"saw": saw, "methods": {"dmn": entry}}
+    saw = TuningData(data=replace(bundled.info, encoder="x"), seeds=(100,), clients_per_domain=None)
+    tuned = TunedFile(saw=saw, methods={"dmn": Choice("dmn", {"weight": 3.0})})
     assert use_tuned(config, tuned, bundled).methods[0].setting == "oracle"
     assert use_tuned(replace(config, clients_per_domain=2), tuned, bundled).methods[0].setting == "tuned"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from latte.experiment.config import MethodConfig, RunConfig
-from latte.experiment.plan import Item, open_benchmark, plan_on
+from latte.experiment.plan import Item, Job, open_benchmark, plan_on
 from latte.experiment.runner import Options, execute
 from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
 from latte.experiment.together import batches
@@ -26,7 +26,7 @@ def config(*methods, **more):
 
 
 def jobs_of(sweep):
-    return [(point.plan, item) for point in sweep.points for item in point.plan.items()]
+    return [Job(point.plan, item) for point in sweep.points for item in point.plan.items()]
 
 
 def test_a_grid_of_readouts_is_one_batch_per_method_and_seed(benchmark):
@@ -36,7 +36,7 @@ def test_a_grid_of_readouts_is_one_batch_per_method_and_seed(benchmark):
     assert sorted(position for group in groups for position in group) == list(range(len(jobs)))
     assert [len(group) for group in groups] == [6] * 4
     for group in groups:
-        assert len({(jobs[position][1].method.name, jobs[position][1].seed) for position in group}) == 1
+        assert len({(jobs[position].item.method.name, jobs[position].item.seed) for position in group}) == 1
 
 
 @pytest.mark.parametrize("axis", ["gamma=1,2", "k_l=2,3", "T=1,3", "clients_per_domain=1,2"])
@@ -52,13 +52,13 @@ def test_neither_is_what_has_no_engine(benchmark):
     by_hand = make_sweep(config("latte", engine="readable"), axis, benchmark)
     several_views = plan_on(config("clip"), benchmark)
     assert [len(group) for group in batches(jobs_of(by_hand))] == [1, 1]
-    assert batches([(several_views, Item(several_views.config.methods[0], 0))]) == [[0]]
+    assert batches([Job(several_views, Item(several_views.config.methods[0], 0))]) == [[0]]
 
 
 def test_rows_of_one_run_share_too(benchmark):
     methods = (MethodConfig("latte", label="a", params={"alpha": 0.5}), MethodConfig("latte", label="b"))
     plan = plan_on(replace(config("latte"), methods=methods), benchmark)
-    assert batches([(plan, item) for item in plan.items()]) == [[0, 1]]
+    assert batches([Job(plan, item) for item in plan.items()]) == [[0, 1]]
 
 
 @pytest.mark.parametrize(

@@ -27,17 +27,17 @@ def scores(right: int) -> tuple[ClientScore, ...]:
 
 
 def test_gains_are_paired_with_zero_shot():
-    rows = {row.method: row for row in demo_rows(results())}
+    rows = {row.name: row for row in demo_rows(results())}
     latte = rows["latte"]
     assert latte.accuracy == 56 and latte.gain.mean == 16
     assert latte.gain.low == pytest.approx(16 - 12.706, abs=1e-3)  # t with one degree of freedom, half width 12.706 · 1
-    assert rows["clip"].label == "zero-shot" and rows["clip"].gain is None and rows["clip"].shown_bytes() == "0"
+    assert rows["clip"].label == "zero-shot" and rows["clip"].gain is None and rows["clip"].format_bytes() == "0"
     assert latte.domains == {"photo": 55.0, "sketch": 57.0}
 
 
 def test_the_best_baseline_is_shown_and_counted():
     rows = demo_rows(results())
-    assert best_baseline(rows).method == "dmn-global"
+    assert best_baseline(rows).name == "dmn-global"
     lines = demo_lines(rows)
     assert any(line.startswith("DMN-ZS (global), best of 2 ") and line.endswith("2,000") for line in lines)
     assert not any("TDA" in line for line in lines)

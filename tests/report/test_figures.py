@@ -17,17 +17,15 @@ from latte.analysis.studies import (
     RISTRETTO_GRIDS,
     STUDY_GRIDS,
     WITHOUT,
-    Score,
     ablation,
     client_numbers,
     decentralisation,
     make_setup,
-    measure,
     period,
     preset_for,
     sensitivity,
-    summary,
 )
+from latte.analysis.study_runs import Score, measure, summary
 from latte.cli import cli
 from latte.core.extras import need
 from latte.data.partition import federate

@@ -152,18 +152,18 @@ def _check_the_choice(tmp_path):
     """The choice is made on other seeds, and used."""
     (path,) = (tmp_path / "runs").glob("tuned-*.json")
     tuned = read_tuned(path)
-    assert tuned["saw"]["seeds"] == [100, 101, 102, 103, 104]
-    assert {name: len(entry["grid"]) for name, entry in tuned["methods"].items()} == {
+    assert tuned.saw.seeds == (100, 101, 102, 103, 104)
+    assert {name: len(entry.grid) for name, entry in tuned.methods.items()} == {
         "tda": 20, "tda-global": 20, "dmn": 13, "dmn-global": 13,
     }  # fmt: skip
     (folder,) = (folder for folder in (tmp_path / "runs").glob("vlcs-*") if "views64" not in folder.name)
     config = json.loads((folder / "config.json").read_text())["config"]
     assert config["seeds"] == [0, 1]
     for method in config["methods"]:
-        if method["name"] in tuned["methods"]:
-            entry = tuned["methods"][method["name"]]
-            assert (method["params"], method["setting"]) == (entry["params"], "tuned")
-            assert entry["accuracy"] == max(point["accuracy"] for point in entry["grid"])
+        if method["name"] in tuned.methods:
+            entry = tuned.methods[method["name"]]
+            assert (method["params"], method["setting"]) == (entry.params, "tuned")
+            assert entry.accuracy == max(point["accuracy"] for point in entry.grid)
             assert method["params"].get("k") == (20 if method["name"].startswith("dmn") else 3)
     report = CliRunner().invoke(report_command, [str(tmp_path / "runs"), "--format", "json"])
     shown = json.loads(report.stdout)
@@ -215,8 +215,8 @@ def test_the_search_on_the_reported_seeds_is_an_oracle(tmp_path, small_search):
     assert "an upper bound, not a result" in " ".join(table["notes"])
     (path,) = (tmp_path / "runs").glob("tuned-*.json")
     tuned = read_tuned(path)
-    assert tuned["saw"]["seeds"] == [0, 1]
-    best = tuned["methods"]["tda-global"]["accuracy"]
+    assert tuned.saw.seeds == (0, 1)
+    best = tuned.methods["tda-global"].accuracy
     assert rows["tda-global"]["cells"]["micro"]["mean"] == pytest.approx(best)  # what it was chosen by is what it shows
 
 

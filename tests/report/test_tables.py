@@ -8,6 +8,7 @@ import pytest
 from latte.cli.run_options import summarise
 from latte.report.formats import render
 from latte.report.html import table_section
+from latte.report.palette import look
 from latte.report.tables import build_table, build_tables, group
 from latte.simulation.records import ClientScore, Result
 from report.fake import DOMAINS, GAINS, fake_results
@@ -197,3 +198,26 @@ def test_bytes_stand_beside_accuracy_where_a_method_sends_some():
     assert by_method["latte"].mean == 1.5 and by_method["clip"] is None and table.best(place) is None
     rows = {row["method"]: row["kB/client"] for row in summarise(sending)}
     assert rows == {"clip": None, "latte": 1.5}
+
+
+def test_a_label_is_shown_and_the_method_decides():
+    """`--methods clip=tda,latte=dmn,zs=clip`: a label that is the name of another method changes no comparison."""
+    results = [
+        result("clip", 0, (8, 24)),
+        result("latte", 0, (9, 21)),
+        result("zs", 0, (5, 15)),
+    ]
+    table = build_table(results, "CLIP ViT-B/16", names={"clip": "tda", "latte": "dmn", "zs": "clip"})
+    assert [(row.label, row.name) for row in table.rows] == [("zs", "clip"), ("clip", "tda"), ("latte", "dmn")]
+    assert cells(table, "zs")["gain"] is None and cells(table, "clip")["gain"].mean == 30.0
+    assert cells(table, "zs")["paper"].mean == 80.83 and cells(table, "latte")["paper"].mean != 82.57
+    assert "Labels: zs is CLIP, clip is TDA (local), latte is DMN-ZS (local)." in table.notes
+    page = table_section(table).body
+    assert look("tda").light in page and look("latte").light not in page
+
+
+def test_the_reference_is_latte_by_name():
+    results = [result("ours", 0, (8, 24)), result("latte+k_l=3", 0, (9, 21)), result("latte", 0, (5, 15))]
+    names = {"ours": "latte", "latte+k_l=3": "latte", "latte": "tda"}
+    assert build_table(results, names=names).reference == "ours"
+    assert build_table(results).reference == "Latte"

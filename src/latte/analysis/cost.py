@@ -50,6 +50,15 @@ class CostShape:
 # --- multiply-accumulates --------------------------------------------------------------------------------------
 
 
+def has_macs(name: str) -> bool:
+    """Say whether the multiplications of a method are known: those of a method of your own are not.
+
+    >>> has_macs("tda-global")
+    True
+    """
+    return describe(name).family in _DIRECT
+
+
 def direct_macs(name: str, params: Any, shape: CostShape) -> Terms:
     """Return the MACs per image beyond encoder and head, term by term, as the printed formulas have them.
 

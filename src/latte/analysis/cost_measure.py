@@ -25,7 +25,7 @@ REFERENCE_SIDE = 2048  # of the square matrix in the reference product
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What times are compared with: ``seconds`` per image, ``what`` it is, ``bytes`` that it took (None: unknown)."""
+    """The work that times are compared with: what it is, its seconds per image, its bytes of memory (None: unknown)."""
 
     what: str
     seconds: float

@@ -8,7 +8,18 @@ from typing import Any
 
 from ..experiment.config import MethodConfig
 from ..methods import describe, resolve
-from .cost import PRECISIONS, CostShape, PaperCost, Traffic, direct_macs, own_macs, paper_costs, server_macs, traffic
+from .cost import (
+    PRECISIONS,
+    CostShape,
+    PaperCost,
+    Traffic,
+    direct_macs,
+    has_macs,
+    own_macs,
+    paper_costs,
+    server_macs,
+    traffic,
+)
 from .cost_encoder import CLIP_TEXT, passes_macs
 from .cost_measure import Measured, Reference, measure_method
 
@@ -17,25 +28,36 @@ CLIENTS = 190  # of a server: as many as the paper has on CIFAR-100-C
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """What one method costs.
+    """What one method costs; ``name`` is its registered name, ``label`` what the user calls it.
 
     ``encoder_macs`` of all passes for an image (None: not known), ``direct`` and ``own`` MACs beside them (term by
-    term), ``server``: MACs of a sync of all clients (None: there is no server), ``traffic`` by precision (None: sends
-    nothing), ``measured`` and ``relative`` where measured: the time of one
-    image, all passes of the encoder included, divided by one pass.
+    term; None: not known), ``server``: MACs of a sync of all clients (None: there is no server), ``traffic`` by
+    precision (None: sends nothing), ``measured`` and ``relative`` where measured: the time of one image, all passes of
+    the encoder included, divided by one pass.
     """
 
     label: str
+    name: str
     augments: bool
     backprop: bool
     encoder_macs: int | None
-    direct: Mapping[str, int]
-    own: Mapping[str, int]
+    direct: Mapping[str, int] | None
+    own: Mapping[str, int] | None
     server: Mapping[str, int] | None
     traffic: Mapping[str, Traffic] | None
     measured: Measured | None
     relative: float | None
     paper: PaperCost | None
+
+    @property
+    def direct_total(self) -> int | None:
+        """The MACs beside the encoder as the printed formulas have them."""
+        return None if self.direct is None else sum(self.direct.values())
+
+    @property
+    def own_total(self) -> int | None:
+        """The MACs beside the encoder as this package computes."""
+        return None if self.own is None else sum(self.own.values())
 
 
 def cost_rows(
@@ -58,11 +80,12 @@ def _row(
     measured = measure_method(name, params, shape) if reference and not prompts else None
     return CostRow(
         method.label,
+        name,
         describe(name).uses_views,
         prompts,
         passes,
-        direct_macs(name, params, shape),
-        own_macs(name, params, shape),
+        direct_macs(name, params, shape) if has_macs(name) else None,
+        own_macs(name, params, shape) if has_macs(name) else None,
         server_macs(name, params, shape, clients),
         _traffic(name, params, shape),
         measured,
@@ -85,7 +108,7 @@ def _relative(name: str, shape: CostShape, reference: Reference | None, measured
 
 def cost_record(rows: Sequence[CostRow], shape: CostShape, reference: Reference | None) -> dict[str, Any]:
     """Return everything as plain numbers."""
-    sums = [{"macs": sum(row.direct.values()), "own_macs": sum(row.own.values())} for row in rows]
+    sums = [{"macs": row.direct_total, "own_macs": row.own_total} for row in rows]
     return {
         "shape": asdict(shape),
         "reference": asdict(reference) if reference else None,

@@ -20,8 +20,8 @@ from ..methods import resolve
 from ..methods.latte import Latte, LatteParams
 from ..simulation.readable import set_up
 from ..simulation.schedule import Schedule
-from ..simulation.simulator import simulate
 from .diagnosis_file import DiagnosisFile
+from .replay import replay
 from .watch import Watch, WatchedExchange, latte_of
 
 QUANTILES = (0.1, 0.5, 0.9)
@@ -114,9 +114,9 @@ def diagnose(
     assert exchange is not None, "Latte collaborates"
     watch = Watch(federation.embeddings.zero_shot.classes)
     right = 0
-    for step in simulate(clients, WatchedExchange(exchange, watch), schedule, rng):
-        watch.see(clients[step.client], step.sample, step.prediction.entropy)
-        right += step.prediction.label == federation.labels(federation.clients[step.client])[step.sample]
+    for answer in replay(federation, clients, WatchedExchange(exchange, watch), schedule, rng):
+        watch.see(answer.client, answer.sample, answer.prediction.entropy)
+        right += answer.correct
         progress(1)
     return _diagnosis(federation, chosen, [latte_of(client) for client in clients], watch, right)
 

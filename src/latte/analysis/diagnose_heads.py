@@ -21,9 +21,10 @@ from ..methods.ristretto import Ristretto
 from ..simulation.collaboration import share_inside
 from ..simulation.readable import set_up
 from ..simulation.schedule import Schedule
-from ..simulation.simulator import Client, simulate
+from ..simulation.simulator import Client
 from .collapse import ZeroShotAnswers, zero_shot_answers
 from .diagnosis_file import DiagnosisFile
+from .replay import replay
 
 SHOWN = 10  # eigenvalues
 
@@ -98,12 +99,12 @@ def diagnose_heads(
     chosen: RistrettoParams = resolve("ristretto", params)
     clients, exchange = set_up(federation, "ristretto", chosen)
     timing = (schedule or Schedule()).for_method(Ristretto.sync)
-    right, trust = np.zeros(len(clients)), {i: np.zeros(len(c.stream)) for i, c in enumerate(clients)}
-    for step in simulate(clients, exchange, timing, rng):
-        trust[step.client][step.sample] = _method(clients[step.client]).head.trust
-        right[step.client] += step.prediction.label == federation.labels(federation.clients[step.client])[step.sample]
+    right, trust = np.zeros(len(clients)), [np.zeros(len(client.stream)) for client in clients]
+    for answer in replay(federation, clients, exchange, timing, rng):
+        trust[answer.number][answer.sample] = _method(answer.client).head.trust
+        right[answer.number] += answer.correct
         progress(1)
-    return _diagnosis(federation, chosen, [_method(client) for client in clients], right, list(trust.values()))
+    return _diagnosis(federation, chosen, [_method(client) for client in clients], right, trust)
 
 
 def _method(client: Client) -> Ristretto:
@@ -121,7 +122,7 @@ def _diagnosis(
     right: Reals,
     trust: Sequence[Reals],
 ) -> HeadDiagnosis:
-    counts, solution = _solved(federation, params, methods)
+    counts, solution = _solve(federation, params, methods)
     groups = np.array([client.domain for client in federation.clients])
     values = np.linalg.eigvalsh(solution.shared.covariance)[::-1]
     everyone = np.ones(len(groups), np.bool_)
@@ -145,10 +146,10 @@ def _diagnosis(
     )
 
 
-def _solved(federation: Federation, params: RistrettoParams, methods: Sequence[Ristretto]) -> tuple[Reals, Solution]:
+def _solve(federation: Federation, params: RistrettoParams, methods: Sequence[Ristretto]) -> tuple[Reals, Solution]:
     """Return the counts of everyone (n, C), and what a server makes of everyone's sums at the end."""
     sums = [method.summary() for method in methods]
-    counts, means = np.stack([one.counts for one in sums]), np.stack([one.means for one in sums])
+    counts, means = np.stack([s.counts for s in sums]), np.stack([s.means for s in sums])
     evidence = Evidence.of(counts, means).times(factors_within(counts, params.count_cap))
     return evidence.counts, solve(evidence, HeadTask.of(federation.embeddings.zero_shot, params))
 
@@ -166,7 +167,7 @@ class _Reports:
 
     def of(self, name: str, chosen: Any) -> DomainReport:
         """Return the report of the ``chosen`` (n,) clients."""
-        images = sum(len(client) for client, one in zip(self.federation.clients, chosen, strict=True) if one)
+        images = sum(len(client) for client, counts in zip(self.federation.clients, chosen, strict=True) if counts)
         own, classes = self.used.diagonal(), self.federation.embeddings.zero_shot.classes
         others = self.used - np.diag(own)
         same = self.groups[:, None] == self.groups
@@ -187,6 +188,6 @@ def _trust_after(trust: Sequence[Reals]) -> dict[str, float]:
     """Return the mean trust of the heads that answered the image after the first 1, 2, 4, 8, ... ones."""
     longest, means, images = max(map(len, trust)), {}, 1
     while images < longest:
-        means[str(images)] = float(np.mean([one[images] for one in trust if len(one) > images]))
+        means[str(images)] = float(np.mean([series[images] for series in trust if len(series) > images]))
         images *= 2
     return means

@@ -13,7 +13,7 @@ from ..data.partition import federate, generators
 from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.plan import RunFile
 from ..experiment.runs import Run, find_runs, read_run
-from ..experiment.structure import structured
+from ..experiment.structure import build_config
 from ..files.atomic import write_text
 from ..files.checksums import checksum
 from ..files.reading import read_bytes
@@ -44,7 +44,7 @@ def open_replay(path: Path, data: Path | None = None, label: str | None = None, 
     """
     run = _finished_run(path)
     file = run.file()
-    config = structured(file.config)
+    config = build_config(file.config)
     chosen = config.seeds[0] if seed is None else seed
     if chosen not in config.seeds:
         raise refuse("seed", chosen, f"one of the run's: {', '.join(map(str, config.seeds))}")
@@ -74,13 +74,13 @@ def save_diagnosis(diagnosis: Diagnosis | HeadDiagnosis, path: Path) -> Path:
 
 
 def load_diagnosis(path: Path) -> Diagnosis | None:
-    """Return the diagnosis in a run folder; None where there is none."""
+    """Return the diagnosis in a run folder; None if there is none."""
     file = path / DIAGNOSIS_FILE
     return Diagnosis.from_json(read_bytes(file), str(file)) if file.exists() else None
 
 
 def load_heads(path: Path) -> HeadDiagnosis | None:
-    """Return the diagnosis of Ristretto in a run folder; None where there is none."""
+    """Return the diagnosis of Ristretto in a run folder; None if there is none."""
     file = path / HEADS_FILE
     return HeadDiagnosis.from_json(read_bytes(file), str(file)) if file.exists() else None
 

@@ -54,7 +54,7 @@ class ExtraState:
 
     @property
     def complete(self) -> bool:
-        """Whether every package is there; not where this package was never installed, so that nobody knows them."""
+        """Whether every package is there; False if this package was not installed, so that they are not known."""
         return bool(self.packages) and None not in self.packages.values()
 
 

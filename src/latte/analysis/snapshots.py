@@ -113,7 +113,7 @@ def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[ClientM
     federation = replace(whole, clients=tuple(replace(c, samples=c.samples[:samples]) for c in whole.clients))
     clients, exchange = set_up(federation, "latte", setup.latte)
     assert exchange is not None, "Latte collaborates"
-    chosen = _chosen(federation, domains)
+    chosen = _choose_clients(federation, domains)
     last = max(map(len, federation.clients)) - 1  # there is no exchange after the last round (B13)
     for client in clients:
         _store(client, 0, last)
@@ -134,7 +134,7 @@ def _store(client: Client, start: int, end: int) -> None:
         method.local.put(int(logits.argmax()), vector, entropy_of_one(logits))
 
 
-def _chosen(federation: Federation, domains: int) -> list[int]:
+def _choose_clients(federation: Federation, domains: int) -> list[int]:
     first: dict[int, int] = {}
     for i, client in enumerate(federation.clients):
         first.setdefault(client.domain, i)

@@ -143,7 +143,7 @@ def _labels(outcome: Any) -> Integers:
 
 
 def _in_turns(calls: list[Callable[[], Any]], repeat: int) -> list[tuple[float, Any]]:
-    """Make every call in turn, several times; return the least processor seconds of each and what that one returned.
+    """Make the calls in turn, several times; return the result and the least processor seconds of each.
 
     As in the standard library's timeit, no garbage is collected meanwhile: what that costs depends on everything
     else that is loaded.

@@ -1,28 +1,24 @@
-"""The paper's studies on any benchmark: what to run for each figure, and running it.
+"""The paper's studies on any benchmark: what to run for each figure.
 
-A study is a list of cases; a case is a run at one value of what is varied. :func:`measure` runs the cases of any number
-of studies in one pool of processes, each distinct run once, into run folders: a second call computes what is missing.
+A study is a list of cases; a case is a run at one value of what is varied. :func:`latte.analysis.study_runs.measure`
+runs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..data.catalogue import default_clients
-from ..experiment.config import MethodConfig, RunConfig, check_items
-from ..experiment.folder import RunFolder
+from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.plan import OpenBenchmark, Plan, plan_on
-from ..experiment.runner import Event, IncompleteError, Options, execute_all, results
 from ..methods import describe
 from ..methods.latte import PRESETS, LatteParams
 from ..methods.ristretto import RistrettoParams
 from ..simulation.schedule import Schedule
-from .stats import estimate
 
 STUDY_BASELINES = ("clip", "tda", "tda-global", "dmn", "dmn-global")
 PERIODS = (1, 2, 5, 10, 20, 50, 100, 200)
@@ -50,7 +46,6 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "5 no head": {"eta": 0.0},
     "6 full trust": {"nu": 0.0},
 }
-StepProgress = Callable[[str, int, int], object]  # what is done, how many steps of it, of how many
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +76,6 @@ class Case:
     config: RunConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The accuracy of one seed at one point, in per cent of all samples."""
-
-    panel: str
-    method: str
-    value: float | str
-    seed: int
-    accuracy: float
-
-
 def make_setup(
     benchmark: OpenBenchmark, seeds: Sequence[int], clients: int | None = None, preset: str | None = None
 ) -> Setup:
@@ -102,16 +86,13 @@ def make_setup(
 
 
 def preset_for(benchmark: str) -> str | None:
-    """Return the preset of published parameters for a benchmark, by its name; None where there is none.
+    """Return the preset of published parameters for a benchmark, by its name; None if there is none.
 
     >>> preset_for("cifar10c-mini"), preset_for("cifar100c_test"), preset_for("pacs")
     ('cifar10c', 'cifar100c', None)
     """
     plain = benchmark.lower().replace("-", "").replace("_", "")
     return next((name for name in PRESETS if plain.startswith(name)), None)
-
-
-# --- the studies --------------------------------------------------------------------------------------------
 
 
 def decentralisation(setup: Setup, values: Sequence[int] = ()) -> list[Case]:
@@ -223,66 +204,3 @@ def base_plan(setup: Setup, method: str = "latte") -> Plan:
 def _config(setup: Setup, method: MethodConfig, schedule: Schedule | None = None) -> RunConfig:
     entry = setup.benchmark.entry
     return RunConfig(entry.name, (method,), setup.seeds, setup.clients, schedule or Schedule())
-
-
-# --- running them -------------------------------------------------------------------------------------------
-
-
-def measure(
-    setup: Setup,
-    cases: Sequence[Case],
-    out: Path,
-    options: Options | None = None,
-    progress: StepProgress = lambda what, done, total: None,
-) -> list[Score]:
-    """Run what is missing of the cases in run folders under ``out``; one :class:`Score` per case and seed, in order."""
-    plans = [plan_on(case.config, setup.benchmark) for case in cases]
-    distinct = {plan.name: plan for plan in plans}  # points of several figures are often the same run
-    _execute(list(distinct.values()), out, options or Options(), progress)
-    by_name = {name: results(plan, out) for name, plan in distinct.items()}
-    return [
-        Score(case.panel, case.method, case.value, result.seed, result.micro)
-        for case, plan in zip(cases, plans, strict=True)
-        for result in by_name[plan.name]
-    ]
-
-
-def _execute(plans: Sequence[Plan], out: Path, options: Options, progress: StepProgress) -> None:
-    total = sum(len(plan.items()) for plan in plans)
-    check_items("figure", total)
-    problems: list[str] = []
-    try:
-        with RunFolder(out).lock():
-            for event in _follow([(plan, out) for plan in plans], options, progress, total):
-                if event.kind == "failed":
-                    problems.append(f"{event.item.method.label}, seed {event.item.seed}: {event.problem}")
-    except IncompleteError as error:
-        raise IncompleteError(f"{problems[0]}; {error}") from None
-
-
-def _follow(
-    plans: Sequence[tuple[Plan, Path]], options: Options, progress: StepProgress, total: int
-) -> Iterator[Event]:
-    """Execute plans and report their progress: first what is there already, then every run."""
-    progress("runs", 0, total)
-    existing = done = 0
-    for _, event in execute_all(plans, options):
-        if event.kind == "existing":
-            existing += 1
-        else:
-            if existing and not done:
-                progress("runs there already", existing, total)
-            done += 1
-            progress("runs", existing + done, total)
-        yield event
-    if not done:
-        progress("runs there already", existing, total)
-
-
-def summary(scores: Sequence[Score]) -> list[tuple[Score, float, float]]:
-    """Return, per point, its first score, the mean over seeds and the standard deviation (0 for one seed)."""
-    groups: dict[tuple[str, str, float | str], list[Score]] = {}
-    for score in scores:
-        groups.setdefault((score.panel, score.method, score.value), []).append(score)
-    estimates = {key: estimate([score.accuracy for score in group]) for key, group in groups.items()}
-    return [(group[0], estimates[key].mean, estimates[key].sd or 0.0) for key, group in groups.items()]

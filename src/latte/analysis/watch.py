@@ -41,12 +41,12 @@ class Watch:
     def see(self, client: Client, sample: int, entropy: float) -> None:
         """Look at a client right after it predicted: its memory is still the one that was read."""
         method, vector = latte_of(client), np.asarray(client.stream[sample][0], np.float32)
-        read = held(method)
+        read = filled_slots(method)
         stored = read.any(axis=1)
         self.images[int(method.zero_shot.logits(vector).argmax())] += 1
         self.entropies.append(entropy)
         self.readable += stored
-        self.silenced += stored & silenced(method, vector)
+        self.silenced += stored & silenced_classes(method, vector)
         self.items += read.sum(axis=1)
         self.external += external_items(method)
 
@@ -56,12 +56,12 @@ class Watch:
         self.empty += ~prototypes.seen
 
 
-def held(method: Latte) -> Mask:
+def filled_slots(method: Latte) -> Mask:
     """Return which slots of what is read hold something (C, K)."""
     return np.isfinite(method.merged.offset)
 
 
-def silenced(method: Latte, vector: Vectors) -> Mask:
+def silenced_classes(method: Latte, vector: Vectors) -> Mask:
     """Return per class (C,) whether the released code would silence it: its weighted sum is no longer than the gate.
 
     The weights are those of B8, exp(beta (s - 1) - gamma h), whatever the variant of the run.
@@ -80,9 +80,9 @@ def external_items(method: Latte) -> Integers:
     if method.params.memory == "local":
         return np.zeros(method.zero_shot.classes, np.int64)
     if method.params.memory == "external":
-        count = held(method).sum(axis=1)
+        count = filled_slots(method).sum(axis=1)
         return count
-    count = (held(method) & (merged_positions(method.local, method.external) >= method.params.k_l)).sum(axis=1)
+    count = (filled_slots(method) & (merged_positions(method.local, method.external) >= method.params.k_l)).sum(axis=1)
     return count
 
 

@@ -16,7 +16,7 @@ from .classify_inputs import ClassifyOptions, Inputs, check_inputs, classify_opt
 from .classify_text import answer_text, counts_text, header_text, label_width, memory_text
 from .edge_text import course_lines, labelled_lines
 from .output import line, problem
-from .stop import Stopped, postponed
+from .stop import Stopped, postpone_stop
 
 if TYPE_CHECKING:
     from ..core.zero_shot import ZeroShot
@@ -87,9 +87,9 @@ class Classifying:
         self._begin()
         try:
             for picture in embed_files(self.model, self.inputs.files, start, self.chosen.max_pixels):
-                with postponed():  # a signal waits until the picture is learnt, printed and counted
+                with postpone_stop():  # a signal waits until the picture is learnt, printed and counted
                     self._answer(picture)
-            with postponed():
+            with postpone_stop():
                 self._finish()
         except BaseException as reason:  # a signal, a pipe that nobody reads any more, a full disk, a failing encoder
             self._save_after(reason)

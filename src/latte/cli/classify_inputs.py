@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .arguments import InputFile
-from .options import ENCODER, MAX_PIXELS
+from .options import ENCODER, MAX_PIXELS, PLUGINS, load_plugins
 from .run_options import Command, collect_options
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS: list[Callable[[Command], Command]] = [
     click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path)),
-    click.option("--classes", required=True, help="Class names, comma-separated, or a file with one per line."),
+    click.option(
+        "--classes", "classnames", required=True, help="Class names, comma-separated, or a file with one per line."
+    ),
     ENCODER,
     click.option("--templates", help="A template set by name, or a file with one template per line."),
     click.option(
@@ -34,6 +36,7 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         show_default=True,
         help="How to adapt: latte, ristretto, tda, dmn, or clip for the model's own answer (see: latte methods).",
     ),
+    PLUGINS,
     click.option("--zero-shot", "spec", flag_value="clip", help="The same as --method clip: do not adapt."),
     click.option("--memory", type=FILE, help="Continue from this file, and save to it."),
     click.option(
@@ -64,10 +67,11 @@ class ClassifyOptions:
     """The options of a call."""
 
     images: tuple[Path, ...]
-    classes: str
+    classnames: str
     encoder: str
     templates: str | None
     spec: str
+    plugins: tuple[Path, ...]
     memory: Path | None
     save_every: int
     near_copy: float
@@ -109,16 +113,17 @@ def check_inputs(chosen: ClassifyOptions, stack: ExitStack) -> Inputs:
     """Find what is wrong with the call before the model is loaded; ``stack`` holds the locks."""
     from ..edge.answer_file import AnswerFile, locked_answers
     from ..edge.classify import find_pictures
-    from ..encoders import check_encoder, read_templates
+    from ..encoders import check_encoder_spec, read_templates
 
-    files, names = find_pictures(chosen.images), read_class_names(chosen.classes)
+    files, names = find_pictures(chosen.images), read_classnames(chosen.classnames)
     templates = None if chosen.templates is None else read_templates(chosen.templates)
+    load_plugins(chosen.plugins)
     method = _small_method(chosen, names)
     _check_csv(chosen, files)
     memory = stack.enter_context(_locked(chosen.memory))
     table = stack.enter_context(locked_answers(chosen.csv)) if chosen.csv is not None else None
     start = _covered(memory, method, files) if memory is not None and memory.exists() else 0
-    check_encoder(chosen.encoder)
+    check_encoder_spec(chosen.encoder)
     answers = AnswerFile(table, files, start) if table is not None else None
     return Inputs(files, names, templates, memory, answers, read_class_labels(chosen.labels, names))
 
@@ -130,17 +135,17 @@ def read_class_labels(path: Path | None, names: Sequence[str]) -> dict[str, str]
     return read_labels(path, names) if path is not None else {}
 
 
-def read_class_names(classes: str) -> list[str]:
-    """Return class names: separated by commas, or the lines of a file."""
+def read_classnames(text: str) -> list[str]:
+    """Return class names: separated by commas, or the lines of the file that ``text`` names."""
     from ..core.validate import refuse
     from ..encoders.prompts import check_classnames
     from ..files.reading import read_lines
 
-    is_file = "," not in classes and os.path.exists(classes)  # noqa: PTH110  Path.exists fails on very long names
-    names = read_lines(Path(classes), "classes") if is_file else classes.split(",")
+    is_file = "," not in text and os.path.exists(text)  # noqa: PTH110  Path.exists fails on very long names
+    names = read_lines(Path(text), "classes") if is_file else text.split(",")
     names = [name.strip() for name in names if name.strip()]
     if len(names) < 2:
-        got = f"{len(names)} class in the file {classes}" if is_file else f"{classes!r}, which is no file"
+        got = f"{len(names)} class in the file {text}" if is_file else f"{text!r}, which is no file"
         raise refuse("classes", got, "a file with one name per line, or at least two names: --classes cat,dog")
     check_classnames(names)
     return names

@@ -48,7 +48,7 @@ def _percent(counts: SessionCounts) -> str:
 
 
 def memory_text(fill: MemoryFill | None, classes: int, file: str) -> str:
-    """Return how full the memory is and where it was saved; empty where there is none."""
+    """Return how full the memory is and where it was saved; empty if there is none."""
     if fill is None:
         return f"memory saved in {file}" if file else ""
     room = f"{fill.items} of {fill.slots} slots" if fill.slots is not None else counted(fill.items, "picture")

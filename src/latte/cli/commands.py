@@ -26,7 +26,7 @@ COMMANDS = {
     "store": ("latte.cli.store_command:store", "Back up, restore and check what a server stores."),
     "run": ("latte.cli.run_command:run", "Run methods on benchmarks and print their accuracy."),
     "sweep": ("latte.cli.sweep_command:sweep", "Run methods at every value of a parameter."),
-    "tune": ("latte.cli.tune_command:tune", "Choose parameters on other partitions than those that are reported."),
+    "tune": ("latte.cli.tune_command:tune", "Choose parameters on partitions that are not reported."),
     "report": ("latte.cli.report_command:report", "Show the results of run folders as a table or a page."),
     "reproduce": ("latte.cli.reproduce_command:reproduce", "Run the paper's whole table for one benchmark."),
     "theory": ("latte.cli.theory_command:theory", "Check the paper's theory by simulation: bounds, rates, limits."),

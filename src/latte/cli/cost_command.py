@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .options import PLUGINS, load_plugins
 from .output import block, line, print_rows
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class _Encoder:
 @click.option("--views", type=click.IntRange(1), default=64, show_default=True, help="Of the methods that augment.")
 @click.option("--clients", type=click.IntRange(1, 10**9), default=190, show_default=True, help="Of the server.")
 @click.option("--methods", default=COST_METHODS, help="[LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated.")
+@PLUGINS
 @click.option("--encoder", metavar="DIR", help="Encoder to time: a model folder, or a name such as onnx:DIR, hf:ID.")
 @click.option(
     "--encoder-macs", type=click.FloatRange(1, 1e15), help="MACs of one image (default: counted, else CLIP ViT-B/16)."
@@ -49,6 +51,7 @@ def cost(
     views: int,
     clients: int,
     methods: str,
+    plugins: tuple[Path, ...],
     encoder: str | None,
     encoder_macs: float | None,
     as_json: bool,
@@ -63,6 +66,7 @@ def cost(
     from ..analysis.cost_table import cost_rows
     from ..core.validate import real
 
+    load_plugins(plugins)
     shape = CostShape(classes, dim, views)
     chosen = [_method(text) for text in methods.split(",")]
     against = _encoder(encoder, None if encoder_macs is None else int(real("--encoder-macs", encoder_macs, 1)))
@@ -151,15 +155,15 @@ def _print_text(rows: list[CostRow], shape: CostShape, clients: int, against: _E
 def _computation(row: CostRow) -> dict[str, Any]:
     from ..analysis.cost import short_count
 
-    total = None if row.encoder_macs is None else row.encoder_macs + sum(row.direct.values())
-    measured = row.measured
+    direct, own, measured = row.direct_total, row.own_total, row.measured
+    total = None if row.encoder_macs is None or direct is None else row.encoder_macs + direct
     return {
         "method": row.label,
         "augments": "yes" if row.augments else "no",
         "backprop": "yes" if row.backprop else "no",
         "MACs": short_count(total) or "?",
-        "of which memory": short_count(sum(row.direct.values())),
-        "here": short_count(sum(row.own.values())),
+        "of which memory": "?" if direct is None else short_count(direct),
+        "here": "?" if own is None else short_count(own),
         "ms": f"{1e3 * measured.seconds:.3f}" if measured else "-",
         "extra time": f"{100 * (row.relative - 1):.3g} %" if row.relative is not None else "-",
         "peak memory": f"{short_count(measured.peak)}B" if measured else "-",
@@ -176,7 +180,6 @@ def _papers(row: CostRow) -> dict[str, Any]:
 
 
 def _bytes(row: CostRow, beside: bool) -> dict[str, Any]:
-
     from ..analysis.cost import short_count
 
     assert row.traffic is not None
@@ -207,13 +210,14 @@ def _shares(rows: list[CostRow], against: _Encoder, beside: bool) -> Iterator[st
     yield f"the encoder in fp16, sent once: {short_count(against.bytes)}{printed}"
     for row in rows:
         if row.traffic:
-            claim = f"; paper: {PAPER_SHARE}" if beside and row.label.startswith("latte") else ""
+            claim = f"; paper: {PAPER_SHARE}" if beside and row.name == "latte" else ""
             share = 100 * row.traffic["fp16"].vectors / against.bytes
             yield f"{row.label}: a round in fp16 is {share:.3g} % of it{claim}"
 
 
 _NOTES = """
-MACs: encoder passes and what is beside them, as the printed formulas have it; "here" is what this package computes.
+MACs: encoder passes and what is beside them, as the printed formulas have it; "here" is what this package computes;
+"?" stands for the MACs of a method of your own; its bytes are shown if its class has messages(params, classes).
 ms: beside the encoder, median over images; extra time: that and the other views, in per cent of one encoder pass.
 Peak memory is that of the method's state and workspace, without the encoder; the paper's are with it, on a GPU.
 Latte and Ristretto sync whenever a client likes; a global memory has a sync for every image.

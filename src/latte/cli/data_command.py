@@ -95,8 +95,8 @@ def convert(source: Path, target: Path) -> None:
 def fetch(name: str, dest: Path, source: Path | None) -> None:
     """Get the images of the dataset NAME: download it with checksums, or take it from a folder.
 
-    A download that was cut goes on where it was. Datasets whose terms ask for it are to be downloaded by hand: then it
-    says from where, and where to put them.
+    An interrupted download resumes. Some datasets must be downloaded by hand; the command prints the page and the
+    target folder.
     """
     from ..core.validate import near
     from ..data.fetch import dataset_sources

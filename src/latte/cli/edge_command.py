@@ -12,8 +12,9 @@ import click
 from .edge_lines import AnswerLines, RoomWait
 from .edge_options import EdgeOptions, edge_options
 from .edge_reading import label, results, status
+from .options import load_plugins
 from .output import problem
-from .stop import Stopped, postponed
+from .stop import Stopped, postpone_stop
 
 if TYPE_CHECKING:
     from ..edge.device import Device
@@ -82,7 +83,7 @@ class RunningDevice:
         answers = self.device.answers(self.feed)
         more = True
         while more:
-            with postponed():
+            with postpone_stop():
                 more = self._step(next(answers, False))
 
     def _step(self, answer: NumberedAnswer | bool | None) -> bool:
@@ -133,10 +134,10 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     from ..edge.device import Device, SyncTimes
     from ..edge.device_record import DeviceRecord
     from ..edge.joining import check_encoder, join, link_to, new_member
-    from ..encoders import check_encoder as check_spec
-    from ..encoders import load_encoder
+    from ..encoders import check_encoder_spec, load_encoder
 
-    check_spec(chosen.encoder)
+    check_encoder_spec(chosen.encoder)
+    load_plugins(chosen.plugins)
     membership = chosen.membership()
     task, name = join(membership, chosen.folder)
     method = new_member(task, chosen.privacy)

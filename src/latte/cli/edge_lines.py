@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from .output import patient_line, problem
-from .stop import Stopped, requested
+from .stop import Stopped, pending_stop
 
 if TYPE_CHECKING:
     from ..edge.answer_log import AnswerLog
@@ -34,7 +34,7 @@ class RoomWait:
             self._next = time.monotonic() + _COMPLAIN
         end = time.monotonic() + _RETRY
         while time.monotonic() < end:
-            if (stopped := requested()) is not None:
+            if (stopped := pending_stop()) is not None:
                 raise stopped
             time.sleep(_TICK)
 
@@ -80,5 +80,5 @@ class AnswerLines:
 def _wait_for_reader(descriptor: int) -> None:
     """Return when a pipe or a terminal has room; a signal ends the wait."""
     while not select.select([], [descriptor], [], _TICK)[1]:
-        if (stopped := requested()) is not None:
+        if (stopped := pending_stop()) is not None:
             raise stopped

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .arguments import Folder, InputFile, OutputFile
-from .options import ENCODER, MAX_PIXELS
+from .options import ENCODER, MAX_PIXELS, PLUGINS
 from .run_options import Command, collect_options
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         show_default=True,
         help="Add noise of this length to each class that is shared; what that guarantees is printed.",
     ),
+    PLUGINS,
     click.option("--server-ca", type=InputFile(), help="Certificate of the authority that signed the server's."),
     click.option("--cert", type=InputFile(), help="Certificate of this device, for a server with --client-ca."),
     click.option("--key", type=InputFile(), help="The key of --cert."),
@@ -104,6 +105,7 @@ class EdgeOptions:
     sync_seconds: float
     least_images: int
     noise: float
+    plugins: tuple[Path, ...]
     server_ca: Path | None
     cert: Path | None
     key: Path | None

@@ -56,17 +56,17 @@ def embed(
 
     DATASET is folder:DIR (DIR/domain/class/image), classes:DIR (DIR/class/image), vlcs:DIR, terra:DIR, pacs:DIR,
     cifar10:PATH, cifar100:PATH, cifar10c:PATH, cifar100c:PATH (the official CIFAR, corrupted here), or
-    cifar10c-npy:DIR, cifar100c-npy:DIR (the published test images). Interrupted, it continues where it was.
+    cifar10c-npy:DIR, cifar100c-npy:DIR (the published test images). After an interruption, the same command continues.
     """
     import os
 
     from ..data.corruptions import load_textures
     from ..data.embed import EmbedPlan
     from ..data.image_set import CorruptionPlan, open_images
-    from ..encoders import check_encoder, load_encoder, read_templates
+    from ..encoders import check_encoder_spec, load_encoder, read_templates
 
     _check_target(out)
-    check_encoder(encoder)
+    check_encoder_spec(encoder)
     textures = None if frost is None else load_textures(frost)
     words = None if templates is None else read_templates(templates)
     plan = EmbedPlan(_view_plan(views, seed), words, dtype, os.cpu_count() or 1, skip_bad)

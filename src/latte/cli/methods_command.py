@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import InputFile
+from .options import PLUGINS, load_plugins
 from .output import line, print_rows
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--plugin", "plugins", type=InputFile(), multiple=True, help="Python file with methods of your own.")
+@PLUGINS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def methods(name: str | None, plugins: tuple[Path, ...], as_json: bool) -> None:
     """List the methods with their parameters, presets and grids, or show the method NAME in detail.
@@ -31,11 +31,9 @@ def methods(name: str | None, plugins: tuple[Path, ...], as_json: bool) -> None:
     latte methods latte
     latte run --benchmark cifar10c-mini --methods clip,latte:cifar10c+alpha=0.5
     """
-    from ..experiment.item import load_plugin
     from ..experiment.method_cards import method_cards
 
-    for plugin in plugins:
-        load_plugin(plugin)
+    load_plugins(plugins)
     cards = method_cards([name] if name else [])
     if as_json:
         line(json.dumps([asdict(card) for card in cards], default=str))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import click
+
+from .arguments import InputFile
 
 ENCODER = click.option(
     "--encoder",
@@ -19,3 +24,14 @@ MAX_PIXELS = click.option(
     show_default=True,
     help="Larger pictures are unreadable. Above 89 million they are decoded at reduced size.",
 )
+PLUGINS = click.option(
+    "--plugin", "plugins", type=InputFile(), multiple=True, help="Python file with methods of your own."
+)
+
+
+def load_plugins(plugins: Iterable[Path]) -> None:
+    """Import the files of ``--plugin``, which register methods."""
+    for plugin in plugins:
+        from ..experiment.item import load_plugin
+
+        load_plugin(plugin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ from .tune_command import search_all
 
 if TYPE_CHECKING:
     from ..experiment.plan import Plan
+    from ..experiment.tune import TunedFile
     from ..report.baselines import Search
     from ..report.reproduce import Bench, PaperFile
 
@@ -75,20 +76,20 @@ def reproduce(
 
 def _table(bench_files: list[Bench], search: Search | None, runs: Path, kind: str) -> str:
     """Tune, run and return the table."""
-    from ..experiment.runs import encoders, merged, read_run
+    from ..experiment.runs import encoders, merge_results, read_run
     from ..report.contents import Report
     from ..report.page import render_report
     from ..report.protocol import facts, notes
     from ..report.reproduce import one_name
     from ..report.tables import build_table
 
-    tuned = _tuned(search) if search else None
+    tuned = _tune(search) if search else None
     plans = [bench.plan(tuned) for bench in bench_files]
     _run(plans, runs)
     source, zero_shot = bench_files[0].source, bench_files[0].benchmark.embeddings.zero_shot
     folders = [read_run(runs / plan.name) for plan in plans]
     encoder = next(iter(encoders(folders).values()), None)
-    table = build_table(one_name(merged(folders), source.benchmark), encoder, source.backbone)
+    table = build_table(one_name(merge_results(folders), source.benchmark), encoder, source.backbone)
     costs = facts(plans[0], source.benchmark, source.backbone, zero_shot)
     sentences = (*notes(source, plans[0], search, tuned), *(fact.sentence() for fact in costs))
     return render_report(Report((replace(table, notes=table.notes + sentences, facts=costs),), tuple(folders)), kind)
@@ -110,7 +111,7 @@ def _available_files(files: tuple[PaperFile, PaperFile], text_encoder: str | Non
     return [plain, viewed]
 
 
-def _tuned(search: Search) -> dict[str, Any]:
+def _tune(search: Search) -> TunedFile:
     """Do what is missing of the search and write its choice."""
     from ..report.baselines import choose
 

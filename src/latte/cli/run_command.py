@@ -12,7 +12,7 @@ from .output import line, print_rows
 from .run_options import (
     ExperimentOptions,
     check_requirements,
-    collected_failures,
+    collect_failures,
     experiment_options,
     follow,
     make_options,
@@ -70,7 +70,7 @@ def _run_all(plans: list[Plan], out: Path, options: Options, as_json: bool) -> N
     from ..experiment.runner import execute, present_results
 
     rows: list[dict[str, Any]] = []
-    with collected_failures() as collect:
+    with collect_failures() as collect:
         for plan in plans:
             with collect():
                 follow(execute(plan, out, options), len(plan.items()), plan.config.benchmark)
@@ -82,7 +82,7 @@ def _run_all(plans: list[Plan], out: Path, options: Options, as_json: bool) -> N
 def _plan_row(plan: Plan, out: Path, options: Options) -> dict[str, Any]:
     from ..experiment.config import format_seeds
     from ..experiment.folder import RunFolder
-    from ..experiment.runner import complete_items
+    from ..experiment.session import complete_items
 
     folder = RunFolder(out / plan.name)
     clients = plan.config.clients_per_domain
@@ -92,6 +92,6 @@ def _plan_row(plan: Plan, out: Path, options: Options) -> dict[str, Any]:
         "methods": " ".join(method.label for method in plan.config.methods),
         "seeds": format_seeds(plan.config.seeds),
         "items": len(plan.items()),
-        "there already": len(complete_items(folder, folder.trusted(plan), options)),
+        "there already": len(complete_items(folder, folder.trusted(plan), options.predictions)),
         "folder": str(folder.path),
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .arguments import Folder, InputFile
+from .options import PLUGINS, load_plugins
 from .output import problem
 from .progress import draw_compilation
 
@@ -40,12 +41,11 @@ class ExperimentOptions:
 
     def configs(self, **defaults: Any) -> list[RunConfig]:
         """Return one configuration per benchmark; options override the file, ``defaults`` fill what neither has."""
-        from ..experiment.config import apply_settings, parse_method, read_config
-        from ..experiment.item import load_plugin
+        from ..experiment.config import parse_method, read_config
+        from ..experiment.settings import apply_settings
         from ..experiment.structure import configure
 
-        for plugin in self.plugins:
-            load_plugin(plugin)
+        load_plugins(self.plugins)
         raw = {**defaults, **(read_config(self.config) if self.config else {})}
         if self.methods:
             raw["methods"] = [parse_method(text) for text in self.methods.split(",")]
@@ -82,15 +82,15 @@ def experiment_options(command: Command) -> Command:
 def collect_options(command: Command, kind: type[Any], options: Sequence[Callable[[Command], Command]]) -> Command:
     """Add ``options`` to a command that takes their values together, as ``chosen``, a dataclass ``kind``."""
 
-    def collected(**values: Any) -> Any:
+    def call_with_options(**values: Any) -> Any:
         chosen = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
         return command(chosen=chosen, **values)
 
-    collected.__doc__, collected.__name__ = command.__doc__, command.__name__
-    collected.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    call_with_options.__doc__, call_with_options.__name__ = command.__doc__, command.__name__
+    call_with_options.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     for option in reversed(options):
-        collected = option(collected)
-    return collected
+        call_with_options = option(call_with_options)
+    return call_with_options
 
 
 def _options() -> list[Callable[[Command], Command]]:
@@ -107,7 +107,7 @@ def _options() -> list[Callable[[Command], Command]]:
             help="auto: the fast engine where a method has one; readable: sample by sample.",
         ),
         click.option("--data", type=Folder(), help="Folder of embedding files (default: $LATTE_DATA)."),
-        click.option("--plugin", "plugins", type=file, multiple=True, help="Python file with methods of your own."),
+        PLUGINS,
     ]
 
 
@@ -173,7 +173,7 @@ def follow(events: Iterable[Event], total: int, label: str) -> None:
 
 
 @contextmanager
-def collected_failures() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+def collect_failures() -> Iterator[Callable[[], AbstractContextManager[None]]]:
     """Yield a context for each of several runs, in which failed items are printed and the next run goes on.
 
     After all of them, the first failure is raised, if there was one.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .arguments import Folder, InputFile
+from .options import PLUGINS, load_plugins
 from .output import line, problem
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--max-clients", type=click.IntRange(1), default=100_000, show_default=True, help="Clients of the federation."
 )
-@click.option("--plugin", "plugins", type=InputFile(), multiple=True, help="Python file with methods of your own.")
+@PLUGINS
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
@@ -63,12 +64,10 @@ def serve(
     """
     _one_thread()
     from ..core.extras import need
-    from ..experiment.item import load_plugin
 
     for module in ("starlette", "uvicorn", "msgspec", "prometheus_client"):
         need(module, "serve")
-    for plugin in plugins:
-        load_plugin(plugin)
+    load_plugins(plugins)
     from ..coordination.hub import Limits
     from ..serve import running
     from ..serve.rates import RequestRate

@@ -125,7 +125,7 @@ class Stopper:
 
 
 @contextlib.contextmanager
-def postponed() -> Iterator[None]:
+def postpone_stop() -> Iterator[None]:
     """Finish the block before a signal ends the program; it does so right after."""
     stopper = _active
     if stopper is None:
@@ -139,8 +139,8 @@ def postponed() -> Iterator[None]:
     stopper.check()
 
 
-def requested() -> Stopped | None:
-    """Return the signal that waits for the end of a ``postponed`` block; None where there is none."""
+def pending_stop() -> Stopped | None:
+    """Return the signal that waits for the end of a ``postpone_stop`` block; None if there is none."""
     first = _active._first if _active is not None else None
     return Stopped(first[0]) if first else None
 

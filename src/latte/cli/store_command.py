@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .arguments import Folder, InputFile
+from .options import PLUGINS, load_plugins
 from .output import line, print_rows, problem
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def restore(source: Path, data: Path, store: str | None, replace: bool, keep_tok
 @store.command("check")
 @_place
 @click.option("--task", type=InputFile(), help="Try each upload on the exchange of this task.")
-@click.option("--plugin", "plugins", type=InputFile(), multiple=True, help="Python file with methods of your own.")
+@PLUGINS
 @click.option("--forget-damaged", is_flag=True, help="Remove damaged uploads: their clients upload again.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(
@@ -75,13 +76,11 @@ def check(
 ) -> None:
     """Read every upload in a store and list those that are damaged; exit code 1 if there are any."""
     place = _located(data, store)
-    from ..experiment.item import load_plugin
     from ..serve import store_check
     from ..serve.upload_store import DamagedStoreError
     from ..wire.task_file import read_task
 
-    for plugin in plugins:
-        load_plugin(plugin)
+    load_plugins(plugins)
     try:
         report = store_check.check_store(place, None if task is None else read_task(task))
     except DamagedStoreError as error:

@@ -11,7 +11,7 @@ from .output import line, print_rows
 from .run_options import (
     ExperimentOptions,
     check_requirements,
-    collected_failures,
+    collect_failures,
     experiment_options,
     follow,
     make_options,
@@ -41,7 +41,9 @@ def sweep(chosen: ExperimentOptions, axes: tuple[str, ...], out: Path, jobs: int
     """
     sweeps = _sweeps(chosen, axes)
     if dry_run:
-        rows = [{**_shown(p, as_json), "folder": str(out / s.name / p.plan.name)} for s in sweeps for p in s.points]
+        rows = [
+            {**_point_values(p, as_json), "folder": str(out / s.name / p.plan.name)} for s in sweeps for p in s.points
+        ]
         print_rows(rows, as_json)
         return
     options = make_options(chosen, jobs)
@@ -62,7 +64,7 @@ def _run_all(sweeps: list[Sweep], out: Path, options: Options, as_json: bool) ->
     from ..experiment.sweep import execute_sweep
 
     rows: list[dict[str, Any]] = []
-    with collected_failures() as collect:
+    with collect_failures() as collect:
         for current in sweeps:
             total = sum(len(point.plan.items()) for point in current.points)
             with collect():
@@ -70,11 +72,11 @@ def _run_all(sweeps: list[Sweep], out: Path, options: Options, as_json: bool) ->
             line(out / current.name, err=True)
             for point in current.points:
                 results = present_results(point.plan, out / current.name)
-                rows += summarise(results, as_json, **_shown(point, as_json))
+                rows += summarise(results, as_json, **_point_values(point, as_json))
         print_rows(rows, as_json, keys=3 + len(sweeps[0].axes))
 
 
-def _shown(point: Point, as_json: bool) -> dict[str, Any]:
+def _point_values(point: Point, as_json: bool) -> dict[str, Any]:
     """Return the values of a point: as they are, or as a table shows them, with all their digits."""
     from ..report.sweep_table import value_text
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .arguments import Folder, InputFile
+from .options import PLUGINS, load_plugins
 from .output import line
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def task() -> None:
 @task.command("create")
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--encoder", envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR.")
-@click.option("--classes", help="Class names, comma-separated, or a file with one per line.")
+@click.option("--classes", "classnames", help="Class names, comma-separated, or a file with one per line.")
 @click.option("--templates", help="A template set by name, or a file with one template per line.")
 @click.option("--benchmark", help="Take classes and text embeddings from an embedding file instead of an encoder.")
 @click.option("--data", type=Folder(), help="Folder of embedding files.")
@@ -38,16 +39,18 @@ def task() -> None:
     show_default=True,
     help="How clients adapt: latte, ristretto, or a method of your own.",
 )
+@PLUGINS
 @click.option("--sync", type=click.Choice(["every", "doubling", "powers"]), help="When a client syncs.")
 @click.option("--period", type=click.IntRange(1), default=16, show_default=True, help="Images between two syncs.")
 def create(
     out: Path,
     encoder: str | None,
-    classes: str | None,
+    classnames: str | None,
     templates: str | None,
     benchmark: str | None,
     data: Path | None,
     spec: str,
+    plugins: tuple[Path, ...],
     sync: str | None,
     period: int,
 ) -> None:
@@ -57,11 +60,14 @@ def create(
     from ..methods import resolve
     from ..wire.task_file import write_task
 
-    if (benchmark is None) == (encoder is None or classes is None):
+    if (benchmark is None) == (encoder is None or classnames is None):
         raise click.UsageError("give --encoder and --classes, or --benchmark")
+    load_plugins(plugins)
     chosen = parse_method(spec)
     params = resolve(chosen["name"], chosen["params"], chosen["preset"])
-    source = _from_encoder(str(encoder), str(classes), templates) if benchmark is None else _from_file(benchmark, data)
+    source = (
+        _from_encoder(str(encoder), str(classnames), templates) if benchmark is None else _from_file(benchmark, data)
+    )
     zero_shot, identity, prompts = source
     made = make_task(zero_shot, chosen["name"], params, encoder=identity, templates=prompts, sync=sync, period=period)
     write_task(out, made)
@@ -74,13 +80,13 @@ def _from_file(name: str, data: Path | None) -> Source:
     return read_benchmark(find_benchmark(name, data)).zero_shot, None, ()
 
 
-def _from_encoder(encoder: str, classes: str, templates: str | None) -> Source:
+def _from_encoder(encoder: str, classnames: str, templates: str | None) -> Source:
     from ..edge.make_task import identify
     from ..encoders import load_encoder, read_templates, zero_shot
     from ..encoders.prompts import DEFAULT
-    from .classify_inputs import read_class_names
+    from .classify_inputs import read_classnames
 
-    names = read_class_names(classes)
+    names = read_classnames(classnames)
     prompts = read_templates(templates or DEFAULT)
     model = load_encoder(encoder)
     return zero_shot(model, names, prompts), identify(model), prompts

@@ -46,7 +46,7 @@ def token() -> None:
 def create(client: str | None, admin: bool, out: Path | None, data: Path, store: str | None) -> None:
     """Create a token for CLIENT and print it: it is not stored, and cannot be shown again."""
     name = _name(client, admin)
-    with _opened(data, store) as tokens:
+    with _open_tokens(data, store) as tokens:
         _create(tokens, data, name, out)
 
 
@@ -60,8 +60,8 @@ def rotate(client: str | None, admin: bool, out: Path | None, data: Path, store:
     from ..serve.tokens import valid_tokens
 
     name = _name(client, admin)
-    with _opened(data, store) as tokens:
-        earlier = [one.id for one in valid_tokens(tokens.tokens(), name)]
+    with _open_tokens(data, store) as tokens:
+        earlier = [entry.id for entry in valid_tokens(tokens.tokens(), name)]
         _create(tokens, data, name, out)
         _revoke(tokens, data, name, earlier)
 
@@ -75,8 +75,8 @@ def revoke(client: str | None, admin: bool, data: Path, store: str | None) -> No
     from ..serve.tokens import valid_tokens
 
     name = _name(client, admin)
-    with _opened(data, store) as tokens:
-        _revoke(tokens, data, name, [one.id for one in valid_tokens(tokens.tokens(), name)])
+    with _open_tokens(data, store) as tokens:
+        _revoke(tokens, data, name, [entry.id for entry in valid_tokens(tokens.tokens(), name)])
 
 
 @token.command("list")
@@ -84,18 +84,18 @@ def revoke(client: str | None, admin: bool, data: Path, store: str | None) -> No
 @_place
 def list_tokens(as_json: bool, data: Path, store: str | None) -> None:
     """List tokens: whose they are, since when, and whether they are valid. The tokens themselves are not stored."""
-    with _opened(data, store) as tokens:
-        rows = sorted(tokens.tokens().values(), key=lambda one: (one.role, one.client, one.created))
+    with _open_tokens(data, store) as tokens:
+        rows = sorted(tokens.tokens().values(), key=lambda entry: (entry.role, entry.client, entry.created))
     print_rows(
         [
             {
-                "id": one.id,
-                "role": one.role,
-                "client": one.client,
-                "created": _date(one.created),
-                "revoked": _date(one.revoked),
+                "id": entry.id,
+                "role": entry.role,
+                "client": entry.client,
+                "created": _date(entry.created),
+                "revoked": _date(entry.revoked),
             }
-            for one in rows
+            for entry in rows
         ],
         as_json,
     )
@@ -108,7 +108,7 @@ def _name(client: str | None, admin: bool) -> str | None:
 
 
 @contextmanager
-def _opened(data: Path, store: str | None) -> Iterator[TokenStore]:
+def _open_tokens(data: Path, store: str | None) -> Iterator[TokenStore]:
     from ..serve.upload_store import open_tokens
 
     tokens = open_tokens(store or data, data)
@@ -137,8 +137,8 @@ def _revoke(tokens: TokenStore, data: Path, name: str | None, ids: list[str]) ->
     from ..serve.audit import Audit
 
     tokens.revoke(ids)
-    for one in ids:
-        Audit(data).note("token revoked", name or "", one, always=True)
+    for token_id in ids:
+        Audit(data).note("token revoked", name or "", token_id, always=True)
 
 
 def _date(seconds: float | None) -> str | None:

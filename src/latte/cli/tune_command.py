@@ -1,4 +1,4 @@
-"""``latte tune``: choose hyper-parameters on other partitions than those that are reported."""
+"""``latte tune``: choose hyper-parameters on partitions that are not reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .run_options import (
 
 if TYPE_CHECKING:
     from ..experiment.runner import Options
-    from ..experiment.tune import Tuning
+    from ..experiment.tune import Choice, Tuning
 
 
 @click.command()
@@ -68,7 +68,7 @@ def _run_all(tunings: list[Tuning], save: Path, out: Path, options: Options, as_
     tuned = select(tunings, out)
     save_tuned(save, tuned)
     line(f"wrote {save}", err=True)
-    print_rows([_choice_row(tuning, tuned["methods"][tuning.method.label]) for tuning in tunings], as_json)
+    print_rows([_choice_row(tuning, tuned.methods[tuning.method.label]) for tuning in tunings], as_json)
 
 
 def search_all(tunings: list[Tuning], out: Path, options: Options) -> None:
@@ -79,11 +79,11 @@ def search_all(tunings: list[Tuning], out: Path, options: Options) -> None:
     follow((event for _, event in execute_tunings(tunings, out, options)), total, "tune")
 
 
-def _choice_row(tuning: Tuning, chosen: dict[str, Any]) -> dict[str, Any]:
+def _choice_row(tuning: Tuning, choice: Choice) -> dict[str, Any]:
     names = [axis.key.rpartition(".")[2] for axis in tuning.sweep.axes]
-    words = " ".join(f"{name}={chosen['params'].get(name, '?')}" for name in names)
-    tied = f"{chosen['tied']} of {len(chosen['grid'])}"
-    return {"method": tuning.method.label, "chosen": words, "tied": tied, "accuracy": chosen["accuracy"]}
+    words = " ".join(f"{name}={choice.params.get(name, '?')}" for name in names)
+    tied = f"{choice.tied} of {len(choice.grid)}"
+    return {"method": tuning.method.label, "chosen": words, "tied": tied, "accuracy": choice.accuracy}
 
 
 def _search_row(tuning: Tuning) -> dict[str, Any]:

@@ -18,13 +18,13 @@ from ..core.validate import choice, refuse
 from ..files.archives import open_tar
 from ..files.reading import read_bytes
 from .cifar_pickle import PIXELS, read_batch
-from .classes import class_names
+from .classes import load_classnames
 from .corruptions.draws import Bytes
 from .folders import read_classes
 from .pillow import pillow_image
 
-CIFAR10_CLASSES = class_names("cifar10")
-CIFAR100_CLASSES = class_names("cifar100")
+CIFAR10_CLASSNAMES = load_classnames("cifar10")
+CIFAR100_CLASSNAMES = load_classnames("cifar100")
 CIFAR_SIDE = 32
 TRAIN, TEST = 50_000, 10_000
 SPLITS = ("train", "test", "all")
@@ -88,19 +88,19 @@ def read_cifar(root: str | Path, name: str = "cifar10", split: str = "all") -> C
     parts = [_batch(raw, form, f"{place}: {file}") for file, raw in _contents(place, form, split)]
     images, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
     first, last = (TRAIN if split == "test" else 0), (TRAIN if split == "train" else TRAIN + TEST)
-    classes = class_names(name)
+    classnames = load_classnames(name)
     if len(images) != last - first:
         raise refuse(str(place), f"{len(images)} images", f"the {last - first} of the official {split} split")
-    if labels.max() >= len(classes):
-        raise refuse(str(place), f"label {labels.max()}", f"labels below {len(classes)}")
-    return CifarImages(images, labels, np.arange(first, last), classes)
+    if labels.max() >= len(classnames):
+        raise refuse(str(place), f"label {labels.max()}", f"labels below {len(classnames)}")
+    return CifarImages(images, labels, np.arange(first, last), classnames)
 
 
 def read_cifar_folder(root: str | Path, name: str = "cifar10") -> CifarImages:
     """Read 32 x 32 images from class folders; the index is the place in the sorted list."""
     choice("name", name, tuple(ARCHIVE_FORMS))
     open_image = pillow_image().open
-    folders = read_classes(root, class_names(name))
+    folders = read_classes(root, load_classnames(name))
     images = np.empty((len(folders), CIFAR_SIDE, CIFAR_SIDE, 3), np.uint8)
     for i, path in enumerate(folders.paths):
         with open_image(path) as picture:

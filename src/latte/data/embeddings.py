@@ -38,7 +38,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingsInfo:
-    """The metadata that every embedding file has."""
+    """The metadata that every embedding file has, under its keys: ``classes`` are the class names."""
 
     name: str
     classes: tuple[str, ...]

@@ -71,13 +71,13 @@ def read_layout(root: str | Path, name: str, allow_missing: bool = False) -> Ima
 def read_folders(
     root: str | Path,
     domains: Sequence[str] | None = None,
-    classes: Sequence[str] | None = None,
+    classnames: Sequence[str] | None = None,
     allow_missing: bool = False,
 ) -> ImageFolders:
     """List the images in root / domain / class, sorted by domain, class and path.
 
-    Without ``domains`` every folder is a domain; without ``classes`` the classes are the class folders of all domains
-    together. Every domain must have exactly these classes; with ``allow_missing`` some may be absent.
+    Without ``domains`` every folder is a domain; without ``classnames`` the classes are the class folders of all
+    domains together. Every domain must have exactly these classes; with ``allow_missing`` some may be absent.
     """
     top = _check_folder(Path(root))
     names = _check_distinct("domains", _folders(top) if domains is None else domains)
@@ -85,17 +85,17 @@ def read_folders(
         raise refuse("root", f"{top} without folders", "root / domain / class / image")
     class_folders = {name: _folders(_check_folder(top / name)) for name in names}
     every = sorted({name for folders in class_folders.values() for name in folders})
-    labels = _check_distinct("classes", every if classes is None else classes)
+    labels = _check_distinct("classes", every if classnames is None else classnames)
     for domain, present in class_folders.items():
         _check_classes(top / domain, present, labels, allow_missing)
     return _list_images(top, {name: top / name for name in names}, labels, allow_missing)
 
 
-def read_classes(root: str | Path, classes: Sequence[str] | None = None) -> ImageFolders:
+def read_classes(root: str | Path, classnames: Sequence[str] | None = None) -> ImageFolders:
     """List the images in root / class as one domain with the name of the folder."""
     top = _check_folder(Path(root))
     present = _folders(top)
-    labels = _check_distinct("classes", present if classes is None else classes)
+    labels = _check_distinct("classes", present if classnames is None else classnames)
     if not labels:
         raise refuse("root", f"{top} without folders", "root / class / image")
     _check_classes(top, present, labels, allow_missing=False)
@@ -134,12 +134,12 @@ def _check_distinct(what: str, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(seen.values())
 
 
-def _check_classes(domain: Path, present: list[str], classes: tuple[str, ...], allow_missing: bool) -> None:
-    known, here = {plain_name(name) for name in classes}, {plain_name(name) for name in present}
+def _check_classes(domain: Path, present: list[str], classnames: tuple[str, ...], allow_missing: bool) -> None:
+    known, here = {plain_name(name) for name in classnames}, {plain_name(name) for name in present}
     unknown = [name for name in present if plain_name(name) not in known]
-    missing = [name for name in classes if plain_name(name) not in here]
+    missing = [name for name in classnames if plain_name(name) not in here]
     if unknown:
-        raise refuse("classes", f"unknown {', '.join(unknown)} in {domain}", f"only {', '.join(classes)}")
+        raise refuse("classes", f"unknown {', '.join(unknown)} in {domain}", f"only {', '.join(classnames)}")
     if missing and not allow_missing:
         raise refuse("classes", f"no {', '.join(missing)} in {domain}", "every class (or allow_missing=True)")
     _check_distinct(f"classes in {domain}", present)
@@ -148,12 +148,14 @@ def _check_classes(domain: Path, present: list[str], classes: tuple[str, ...], a
 # --- listing ------------------------------------------------------------------------------------------------
 
 
-def _list_images(root: Path, domains: dict[str, Path], classes: tuple[str, ...], allow_missing: bool) -> ImageFolders:
+def _list_images(
+    root: Path, domains: dict[str, Path], classnames: tuple[str, ...], allow_missing: bool
+) -> ImageFolders:
     rows: list[tuple[Path, int, int]] = []
     for number, folder in enumerate(domains.values()):
         before = len(rows)
         folders = {plain_name(name): folder / name for name in _folders(folder)}
-        for label, name in enumerate(classes):
+        for label, name in enumerate(classnames):
             images = _images(folders[plain_name(name)]) if plain_name(name) in folders else []
             if not images and not allow_missing:
                 raise refuse("folder", f"{folder / name} without images", "at least one image per class")
@@ -161,7 +163,7 @@ def _list_images(root: Path, domains: dict[str, Path], classes: tuple[str, ...],
         if len(rows) == before:
             raise refuse("folder", f"{folder} without images", "at least one image per domain")
     paths, labels, numbers = zip(*rows, strict=True)
-    return ImageFolders(root, tuple(domains), classes, paths, np.array(labels), np.array(numbers))
+    return ImageFolders(root, tuple(domains), classnames, paths, np.array(labels), np.array(numbers))
 
 
 def _images(folder: Path) -> list[Path]:

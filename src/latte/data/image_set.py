@@ -147,13 +147,13 @@ def from_corrupted_cifar(cifar: CifarImages, name: str, plan: CorruptionPlan) ->
 
 def from_published_cifar(folder: Path, name: str, plan: CorruptionPlan) -> ImageSet:
     """Return the published CIFAR-C test images, each under one corruption."""
-    from .classes import class_names
+    from .classes import load_classnames
 
     parts = [open_cifar_c(folder, corruption, plan.severity) for corruption in CORRUPTIONS]
     labels = parts[0][1]
     which = _assign_corruptions(labels, plan.seed)
     images = np.stack([parts[corruption][0][i] for i, corruption in enumerate(which)])
-    cifar = CifarImages(images, labels, 50_000 + np.arange(len(labels)), class_names(name.removesuffix("c")))
+    cifar = CifarImages(images, labels, 50_000 + np.arange(len(labels)), load_classnames(name.removesuffix("c")))
     return _from_arrays(name, cifar, CORRUPTIONS, which, lambda positions: list(images[positions]))
 
 

@@ -51,7 +51,7 @@ __all__ = [
     "Preprocess",
     "ViewPlan",
     "as_picture",
-    "check_encoder",
+    "check_encoder_spec",
     "encode_files",
     "export_onnx",
     "load_encoder",
@@ -94,7 +94,7 @@ def load_encoder(spec: str, threads: int = 0, device: str = "cpu") -> Encoder:
     return encoder
 
 
-def check_encoder(spec: str) -> None:
+def check_encoder_spec(spec: str) -> None:
     """Refuse an encoder whose folder or packages are missing, before any other work is done for it."""
     kind, target = split_spec(spec)
     packages, extra = ENCODER_PACKAGES[kind]

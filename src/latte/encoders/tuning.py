@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ..core.extras import need
 from ..core.validate import refuse
-from . import check_encoder, load_encoder, split_spec
+from . import check_encoder_spec, load_encoder, split_spec
 from .encoder import Encoder
 from .onnx import OnnxEncoder
 from .onnx_torch.graph import EXTRA
@@ -32,7 +32,7 @@ def check_prompt_tuner(spec: str) -> None:
     if split_spec(spec)[0] == "onnx":  # one extra brings all that is needed
         for package in ("onnxruntime", "tokenizers", "torch", "onnx"):
             need(package, EXTRA)
-    check_encoder(spec)
+    check_encoder_spec(spec)
 
 
 def make_prompt_tuner(

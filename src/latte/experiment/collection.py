@@ -115,5 +115,9 @@ def _purposes(file: SweepFile, points: Sequence[StoredPoint]) -> tuple[str, ...]
 def _commands(run: Run) -> list[str]:
     """Return which commands of ``latte`` wrote a run."""
     sessions = run.manifest.get("sessions")
-    lines = [one.get("command") for one in sessions if isinstance(one, dict)] if isinstance(sessions, list) else []
+    lines = (
+        [session.get("command") for session in sessions if isinstance(session, dict)]
+        if isinstance(sessions, list)
+        else []
+    )
     return [str(line[1]) for line in lines if isinstance(line, list) and len(line) > 1]

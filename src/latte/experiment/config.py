@@ -18,13 +18,13 @@ does not exist is refused with its path and the near ones; so is a value of the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ..core.near_copies import NEUTRAL
-from ..core.validate import at_least, choice, first_twice, near, refuse, whole
+from ..core.validate import at_least, choice, first_twice, refuse, whole
 from ..data.partition import ORDERS
 from ..files.documents import parse_toml, read_toml
 from ..files.reading import check_text
@@ -191,48 +191,6 @@ def parse_value(text: str) -> Any:
         return text.strip()
 
 
-def apply_settings(config: RunConfig, settings: Iterable[str]) -> RunConfig:
-    """Return ``config`` with changes such as ``method.alpha=0.5``, ``method.latte.k_l=3`` or ``schedule.period=5``."""
-    for text in settings:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise refuse("--set", repr(text), "KEY=VALUE, such as method.alpha=0.5")
-        config = changed(config, key.strip(), parse_value(value))
-    return config
-
-
-def changed(config: RunConfig, key: str, value: Any) -> RunConfig:
-    """Return ``config`` with one value changed; ``key`` is a path such as ``schedule.period``."""
-    head, _, rest = key.partition(".")
-    if head == "method" and rest:
-        return _changed_methods(config, rest, value)
-    known = {f.name for f in fields(RunConfig)} - {"methods", "schedule"}
-    paths = sorted(known) + [f"schedule.{f.name}" for f in fields(Schedule)] + ["method.PARAMETER"]
-    if key not in paths or key == "method.PARAMETER":
-        raise refuse("--set", repr(key), "one of " + ", ".join(near(key, paths)))
-    from .structure import structured, unstructured
-
-    raw = unstructured(config)
-    target = raw["schedule"] if head == "schedule" else raw
-    target[rest or head] = parse_seeds(value) if key == "seeds" and isinstance(value, str) else value
-    return structured(raw)
-
-
-def _changed_methods(config: RunConfig, path: str, value: Any) -> RunConfig:
-    """Change a parameter of every method that has it, or of the one that ``path`` names by name or label."""
-    name, _, key = path.rpartition(".")
-    chosen = [m for m in config.methods if not name or name in (m.name, m.label)]
-    if not chosen:
-        raise refuse("--set", f"method {name!r}", "one of " + ", ".join(near(name, [m.label for m in config.methods])))
-    having = [m for m in chosen if key in parameters(m)]
-    if not having:
-        known = sorted({name for m in chosen for name in parameters(m)})
-        want = "one of " + ", ".join(near(key, known)) if known else "a method that has parameters"
-        raise refuse("--set", f"parameter {key!r}", want)
-    methods = tuple(replace(m, params={**m.params, key: value}) if m in having else m for m in config.methods)
-    return replace(config, methods=methods)
-
-
 def parameters(method: MethodConfig) -> dict[str, Any]:
     """Return the full parameters of a method, preset and changes applied; 1 for a fraction is 1.0."""
     base = resolve(method.name, {}, method.preset)
@@ -241,7 +199,7 @@ def parameters(method: MethodConfig) -> dict[str, Any]:
 
 
 def recorded_parameters(method: MethodConfig) -> dict[str, Any]:
-    """Return the parameters that name a run: all but those that came later and are at a value that changes nothing."""
+    """Return the parameters that name a run: without those that were added later and have no effect at their value."""
     full = parameters(method)
     neutral = {f.name: f.default for f in fields(resolve(method.name)) if f.metadata.get(NEUTRAL)}
     return {name: value for name, value in full.items() if name not in neutral or value != neutral[name]}

@@ -25,7 +25,7 @@ from .config import RunConfig
 from .failures import describe_failure
 from .predictions import pack, predictions_of
 from .sent import sent_per_client
-from .structure import structured
+from .structure import build_config
 from .together import run_readouts
 
 
@@ -96,7 +96,7 @@ def work(message: str) -> str:
         if name not in METHODS:
             register(name, *registration)
     started = time.perf_counter()
-    configs = [structured(config) for config in task["configs"]]
+    configs = [build_config(config) for config in task["configs"]]
     federation, outcomes = run_together(configs, Path(task["path"]), Share(task["runs"], task["threads"]))
     lines = [make_result(federation, *pair).to_json() for pair in zip(configs, outcomes, strict=True)]
     seconds = (time.perf_counter() - started) / len(lines)

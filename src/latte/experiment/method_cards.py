@@ -67,8 +67,8 @@ def _card(info: MethodInfo) -> MethodCard:
     )
 
 
-def _default(one: Any) -> Any:
-    return one.default_factory() if one.default is MISSING else one.default
+def _default(parameter: Any) -> Any:
+    return parameter.default_factory() if parameter.default is MISSING else parameter.default
 
 
 def _form(info: MethodInfo) -> str:

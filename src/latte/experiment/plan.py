@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.validate import choice, refuse
 from ..data.benchmark import Embeddings
@@ -20,7 +20,7 @@ from ..methods import METHODS, create, describe
 from ..simulation.engine import TaskSize, size_of
 from .config import MethodConfig, RunConfig, recorded_parameters, setting_of
 from .failures import describe_failure
-from .structure import unstructured
+from .structure import dump_config
 
 RUN_FORMAT = "latte-run/1"
 
@@ -72,7 +72,7 @@ class Plan:
         """Return the resolved configuration as JSON, the same text for the same run on any machine."""
         content = {
             "format": RUN_FORMAT,
-            "config": unstructured(self.config),
+            "config": dump_config(self.config),
             "data": asdict(self.data),
             "sources": dict(self.sources),
         }
@@ -86,6 +86,24 @@ class Plan:
     def items(self) -> list[Item]:
         """Return everything to do, in the order of the results."""
         return [Item(method, seed) for method in self.config.methods for seed in self.config.seeds]
+
+
+class Job(NamedTuple):
+    """An item, and the plan that it belongs to."""
+
+    plan: Plan
+    item: Item
+
+    def config(self) -> RunConfig:
+        """Return the configuration of the item alone: one method, one seed."""
+        return replace(self.plan.config, methods=(self.item.method,), seeds=(self.item.seed,))
+
+
+class PlacedPlan(NamedTuple):
+    """A plan, and the folder in which its run folder is."""
+
+    plan: Plan
+    out: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +134,7 @@ def plan_on(config: RunConfig, benchmark: OpenBenchmark) -> Plan:
     clients = config.clients_per_domain
     if clients is None:
         clients = default_clients(benchmark.embeddings, benchmark.entry.name)
-    methods = tuple(_filled(method, benchmark.embeddings, config.text_encoder) for method in config.methods)
+    methods = tuple(_fill_in(method, benchmark.embeddings, config.text_encoder) for method in config.methods)
     full = replace(config, benchmark=benchmark.entry.name, methods=methods, clients_per_domain=clients)
     federation = federate(benchmark.embeddings, clients, config.seeds[0], config.order)
     config.schedule.check(len(federation))
@@ -132,7 +150,7 @@ def _sound(entry: BenchmarkFile, embeddings: Embeddings) -> None:
         raise refuse(str(entry.path), problem, "a sound file (latte data check)")
 
 
-def _filled(method: MethodConfig, embeddings: Embeddings, text_encoder: str | None) -> MethodConfig:
+def _fill_in(method: MethodConfig, embeddings: Embeddings, text_encoder: str | None) -> MethodConfig:
     full = recorded_parameters(method)
     try:
         json.dumps(full, allow_nan=False)
@@ -166,7 +184,7 @@ def _source(name: str) -> str:
 
 
 def as_message(
-    jobs: Sequence[tuple[Plan, Item]],
+    jobs: Sequence[Job],
     plugins: tuple[str, ...] = (),
     predictions: bool = False,
     runs: int = 1,
@@ -174,15 +192,13 @@ def as_message(
 ) -> str:
     """Return items of the same data as text, for a worker process that does them together.
 
-    ``runs`` is the number of all items, ``threads`` those that the worker may use for each of its own.
+    ``runs`` is the number of all items, ``threads`` the number of threads that a worker may use for an item.
     """
-    plans = [plan for plan, _ in jobs]
-    configs = [replace(plan.config, methods=(item.method,), seeds=(item.seed,)) for plan, item in jobs]
-    own: dict[str, Any] = {name: METHODS[name] for plan in plans for name in plan.sources}
+    own: dict[str, Any] = {name: METHODS[name] for job in jobs for name in job.plan.sources}
     return json.dumps(
         {
-            "configs": [unstructured(config) for config in configs],
-            "path": str(plans[0].entry.path.resolve()),
+            "configs": [dump_config(job.config()) for job in jobs],
+            "path": str(jobs[0].plan.entry.path.resolve()),
             "plugins": list(plugins),
             "own": own,
             "predictions": predictions,

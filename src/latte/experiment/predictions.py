@@ -35,7 +35,7 @@ from .plan import Item, Plan
 
 PREDICTIONS_FORMAT = "latte-predictions/1"
 SAMPLE_COLUMNS = ("sample", "client", "position", "label", "prediction")
-NAME_LISTS = ("clients", "domains", "classes")
+NAME_LISTS = {"clients": "clients", "domains": "domains", "classnames": "classes"}  # by field, the key in a file
 Column = NDArray[np.int32]
 ItemKey = tuple[str, int]  # the label of a method, and a seed
 
@@ -46,7 +46,7 @@ class Predictions:
 
     ``sample`` is the sample's row in the embedding file, ``client`` the number of the client that saw it, ``position``
     when in the client's stream, ``label`` its true class, ``prediction`` the predicted one. ``clients`` and ``domains``
-    name each client and its domain, ``classes`` the classes.
+    name each client and its domain, ``classnames`` the classes.
     """
 
     sample: Column
@@ -56,7 +56,7 @@ class Predictions:
     prediction: Column
     clients: tuple[str, ...]
     domains: tuple[str, ...]
-    classes: tuple[str, ...]
+    classnames: tuple[str, ...]
 
     @property
     def correct(self) -> Mask:
@@ -82,7 +82,7 @@ def predictions_of(federation: Federation, outcome: Outcome) -> Predictions:
         prediction=np.concatenate(outcome.labels).astype(np.int32),
         clients=tuple(client.name for client in clients),
         domains=tuple(embeddings.domains[client.domain] for client in clients),
-        classes=embeddings.zero_shot.classnames,
+        classnames=embeddings.zero_shot.classnames,
     )
 
 
@@ -201,7 +201,7 @@ class PredictionFiles:
         params = json.dumps(dict(item.method.params), sort_keys=True)
         texts = {"format": PREDICTIONS_FORMAT, "benchmark": plan.config.benchmark, "data": plan.data.sha256}
         texts |= {"method": method, "seed": str(seed), "params": params}
-        lists = {name: json.dumps(getattr(predictions, name)) for name in NAME_LISTS}
+        lists = {key: json.dumps(getattr(predictions, name)) for name, key in NAME_LISTS.items()}
         write_safetensors(path, {name: getattr(predictions, name) for name in SAMPLE_COLUMNS}, texts | lists)
         entry = PredictionEntry(method, seed, path.name, checksum(path), sha256_of(line.encode()))
         self._write({**self.entries(), (method, seed): entry})
@@ -217,7 +217,7 @@ class PredictionFiles:
 
 def _read(path: Path) -> Predictions:
     stored = read_safetensors(path, "predictions", only=SAMPLE_COLUMNS)
-    fields: dict[str, Any] = {name: _names(stored, name, path) for name in NAME_LISTS}
+    fields: dict[str, Any] = {name: _names(stored, key, path) for name, key in NAME_LISTS.items()}
     fields |= {name: _column(stored, name, path) for name in SAMPLE_COLUMNS}
     return Predictions(**fields)
 

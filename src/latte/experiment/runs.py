@@ -54,6 +54,17 @@ class Run:
         words = [f"{label} (seeds {', '.join(absent)})" for label, absent in lacking.items() if absent]
         return f", without {', '.join(words)}" if words else ""
 
+    def method_names(self) -> dict[str, str]:
+        """Return the registered name of each method by its label, as the configuration records them.
+
+        The ``method`` of a result is a label. A folder without a configuration, or one that was edited, gives none.
+        """
+        config = self.config.get("config")
+        methods = config.get("methods") if isinstance(config, Mapping) else None
+        entries = [entry for entry in methods if isinstance(entry, Mapping)] if isinstance(methods, list) else []
+        pairs = [(entry.get("label"), entry.get("name")) for entry in entries]
+        return {label: name for label, name in pairs if isinstance(label, str) and isinstance(name, str)}
+
     def file(self) -> RunFile:
         """Return config.json in its full form; a folder without it is refused."""
         return structure(self.config, RunFile, str(self.folder / CONFIG), extra=True)
@@ -131,7 +142,7 @@ def check_classifiers(sources: Iterable[tuple[str, str, str]]) -> None:
             raise refuse(f"benchmark {benchmark}", got, "one encoder per comparison")
 
 
-def merged(runs: Iterable[Run]) -> list[Result]:
+def merge_results(runs: Iterable[Run]) -> list[Result]:
     """Return the results of all runs."""
     return [result for run in runs for result in run.results]
 

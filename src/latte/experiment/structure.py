@@ -19,7 +19,7 @@ def configure(raw: Mapping[str, Any]) -> RunConfig:
         values["methods"] = [_method_table(method) for method in values["methods"]]
     if isinstance(values.get("seeds"), str):
         values["seeds"] = parse_seeds(values["seeds"])
-    return structured(values)
+    return build_config(values)
 
 
 def _method_table(method: Any) -> Any:
@@ -34,11 +34,11 @@ def _method_table(method: Any) -> Any:
     return method
 
 
-def structured(raw: Mapping[str, Any]) -> RunConfig:
+def build_config(raw: Mapping[str, Any]) -> RunConfig:
     """Structure ``raw``; everything that does not fit is refused with its path."""
     return structure(raw, RunConfig, "", root="config")
 
 
-def unstructured(config: RunConfig) -> dict[str, Any]:
+def dump_config(config: RunConfig) -> dict[str, Any]:
     """Return ``config`` as plain dictionaries and lists."""
     return asdict(config)

@@ -18,10 +18,11 @@ from ..files.checksums import sha256_of
 from ..files.documents import read_json
 from ..files.schema import shorten
 from ..simulation.schedule import Schedule
-from .config import RunConfig, changed, check_items, parse_value
+from .config import RunConfig, check_items, parse_value
 from .folder import RunFolder
-from .plan import OpenBenchmark, Plan, plan_on
+from .plan import OpenBenchmark, PlacedPlan, Plan, plan_on
 from .runner import Event, Options, execute_all
+from .settings import change_setting
 
 SWEEP_FILE, SWEEP_FORMAT = "sweep.json", "latte-sweep/1"
 PURPOSES = ("sweep", "tuning")  # a curve that is reported; a search whose points are not
@@ -97,7 +98,7 @@ def make_sweep(config: RunConfig, axes: Sequence[SweepAxis], benchmark: OpenBenc
         settings = dict(zip(keys, values, strict=True))
         here = config
         for key, value in settings.items():
-            here = changed(here, key, value)
+            here = change_setting(here, key, value)
         points.append(Point(settings, plan_on(here, benchmark)))
     return Sweep(tuple(axes), tuple(points))
 
@@ -147,22 +148,25 @@ def execute_sweeps(
     """Run what is missing of several sweeps, with the same processes; a report shows them by their ``purpose``."""
     choice("purpose", purpose, PURPOSES)
     with contextlib.ExitStack() as locks:  # of the sweeps: no other process works in these folders
-        points = _start(sweeps, Path(out), purpose, locks)
-        for position, event in execute_all([(point.plan, folder) for point, folder in points], options or Options()):
-            yield points[position][0], event
+        folders = _start(sweeps, Path(out), purpose, locks)
+        points = [point for sweep in sweeps for point in sweep.points]
+        outs = [folder for sweep, folder in zip(sweeps, folders, strict=True) for _ in sweep.points]
+        plans = [PlacedPlan(point.plan, folder) for point, folder in zip(points, outs, strict=True)]
+        for position, event in execute_all(plans, options or Options()):
+            yield points[position], event
 
 
-def _start(sweeps: Sequence[Sweep], out: Path, purpose: str, locks: contextlib.ExitStack) -> list[tuple[Point, Path]]:
-    """Make and lock the folders, and return every point with the folder of its sweep."""
-    points = []
+def _start(sweeps: Sequence[Sweep], out: Path, purpose: str, locks: contextlib.ExitStack) -> list[Path]:
+    """Make and lock the folders of sweeps, and return them."""
+    folders = []
     for sweep in sweeps:
         folder = out / sweep.name
         folder.mkdir(parents=True, exist_ok=True)
         locks.enter_context(RunFolder(folder).lock())
         content = {**json.loads(sweep.canonical()), "purposes": sorted({*_purposes(folder), purpose})}
         write_text(folder / SWEEP_FILE, json.dumps(content, sort_keys=True, indent=1) + "\n")
-        points += [(point, folder) for point in sweep.points]
-    return points
+        folders.append(folder)
+    return folders
 
 
 def _purposes(folder: Path) -> tuple[str, ...]:

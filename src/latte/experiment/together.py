@@ -16,24 +16,25 @@ from ..methods import describe, resolve
 from ..simulation.engine import READOUT_PARAMETERS, has_engine, run_grid
 from ..simulation.outcome import Outcome
 from .config import RunConfig
-from .plan import Item, Plan
-from .structure import unstructured
+from .plan import Job
+from .structure import dump_config
 
 
-def batches(jobs: Sequence[tuple[Plan, Item]]) -> list[list[int]]:
+def batches(jobs: Sequence[Job]) -> list[list[int]]:
     """Return which jobs are done together, by position: each is in one batch."""
     groups: dict[str, list[int]] = {}
-    for position, (plan, item) in enumerate(jobs):
-        groups.setdefault(_key(plan, item) or f"alone {position}", []).append(position)
+    for position, job in enumerate(jobs):
+        groups.setdefault(_key(job) or f"alone {position}", []).append(position)
     return list(groups.values())
 
 
-def _key(plan: Plan, item: Item) -> str | None:
+def _key(job: Job) -> str | None:
     """Return what jobs that can be done together have in common; None where there is no engine for it."""
+    plan, item = job
     method, readout = item.method, READOUT_PARAMETERS.get(describe(item.method.name).family)
     if plan.config.engine != "auto" or readout is None or not has_engine(method.name, dict(method.params)):
         return None
-    settings = unstructured(plan.config)
+    settings = dump_config(plan.config)
     settings["methods"] = method.name
     settings["seeds"] = item.seed
     fixed = {key: value for key, value in method.params.items() if key not in readout}

@@ -13,9 +13,9 @@ from ..core.types import Reals
 from ..simulation.engine import has_engine
 from ..simulation.records import Result
 from .item import make_result, run_together
-from .plan import Plan, as_message
+from .plan import Job, Plan, as_message
 from .runner import Options
-from .structure import structured
+from .structure import build_config
 from .workers import unordered
 
 
@@ -48,7 +48,7 @@ class TrialRun:
 def run_trials(plan: Plan, jobs: int = 0) -> Iterator[TrialRun]:
     """Run every item of ``plan`` and yield the trials as they end; ``jobs`` 0 means one process per core."""
     items = sorted(plan.items(), key=lambda item: has_engine(item.method.name))  # the slowest first, to end together
-    messages = [as_message([(plan, item)]) for item in items]
+    messages = [as_message([Job(plan, item)]) for item in items]
     for _, answer in unordered(run_trial, messages, Options(jobs).processes):
         if isinstance(answer, BaseException):
             raise answer
@@ -64,7 +64,7 @@ def in_order(trials: Iterable[TrialRun], plan: Plan) -> list[TrialRun]:
 def run_trial(message: str) -> str:
     """Run one item in a worker process; like :func:`latte.experiment.item.work` it passes text in and out."""
     task = json.loads(message)
-    config = structured(task["configs"][0])
+    config = build_config(task["configs"][0])
     federation, (outcome,) = run_together([config], Path(task["path"]))
     downloads = None if outcome.downloads is None else outcome.downloads.astype(np.float64)
     return TrialRun(make_result(federation, config, outcome), outcome.over_time(federation), downloads).to_json()

@@ -1,4 +1,4 @@
-"""Choose hyper-parameters on other partitions than those that are reported, and record the data that were seen.
+"""Choose hyper-parameters on partitions that are not reported, and record the data that were seen.
 
 The rule is the paper's (which is DMN's): run every point of a grid and keep the one with the highest accuracy; a later
 point must be strictly better. That needs labels, so it is no test-time method: a number that was chosen this way is
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -26,6 +26,7 @@ from .runner import Event, Options, results
 from .sweep import Point, Sweep, SweepAxis, execute_sweeps, make_sweep
 
 TUNED_FORMAT = "latte-tuned/1"
+TUNING_RULE = "highest mean accuracy over samples and seeds; on ties the earlier point of the grid"
 _DMN = (SweepAxis("method.weight", WEIGHT_GRID),)
 # the official configurations of TDA have alpha from 1 to 5 and beta from 1 to 8
 _TDA = (SweepAxis("method.alpha", (0.5, 1.0, 2.0, 3.0, 5.0)), SweepAxis("method.beta", (1.0, 3.0, 5.0, 8.0)))
@@ -52,10 +53,18 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One choice, as far as :func:`use_tuned` needs it."""
+    """The choice for a method.
+
+    ``tied`` points of the ``grid`` have the same highest accuracy; all of them: the parameter made no difference. Only
+    the name and the parameters are needed to use a choice.
+    """
 
     name: str
     params: dict[str, Any]
+    accuracy: float | None = None
+    tied: int = 1
+    grid: tuple[dict[str, Any], ...] = ()
+    runs: str = ""
 
     def __post_init__(self) -> None:
         for key, value in self.params.items():
@@ -63,19 +72,37 @@ class Choice:
                 raise refuse(shorten(key), shorten(repr(value)), "a number, a word, true, false or null")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TuningData:
-    """The data that the choices were made on, as far as :func:`use_tuned` needs it."""
+    """The data that the choices were made on; what has a default is for people."""
 
+    benchmark: str = ""
     data: DataInfo
     seeds: tuple[int, ...]
     clients_per_domain: int | None
+    order: str = ""
+    schedule: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan) -> TuningData:
+        """Return the data of a plan."""
+        config = plan.config
+        return cls(
+            benchmark=config.benchmark,
+            data=plan.data,
+            seeds=config.seeds,
+            clients_per_domain=config.clients_per_domain,
+            order=config.order,
+            schedule=asdict(config.schedule),
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TunedFile:
-    """The form of a tuned file; what else is in it is for people."""
+    """The content of a tuned file: choices by the labels of their methods, and the data that they were made on."""
 
+    format: str = TUNED_FORMAT
+    rule: str = TUNING_RULE
     saw: TuningData
     methods: dict[str, Choice]
 
@@ -99,97 +126,79 @@ def execute_tunings(
     yield from execute_sweeps([tuning.sweep for tuning in tunings], out, options, "tuning")
 
 
-def select(tunings: Sequence[Tuning], out: Path) -> dict[str, Any]:
+def select(tunings: Sequence[Tuning], out: Path) -> TunedFile:
     """Return the choice of every search that is done, with the scores it was made by and the data it saw."""
-    plan = tunings[0].sweep.points[0].plan
-    return {
-        "format": TUNED_FORMAT,
-        "rule": "highest mean accuracy over samples and seeds; on ties the earlier point of the grid",
-        "saw": _data_record(plan),
-        "methods": {tuning.method.label: _choice(tuning, out) for tuning in tunings},
-    }
+    data = TuningData.of(tunings[0].sweep.points[0].plan)
+    return TunedFile(saw=data, methods={tuning.method.label: _choose(tuning, out) for tuning in tunings})
 
 
-def save_tuned(path: Path, tuned: Mapping[str, Any]) -> None:
+def save_tuned(path: Path, tuned: TunedFile) -> None:
     """Write the choice to a file for later runs."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(tuned, indent=1) + "\n")
+    write_text(path, json.dumps(asdict(tuned), indent=1) + "\n")
 
 
-def read_tuned(path: Path) -> dict[str, Any]:
+def read_tuned(path: Path) -> TunedFile:
     """Read what :func:`save_tuned` wrote; a file of another form is refused."""
     tuned = read_json(path, dict[str, Any], "tuned file (what latte tune wrote)")
     if tuned.get("format") != TUNED_FORMAT:
         raise refuse(str(path), "another kind of file", f"{TUNED_FORMAT}: what latte tune wrote")
-    structure(tuned, TunedFile, str(path), extra=True)
-    return tuned
+    return structure(tuned, TunedFile, str(path), extra=True)
 
 
-def use_tuned(config: RunConfig, tuned: Mapping[str, Any], benchmark: OpenBenchmark) -> RunConfig:
+def use_tuned(config: RunConfig, tuned: TunedFile, benchmark: OpenBenchmark) -> RunConfig:
     """Return ``config`` with the chosen parameters, each labelled "tuned" or "oracle"."""
-    saw = tuned["saw"]
-    _same_encoder(saw["data"], benchmark.info)
-    setting = "oracle" if _overlaps(config, saw, benchmark) else "tuned"
-    methods = tuple(_with_choice(method, tuned["methods"], setting) for method in config.methods)
+    _check_encoder(tuned.saw.data, benchmark.info)
+    setting = "oracle" if _overlaps(config, tuned.saw, benchmark) else "tuned"
+    methods = tuple(_with_choice(method, tuned.methods, setting) for method in config.methods)
     if methods == config.methods:
-        there = ", ".join(f"{label} ({entry['name']})" for label, entry in tuned["methods"].items()) or "none"
+        there = ", ".join(f"{label} ({choice.name})" for label, choice in tuned.methods.items()) or "none"
         raise refuse("--tuned", "a file that tuned none of these methods", f"one of those in it: {there}")
     return replace(config, methods=methods)
 
 
-def _data_record(plan: Plan) -> dict[str, Any]:
-    return {
-        "benchmark": plan.config.benchmark,
-        "data": asdict(plan.data),
-        "seeds": list(plan.config.seeds),
-        "clients_per_domain": plan.config.clients_per_domain,
-        "order": plan.config.order,
-        "schedule": asdict(plan.config.schedule),
-    }
-
-
-def _choice(tuning: Tuning, out: Path) -> dict[str, Any]:
+def _choose(tuning: Tuning, out: Path) -> Choice:
     folder = Path(out) / tuning.sweep.name
     scores = [_score(results(point.plan, folder)) for point in tuning.sweep.points]
     best = max(range(len(scores)), key=lambda i: (scores[i], -i))
     (method,) = tuning.sweep.points[best].plan.config.methods
-    return {
-        "name": method.name,
-        "params": dict(method.params),
-        "accuracy": scores[best],
-        "tied": scores.count(scores[best]),  # all of them: the parameter made no difference, nothing was chosen
-        "grid": [{**p.values, "accuracy": s} for p, s in zip(tuning.sweep.points, scores, strict=True)],
-        "runs": tuning.sweep.name,
-    }
+    return Choice(
+        method.name,
+        dict(method.params),
+        scores[best],
+        scores.count(scores[best]),
+        tuple({**p.values, "accuracy": s} for p, s in zip(tuning.sweep.points, scores, strict=True)),
+        tuning.sweep.name,
+    )
 
 
 def _score(measured: Sequence[Result]) -> float:
     return sum(result.micro for result in measured) / len(measured)
 
 
-def _same_encoder(saw: Mapping[str, str], here: DataInfo) -> None:
-    if saw["fingerprint"] == here.fingerprint:
+def _check_encoder(saw: DataInfo, here: DataInfo) -> None:
+    if saw.fingerprint == here.fingerprint:
         return
-    if UNKNOWN in (saw["encoder"], here.encoder) or saw["encoder"] != here.encoder:
-        raise refuse("--tuned", f"parameters tuned with encoder {saw['encoder']!r}", f"encoder {here.encoder!r}")
+    if UNKNOWN in (saw.encoder, here.encoder) or saw.encoder != here.encoder:
+        raise refuse("--tuned", f"parameters tuned with encoder {saw.encoder!r}", f"encoder {here.encoder!r}")
 
 
-def _overlaps(config: RunConfig, saw: Mapping[str, Any], benchmark: OpenBenchmark) -> bool:
+def _overlaps(config: RunConfig, saw: TuningData, benchmark: OpenBenchmark) -> bool:
     """Return whether the reported streams are among those the choice was made on.
 
     Clients that the file fixes are the same under every seed: only their order changes, so that is an overlap too.
     """
-    if saw["data"]["fingerprint"] != benchmark.info.fingerprint:
+    if saw.data.fingerprint != benchmark.info.fingerprint:
         return False
-    fixed = saw["clients_per_domain"] is None and config.clients_per_domain is None
-    return bool(set(saw["seeds"]) & set(config.seeds)) or (fixed and benchmark.embeddings.client is not None)
+    fixed = saw.clients_per_domain is None and config.clients_per_domain is None
+    return bool(set(saw.seeds) & set(config.seeds)) or (fixed and benchmark.embeddings.client is not None)
 
 
-def _with_choice(method: MethodConfig, chosen: Mapping[str, Any], setting: str) -> MethodConfig:
-    entry = chosen.get(method.label) or next((e for e in chosen.values() if e["name"] == method.name), None)
-    if entry is None or entry["name"] != method.name:
+def _with_choice(method: MethodConfig, choices: Mapping[str, Choice], setting: str) -> MethodConfig:
+    choice = choices.get(method.label) or next((c for c in choices.values() if c.name == method.name), None)
+    if choice is None or choice.name != method.name:
         return method
     try:
-        return replace(method, preset=None, params=dict(entry["params"]), setting=setting)
+        return replace(method, preset=None, params=dict(choice.params), setting=setting)
     except ValueError as error:
         raise ValueError(f"--tuned: {method.label}: {error}") from None

@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..core.validate import choice
 from ..data.benchmark import Embeddings
@@ -22,7 +21,7 @@ from ..data.partition import is_crossed
 from ..data.unseen import exclude_reported, select_unseen
 from ..experiment.config import MethodConfig
 from ..experiment.plan import OpenBenchmark, open_benchmark
-from ..experiment.tune import Tuning, make_tunings, save_tuned, select
+from ..experiment.tune import TunedFile, Tuning, make_tunings, save_tuned, select
 from ..files.checksums import sha256_of
 from ..methods import describe
 from .reproduce import BASELINES, Bench
@@ -70,7 +69,7 @@ def make_search(bench: Bench, mode: str, runs: Path, pool: Bench | None = None) 
     return Search(bench.benchmark.entry.name, tunings, runs, held_apart is not None)
 
 
-def choose(search: Search) -> dict[str, Any]:
+def choose(search: Search) -> TunedFile:
     """Return the choice of a search that is done, and write it with all scores to its file."""
     tuned = select(search.tunings, search.folder)
     save_tuned(search.file, tuned)
@@ -95,7 +94,7 @@ def _unreported_rows(bench: Bench, pool: Bench | None, seed: int, folder: Path) 
     """Return rows that no reported seed shows: of ``pool``, or of a file with every corruption; None without either."""
     benchmark, reported = bench.benchmark, bench.config.seeds
     if pool is not None:
-        return _stored(
+        return _open_stored(
             folder,
             f"{benchmark.entry.name}-unseen-{_digest(benchmark.info.sha256 + pool.benchmark.info.sha256)}",
             lambda: exclude_reported(pool.benchmark.embeddings, benchmark.embeddings),
@@ -105,10 +104,10 @@ def _unreported_rows(bench: Bench, pool: Bench | None, seed: int, folder: Path) 
         return None
     digest = _digest(json.dumps([benchmark.info.sha256, clients, sorted(reported), seed]))
     name = f"{benchmark.entry.name}-unseen-{digest}"
-    return _stored(folder, name, lambda: select_unseen(benchmark.embeddings, clients, reported, seed))
+    return _open_stored(folder, name, lambda: select_unseen(benchmark.embeddings, clients, reported, seed))
 
 
-def _stored(folder: Path, name: str, make: Callable[[], Embeddings]) -> OpenBenchmark:
+def _open_stored(folder: Path, name: str, make: Callable[[], Embeddings]) -> OpenBenchmark:
     """Write embeddings, unless they are there, and open them."""
     path = folder / f"{name}.safetensors"
     if not path.is_file():

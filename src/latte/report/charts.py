@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,10 @@ MOST_POINTS = 400  # per line: a screen shows no more
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line: the name of a method (it gives colour and label) and its points; ``label`` replaces the label.
+    """A line: the label of a method and its points; ``label`` is shown instead.
 
-    ``sd``, where it is given, is drawn as a band around the line.
+    ``method`` is the method's registered name, which gives the colour; "" means that ``name`` is that name.
+    ``sd``, if there is one, is drawn as a band around the line.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Series:
     y: Sequence[float]
     label: str = ""
     sd: Sequence[float] = ()
+    method: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +102,11 @@ def line_chart(series: Sequence[Series], x_names: Sequence[str] = ()) -> LineCha
 
 
 def _line(series: Series, x: Axis, y: Axis) -> Line:
-    label = series.label or display(series.name)
+    method = series.method or None
+    label = series.label or display(series.name, method)
     dots = _path(series, x, y, joined=False) if x.names else ""
     points = tuple(series.x), tuple(series.y), tuple(series.sd)
-    return Line(label, look(series.name), _path(series, x, y), *points, _band(series, x, y), dots)
+    return Line(label, look(series.name, method), _path(series, x, y), *points, _band(series, x, y), dots)
 
 
 def _ends(series: Series, sign: int) -> list[float]:
@@ -129,7 +132,7 @@ def _thin(series: Series) -> Series:
     step = math.ceil(len(x) / MOST_POINTS)
     positions = sorted({*range(0, len(x), step), len(x) - 1})
     sd = [float(series.sd[i]) for i in positions] if series.sd else []
-    return Series(series.name, [x[i] for i in positions], [y[i] for i in positions], series.label, sd)
+    return replace(series, x=[x[i] for i in positions], y=[y[i] for i in positions], sd=sd)
 
 
 def _path(series: Series, x: Axis, y: Axis, joined: bool = True) -> str:

@@ -12,6 +12,7 @@ from ..experiment.runs import Run, encoders
 from ..methods import METHODS, describe
 from ..simulation.records import Result
 from ..simulation.schedule import Schedule
+from .paper import family
 from .result_table import ResultTable
 from .sweep_table import SweepTable, axis_name, build_sweep, value_text
 from .tables import build_table
@@ -27,11 +28,16 @@ class Report:
 
 
 class Comparable(NamedTuple):
-    """Results that belong into one table, and what they share: ``streams`` and, where they sync, ``schedule``."""
+    """Results that belong into one table, and what they share: ``streams`` and, if they sync, ``schedule``.
+
+    ``names`` are the registered names of methods by label, ``runs`` those that the results come from.
+    """
 
     streams: Mapping[str, Any]
     schedule: Mapping[str, Any]
     results: list[Result]
+    names: Mapping[str, str]
+    runs: list[Run]
 
 
 def build_report(collection: Collection, claimed: str | None = None) -> Report:
@@ -54,29 +60,42 @@ def _tables(benchmark: str, runs: Sequence[Run], encoder: str | None, claimed: s
     for part in parts:
         settings = {**part.streams, **part.schedule}
         words = ", ".join(f"{axis_name(key)}={value_text(settings[key])}" for key in varying if key in settings)
-        table = build_table(part.results, encoder, claimed)
-        table = replace(table, notes=(*table.notes, *_run_notes(part, runs)))
+        table = build_table(part.results, encoder, claimed, part.names)
+        table = replace(table, notes=(*table.notes, *_run_notes(part)))
         yield replace(table, title=f"{table.title}; {words}") if words else table
 
 
-def _run_notes(part: Comparable, runs: Sequence[Run]) -> list[str]:
+def _run_notes(part: Comparable) -> list[str]:
     """Return what a reader has to know about the runs of a table, such as that one is not finished."""
-    shown = {id(result) for result in part.results}
-    notes = [run.note() for run in runs if any(id(result) in shown for result in run.results)]
-    return [f"{note}." for note in notes if note]
+    return [f"{note}." for note in dict.fromkeys(run.note() for run in part.runs) if note]
 
 
 def _comparable(benchmark: str, runs: Sequence[Run]) -> list[Comparable]:
     """Share the results on a benchmark out to tables."""
     parts: dict[tuple[str, str], Comparable] = {}
+    names: dict[str, str] = {}  # of all runs
     for run in runs:
-        streams, schedule = _federation(run)
+        (streams, schedule), own_names = _federation(run), run.method_names()
         for result in run.results:
             if result.benchmark == benchmark:
-                syncs = schedule if _exchanges(run, result) else {}
+                name = own_names.get(result.method) or family(result.method)
+                syncs = schedule if _exchanges(name) else {}
                 key = (json.dumps(streams, sort_keys=True), json.dumps(syncs, sort_keys=True))
-                parts.setdefault(key, Comparable(streams, syncs, [])).results.append(result)
+                part = parts.setdefault(key, Comparable(streams, syncs, [], names, []))
+                part.results.append(_with_unique_label(result, name, names))
+                part.runs.append(run)
     return [_with_others(part, list(parts.values())) for part in parts.values() if not _joins(part, parts.values())]
+
+
+def _with_unique_label(result: Result, name: str, names: dict[str, str]) -> Result:
+    """Return a result with a label of its own: with the method's name, if another run has the label for another method.
+
+    ``names`` are the methods of the labels so far; this one is added.
+    """
+    taken = names.setdefault(result.method, name) != name
+    label = f"{result.method} ({name})" if taken else result.method
+    names[label] = name
+    return replace(result, method=label) if taken else result
 
 
 def _joins(part: Comparable, parts: Iterable[Comparable]) -> bool:
@@ -85,14 +104,15 @@ def _joins(part: Comparable, parts: Iterable[Comparable]) -> bool:
 
 
 def _with_others(part: Comparable, parts: Sequence[Comparable]) -> Comparable:
-    others = [one for one in parts if part.schedule and not one.schedule and one.streams == part.streams]
-    return part._replace(results=[result for one in (*others, part) for result in one.results])
+    others = [other for other in parts if part.schedule and not other.schedule and other.streams == part.streams]
+    results = [result for member in (*others, part) for result in member.results]
+    return part._replace(results=results, runs=[run for member in (*others, part) for run in member.runs])
 
 
 def _varying(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the keys that do not have the same value everywhere."""
-    keys = dict.fromkeys(key for one in settings for key in one)
-    return [key for key in keys if len({json.dumps(one[key]) for one in settings if key in one}) > 1]
+    keys = dict.fromkeys(key for values in settings for key in values)
+    return [key for key in keys if len({json.dumps(values[key]) for values in settings if key in values}) > 1]
 
 
 def _federation(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -106,10 +126,6 @@ def _federation(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
     return streams, {f"schedule.{key}": value for key, value in parts.items()}
 
 
-def _exchanges(run: Run, result: Result) -> bool:
-    """Say whether other clients, and so the schedule, matter to a result; a method that is not known here may."""
-    config = run.config.get("config")
-    methods = config.get("methods") if isinstance(config, Mapping) else None
-    entries = [one for one in methods if isinstance(one, Mapping)] if isinstance(methods, list) else []
-    name = next((str(one.get("name")) for one in entries if one.get("label") == result.method), result.method)
+def _exchanges(name: str) -> bool:
+    """Say whether other clients, and so the schedule, matter to a method; one that is not known here may exchange."""
     return name not in METHODS or describe(name).collaborative or describe(name).shared

@@ -60,7 +60,7 @@ ABOUT = (
 class DemoRow:
     """A method over all seeds: accuracy in per cent, gain over zero-shot in points, kB that a client sent."""
 
-    method: str
+    name: str
     label: str
     accuracy: float
     gain: Paired | None
@@ -70,15 +70,15 @@ class DemoRow:
     @property
     def baseline(self) -> bool:
         """Whether it is a baseline of the paper."""
-        return self.method not in OWN
+        return self.name not in OWN
 
-    def shown_gain(self) -> str:
+    def format_gain(self) -> str:
         """Return the gain and its interval; nothing for zero-shot itself."""
         if self.gain is None or self.gain.low is None or self.gain.high is None:
             return ""
         return f"{self.gain.mean:+.1f} [{self.gain.low:+.1f}, {self.gain.high:+.1f}]"
 
-    def shown_bytes(self) -> str:
+    def format_bytes(self) -> str:
         """Return what a client sent and received."""
         return "0" if self.kilobytes is None else f"{self.kilobytes:,.0f}"
 
@@ -87,7 +87,7 @@ class DemoRow:
         gain = self.gain
         interval = None if gain is None else [gain.low, gain.high]
         return {
-            "method": self.method,
+            "method": self.name,
             "label": self.label,
             "accuracy": self.accuracy,
             "gain": None if gain is None else gain.mean,
@@ -106,15 +106,15 @@ def demo_plan() -> Plan:
 def demo_rows(results: Sequence[Result]) -> list[DemoRow]:
     """Return a row per method, in the order of ``results``."""
     groups = group(results)
-    base = next(same for same in groups if same.method == "clip").micro()
+    base = next(same for same in groups if same.name == "clip").micro()
     rows = []
     for same in groups:
-        scores, sent = same.micro(), same.kilobytes()
+        micro, sent = same.micro(), same.kilobytes()
         domains = [result.by_domain() for result in same.results.values()]
-        means = {name: estimate([one[name] for one in domains]).mean for name in domains[0]}
-        gain = None if same.method == "clip" else paired((same.method, "clip"), scores, base)
+        means = {name: estimate([scores[name] for scores in domains]).mean for name in domains[0]}
+        gain = None if same.name == "clip" else paired((same.name, "clip"), micro, base)
         kilobytes = estimate(sent).mean if sent else None
-        rows.append(DemoRow(same.method, _label(same.method), estimate(scores.values()).mean, gain, kilobytes, means))
+        rows.append(DemoRow(same.name, _label(same.name), estimate(micro.values()).mean, gain, kilobytes, means))
     return rows
 
 
@@ -130,7 +130,7 @@ def demo_lines(rows: Sequence[DemoRow]) -> list[str]:
     for row in rows:
         if not row.baseline or row is best:
             name = f"{row.label}, best of {baselines}" if row is best else row.label
-            lines.append(f"{name:<26}{row.accuracy:>13.1f}{row.shown_gain():>24}{row.shown_bytes():>16}")
+            lines.append(f"{name:<26}{row.accuracy:>13.1f}{row.format_gain():>24}{row.format_bytes():>16}")
     return [SETTING, ENCODER, "", *lines, "", INTERVAL]
 
 
@@ -149,13 +149,13 @@ def demo_page(trials: Sequence[TrialRun], encoder: str) -> str:
     return render_page("Latte demo", sections, subtitle=f"{SETTING} {ENCODER}")
 
 
-def _label(method: str) -> str:
-    return ZERO_SHOT if method == "clip" else display(method)
+def _label(name: str) -> str:
+    return ZERO_SHOT if name == "clip" else display(name)
 
 
 def _with_zero_shot(table: ResultTable) -> ResultTable:
     """Return the table with zero-shot called what it is here."""
-    rows = tuple(replace(row, label=_label(row.method)) for row in table.rows)
+    rows = tuple(replace(row, label=_label(row.name)) for row in table.rows)
     names = {old.label: new.label for old, new in zip(table.rows, rows, strict=True)}
     pairs = tuple(replace(pair, first=names[pair.first], second=names[pair.second]) for pair in table.differences)
     columns = tuple(replace(column, help=column.help.replace("CLIP", ZERO_SHOT)) for column in table.columns)

@@ -18,9 +18,13 @@ GroupKey = tuple[str, str, str]  # method, setting, parameters as JSON
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The results of one method with one set of parameters on one benchmark, by seed."""
+    """The results of one method with one set of parameters on one benchmark, by seed.
+
+    ``method`` is the method's label in the results, ``name`` its registered name, ``label`` what a table calls the row.
+    """
 
     method: str
+    name: str
     label: str
     setting: str
     results: Mapping[int, Result]
@@ -53,15 +57,21 @@ class Group:
         return {seed: 100 * error for seed, error in errors.items() if error is not None}
 
 
-def group(results: Iterable[Result]) -> list[Group]:
-    """Return the results on one benchmark by method, setting and parameters, in the order in which they come."""
+def group(results: Iterable[Result], names: Mapping[str, str] | None = None) -> list[Group]:
+    """Return the results on one benchmark by method, setting and parameters, in the order in which they come.
+
+    ``names`` are the registered names of methods by the labels in the results; a label that has none names its method.
+    """
     by_key: dict[GroupKey, dict[int, Result]] = {}
     for result in results:
         key = (result.method, result.setting, json.dumps(dict(result.params), sort_keys=True, default=str))
         seeds = by_key.setdefault(key, {})
-        seeds[result.seed] = _joined(seeds.get(result.seed, result), result)
-    labels = _labels(list(by_key))
-    return [Group(key[0], labels[key], key[1], dict(sorted(seeds.items()))) for key, seeds in by_key.items()]
+        seeds[result.seed] = _join(seeds.get(result.seed, result), result)
+    known = {key[0]: (names or {}).get(key[0]) or paper.family(key[0]) for key in by_key}
+    labels = _labels(list(by_key), known)
+    return [
+        Group(key[0], known[key[0]], labels[key], key[1], dict(sorted(seeds.items()))) for key, seeds in by_key.items()
+    ]
 
 
 def in_order(groups: Sequence[Group]) -> list[Group]:
@@ -74,7 +84,7 @@ def in_order(groups: Sequence[Group]) -> list[Group]:
     return sorted(groups, key=lambda row: _place(row, methods))
 
 
-def _joined(first: Result, second: Result) -> Result:
+def _join(first: Result, second: Result) -> Result:
     """Return one record for two of the same run: one may lack the calibration or the quarters of streams."""
     if first is not second and not same_scores(first, second):
         what = f"{second.method}, seed {second.seed} twice with different scores"
@@ -86,8 +96,7 @@ def _joined(first: Result, second: Result) -> Result:
 
 def _place(row: Group, methods: Sequence[str]) -> tuple[Any, ...]:
     """Return what rows are sorted by."""
-    name = paper.family(row.method)
-    rank = ORDER.index(name) if name in ORDER else len(ORDER)
+    rank = ORDER.index(row.name) if row.name in ORDER else len(ORDER)
     params = sorted(next(iter(row.results.values())).params.items())
     values = tuple((parameter, *order_of(value)) for parameter, value in params)
     return rank, methods.index(row.method), SETTINGS.index(row.setting), values
@@ -104,13 +113,13 @@ def order_of(value: object) -> tuple[int, float, str]:
     return 1, 0.0, str(value)
 
 
-def _labels(keys: Sequence[GroupKey]) -> dict[GroupKey, str]:
+def _labels(keys: Sequence[GroupKey], names: Mapping[str, str]) -> dict[GroupKey, str]:
     """Name the rows: the method, and what distinguishes it where the method is there more than once."""
     labels = {}
     for key in keys:
         same = [other for other in keys if other[0] == key[0]]
-        name = paper.display(key[0])
-        labels[key] = f"{name} [{_distinction(key, same)}]" if len(same) > 1 else name
+        title = paper.display(key[0], names[key[0]])
+        labels[key] = f"{title} [{_distinction(key, same)}]" if len(same) > 1 else title
     return labels
 
 

@@ -84,7 +84,7 @@ def deployment_section(table: ResultTable, title: str | None = None) -> Section:
 
 
 def _table(table: ResultTable, panels: Sequence[str], caption: str, notes: Sequence[str] = ()) -> str:
-    looks = {row.method: look(row.method) for row in table.rows}
+    looks = {row.method: look(row.method, row.name) for row in table.rows}
     shown = table.panel(*panels)
     return _render("table", table=table, shown=shown, looks=looks, caption=caption, notes=notes)
 
@@ -147,7 +147,7 @@ def rows_section(
     caption: str = "",
     notes: Sequence[str] = (),
 ) -> Section:
-    """Show any table: the first cell of a row names it, the others are numbers (None where there is none)."""
+    """Show any table: the first cell of a row names it, the others are numbers (None if there is none)."""
     for row in rows:
         if len(row) != len(columns):
             raise refuse("row", f"{len(row)} cells", f"{len(columns)}, one per column")

@@ -29,7 +29,7 @@ MICRO = Metric(
     Column("micro", "Total", "accuracy", "accuracy over all samples (micro-average), %"), lambda result: result.micro
 )
 MACRO = Metric(Column("macro", "Macro", "accuracy", "mean of the clients' accuracies, %"), lambda result: result.macro)
-# what somebody who deploys a method asks: who is served worst, and does it get better with use
+# for a deployment: the accuracy of the worst client and domain, and whether it improves with use
 WORST = (
     Metric(
         _deployment("worst_client", "Worst client", "the lowest accuracy of a client, %"),

@@ -9,6 +9,8 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, replace
 
+from .paper import family
+
 LIGHT_PAGE, DARK_PAGE = "#ffffff", "#15181d"
 
 
@@ -44,19 +46,19 @@ OTHERS = (
 )
 
 
-def look(name: str) -> Look:
-    """Return how ``name`` is drawn; a variant such as "latte+variant=released" has its method's colour, long dashes.
+def look(label: str, name: str | None = None) -> Look:
+    """Return how the row or line ``label`` is drawn, which is a form of the method ``name``; None: the label names it.
 
-    >>> look("latte").light
-    '#c8420a'
+    A form such as "latte+variant=released", or one with a label of the user's, has its method's colour and long dashes.
+
+    >>> look("latte").light == look("mine", "latte").light
+    True
     """
-    key = name.lower()
-    if key in LOOKS:
-        return LOOKS[key]
-    method, plus, _ = key.partition("+")
-    if plus and method in LOOKS:
-        return replace(LOOKS[method], dash="12 4")
-    return OTHERS[zlib.crc32(key.encode(errors="backslashreplace")) % len(OTHERS)]
+    key = label.lower()
+    method = family(key) if name is None else name
+    if method not in LOOKS:
+        return OTHERS[zlib.crc32(key.encode(errors="backslashreplace")) % len(OTHERS)]
+    return LOOKS[method] if key == method else replace(LOOKS[method], dash="12 4")
 
 
 def contrast_ratio(first: str, second: str) -> float:

@@ -94,23 +94,29 @@ def in_paper_order(benchmark: str, domains: Iterable[str]) -> list[str]:
     return sorted(domains, key=lambda domain: rank.get(_plain(domain), len(rank)))
 
 
-def family(method: str) -> str:
-    """Return the method that a row such as "latte+variant=released" is a form of.
+def family(label: str) -> str:
+    """Return the method that a label such as "latte+variant=released" names, if no user chose the label.
 
     >>> family("latte+variant=released"), family("tda-global")
     ('latte', 'tda-global')
     """
-    return method.partition("+")[0]
+    return label.partition("+")[0]
 
 
-def display(method: str) -> str:
-    """Return how a method is called in a table.
+def display(label: str, name: str | None = None) -> str:
+    """Return how a row is called in a table: by the title of its method, or by the label that the user chose.
+
+    ``name`` is the registered name of the method; None: the label names it.
 
     >>> display("tda"), display("latte+variant=released"), display("mine")
     ('TDA (local)', 'Latte [variant=released]', 'mine')
+    >>> display("clip", "tda"), display("latte+k_l=3", "latte")
+    ('clip', 'Latte [k_l=3]')
     """
-    name, *changes = method.split("+")
-    return (METHOD_TITLES | OWN_TITLES).get(name, name) + (f" [{', '.join(changes)}]" if changes else "")
+    method, *changes = label.split("+")
+    if name is not None and method != name:
+        return label
+    return (METHOD_TITLES | OWN_TITLES).get(method, method) + (f" [{', '.join(changes)}]" if changes else "")
 
 
 def canonical(benchmark: str) -> str | None:

@@ -76,7 +76,8 @@ def _names(table: ResultTable, width: int) -> Names:
     short, legend, counts = {}, [], dict.fromkeys((row.method for row in table.rows), 0)
     for row in table.rows:
         counts[row.method] += 1
-        label, name = visible(row.label), f"{shorten(visible(display(row.method)), most - 5)} #{counts[row.method]}"
+        title = display(row.method, row.name)
+        label, name = visible(row.label), f"{shorten(visible(title), most - 5)} #{counts[row.method]}"
         short[row.label] = label if len(label) <= most else name
         legend += [] if len(label) <= most else [f"{name}: {label}"]
     return Names(short, tuple(legend))

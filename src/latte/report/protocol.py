@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..analysis.cost import PAPER_SHARE, CostShape, paper_costs, traffic
 from ..analysis.cost_encoder import encoder_bytes
 from ..core.zero_shot import ZeroShot
 from ..experiment.plan import Plan
-from ..experiment.tune import Tuning
+from ..experiment.tune import Choice, TunedFile, Tuning
 from ..methods import resolve
 from ..methods.dmn import DmnParams
 from . import paper
@@ -46,7 +46,7 @@ ORACLE = (
 
 
 def notes(
-    source: PaperFile, plan: Plan, search: Search | None = None, tuned: Mapping[str, Any] | None = None
+    source: PaperFile, plan: Plan, search: Search | None = None, tuned: TunedFile | None = None
 ) -> tuple[str, ...]:
     """Return the sentences for a table whose rows of TDA and DMN are those of ``plan``, on the file of ``source``."""
     default = DmnParams().k
@@ -55,7 +55,7 @@ def notes(
     rows = [method for method in plan.config.methods if method.name in BASELINES]
     leak = ORACLE if any(row.setting == "oracle" for row in rows) else _leak(source, search)
     k = next(row.params["k"] for row in rows if row.name == "dmn")
-    return (STRATEGY, _searched(search, tuned), leak, DMN_K.format(k=k, default=default), LATTE, VIEWS_NOTE)
+    return (STRATEGY, _describe_search(search, tuned), leak, DMN_K.format(k=k, default=default), LATTE, VIEWS_NOTE)
 
 
 def _leak(source: PaperFile, search: Search) -> str:
@@ -66,11 +66,11 @@ def _leak(source: PaperFile, search: Search) -> str:
     return SAME_IMAGES if other is None else SAME_CORRUPTIONS.format(command=other.command())
 
 
-def _searched(search: Search, tuned: Mapping[str, Any]) -> str:
-    seeds = ", ".join(map(str, tuned["saw"]["seeds"]))
+def _describe_search(search: Search, tuned: TunedFile) -> str:
+    seeds = ", ".join(map(str, tuned.saw.seeds))
     grids = "; ".join(f"{' and '.join(names)} {_grid(t)}" for names, t in _by_grid(search.tunings))
-    chosen = "; ".join(_chosen(t, tuned["methods"][t.method.label]) for t in search.tunings)
-    return f"Tuned on seeds {seeds}, each row by itself. Grids: {grids}. Chosen: {chosen}. All scores: {search.file}."
+    choices = "; ".join(_describe_choice(t, tuned.methods[t.method.label]) for t in search.tunings)
+    return f"Tuned on seeds {seeds}, each row by itself. Grids: {grids}. Chosen: {choices}. All scores: {search.file}."
 
 
 def _by_grid(tunings: Sequence[Tuning]) -> list[tuple[list[str], Tuning]]:
@@ -85,11 +85,11 @@ def _grid(tuning: Tuning) -> str:
     return ", ".join(f"{_short(axis.key)} {' '.join(f'{v:g}' for v in axis.values)}" for axis in tuning.sweep.axes)
 
 
-def _chosen(tuning: Tuning, entry: Mapping[str, Any]) -> str:
-    values = {axis: entry["params"][_short(axis.key)] for axis in tuning.sweep.axes}
+def _describe_choice(tuning: Tuning, choice: Choice) -> str:
+    values = {axis: choice.params[_short(axis.key)] for axis in tuning.sweep.axes}
     words = " ".join(f"{_short(axis.key)}={value:g}" for axis, value in values.items())
     ends = [_short(axis.key) for axis, value in values.items() if value in (axis.values[0], axis.values[-1])]
-    tied = f" (the first of {entry['tied']} points with the same accuracy)" if entry["tied"] > 1 else ""
+    tied = f" (the first of {choice.tied} points with the same accuracy)" if choice.tied > 1 else ""
     edge = f" ({' and '.join(ends)} at the end of the grid)" if ends else ""
     return f"{paper.display(tuning.method.name)} {words}{tied}{edge}"
 
@@ -119,8 +119,8 @@ def facts(plan: Plan, benchmark: str, backbone: str, zero_shot: ZeroShot) -> tup
 def _round_bytes(plan: Plan, zero_shot: ZeroShot) -> dict[str, int]:
     shape, sizes = CostShape(zero_shot.classes, zero_shot.dim), {}
     for method in plan.config.methods:
-        if method.label in ("latte", "dmn-global"):
+        if method.name in ("latte", "dmn-global") and method.name not in sizes:
             sent = traffic(method.name, resolve(method.name, dict(method.params)), shape)
             assert sent is not None
-            sizes[method.label] = sent.vectors
+            sizes[method.name] = sent.vectors
     return sizes

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..core.validate import choice, refuse
 from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.plan import UNKNOWN, OpenBenchmark, Plan, open_benchmark, plan_on
 from ..experiment.runs import check_classifiers
-from ..experiment.tune import use_tuned
+from ..experiment.tune import TunedFile, use_tuned
 from ..methods import describe
 from ..simulation.records import Result
 from . import paper
@@ -88,7 +87,7 @@ class Bench:
     benchmark: OpenBenchmark
     config: RunConfig
 
-    def plan(self, tuned: Mapping[str, Any] | None = None) -> Plan:
+    def plan(self, tuned: TunedFile | None = None) -> Plan:
         """Return what to run, with the parameters that ``tuned`` holds for rows of this file."""
         has_baselines = any(method.name in BASELINES for method in self.config.methods)
         config = use_tuned(self.config, tuned, self.benchmark) if tuned and has_baselines else self.config

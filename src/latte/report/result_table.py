@@ -56,9 +56,13 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One method with one set of parameters; ``cells`` follow the table's columns, None where there is no number."""
+    """One method with one set of parameters; ``cells`` follow the table's columns, None where there is no number.
+
+    ``method`` is the method's label in the results, ``name`` its registered name, ``label`` what the row is called.
+    """
 
     method: str
+    name: str
     label: str
     setting: str
     seeds: tuple[int, ...]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from .charts import Series
 from .html import Section, folded_section, grids_section, lines_section
-from .sweep_table import SweepTable, value_text
+from .sweep_table import SweepLine, SweepTable, value_text
 
 
 def sweep_section(sweep: SweepTable) -> Section:
@@ -15,18 +15,18 @@ def sweep_section(sweep: SweepTable) -> Section:
     if len(sweep.axes) > 1:
         return grids_section(sweep.heading, sweep.grids(), sweep.notes(), shaded=len(sweep.axes) == 2)
     names = [value_text(point.values[0]) for point in sweep.points]
-    series = [_series(sweep, method, label) for method, label in sweep.methods]
+    series = [_series(sweep, line) for line in sweep.lines]
     words = "Accuracy over all samples; the values are at even steps, the bands are one standard deviation over seeds."
     caption = " ".join([words, *sweep.notes()])
     return lines_section(sweep.heading, series, sweep.axes[0], "accuracy, %", caption, names)
 
 
-def _series(sweep: SweepTable, method: str, label: str) -> Series:
-    cells = [sweep.total(point, method) for point in sweep.points]
+def _series(sweep: SweepTable, line: SweepLine) -> Series:
+    cells = [sweep.total(point, line.method) for point in sweep.points]
     means = [math.nan if cell is None else cell.mean for cell in cells]
     spreads = [0.0 if cell is None or cell.sd is None else cell.sd for cell in cells]
     known = any(cell is not None and cell.sd is not None for cell in cells)
-    return Series(method, range(len(means)), means, label, spreads if known else ())
+    return Series(line.method, range(len(means)), means, line.label, spreads if known else (), line.name)
 
 
 def tuning_section(sweeps: Sequence[SweepTable]) -> Section:

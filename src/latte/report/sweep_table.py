@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..experiment.collection import SweepFolder
+from ..experiment.collection import StoredPoint, SweepFolder
 from ..experiment.config import format_seeds
 from .groups import order_of
 from .paper import display
@@ -14,6 +14,14 @@ from .result_table import Cell, ResultTable
 from .tables import build_table
 
 AXIS_NAMES = {"schedule.period": "T"}
+
+
+class SweepLine(NamedTuple):
+    """A line of a sweep: the method's label in the results, its registered name, and what the line is called."""
+
+    method: str
+    name: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +83,10 @@ class SweepTable:
         return f"{'Tuning' if self.tuning else 'Sweep'} over {' and '.join(self.axes)} on {self.benchmark}"
 
     @property
-    def methods(self) -> tuple[tuple[str, str], ...]:
-        """The lines of the sweep: (method, label)."""
-        return tuple(dict.fromkeys((row.method, display(row.method)) for p in self.points for row in p.table.rows))
+    def lines(self) -> tuple[SweepLine, ...]:
+        """The lines of the sweep, one per method."""
+        rows = [row for point in self.points for row in point.table.rows]
+        return tuple(dict.fromkeys(SweepLine(r.method, r.name, display(r.method, r.name)) for r in rows))
 
     @property
     def seeds(self) -> str:
@@ -88,19 +97,19 @@ class SweepTable:
         """Return the accuracy of a method at a point."""
         return next((row.cells[0] for row in point.table.rows if row.method == method), None)
 
+    def _totals(self, point: SweepPoint) -> tuple[Cell | None, ...]:
+        return tuple(self.total(point, line.method) for line in self.lines)
+
     def best(self) -> list[BestPoint]:
         """Return where each method is best."""
-        return [_best(self, method, label) for method, label in self.methods]
+        return [_best(self, line) for line in self.lines]
 
     def grids(self) -> list[Grid]:
         """Return the accuracies: of one axis a column per method, of two a grid per method."""
         if len(self.axes) == 2:
-            return [_grid(self, method, label) for method, label in self.methods]
-        rows = (
-            GridRow(", ".join(map(value_text, point.values)), tuple(self.total(point, m) for m, _ in self.methods))
-            for point in self.points
-        )
-        return [Grid("", ", ".join(self.axes), tuple(label for _, label in self.methods), tuple(rows))]
+            return [_grid(self, line) for line in self.lines]
+        rows = tuple(GridRow(", ".join(map(value_text, point.values)), self._totals(point)) for point in self.points)
+        return [Grid("", ", ".join(self.axes), tuple(line.label for line in self.lines), rows)]
 
     def notes(self) -> list[str]:
         """Return the sentences that a reader needs beside the numbers."""
@@ -112,9 +121,9 @@ class SweepTable:
     def summary(self) -> str:
         """Return the sweep in a line: how many points, and where each method is best."""
         best = "; ".join(
-            f"{one.label} {one.accuracy:.2f} at {self.place(one.values)}"
-            + (f" ({one.tied} points tie)" if one.tied > 1 else "")
-            for one in self.best()
+            f"{point.label} {point.accuracy:.2f} at {self.place(point.values)}"
+            + (f" ({point.tied} points tie)" if point.tied > 1 else "")
+            for point in self.best()
         )
         return f"{self.heading}, {len(self.points)} points, seeds {self.seeds}; best: {best}"
 
@@ -127,10 +136,7 @@ def build_sweep(sweep: SweepFolder, encoders: Mapping[str, str] | None = None) -
     """Return the table of a sweep."""
     benchmark = sweep.points[0].run.results[0].benchmark
     encoder = (encoders or {}).get(benchmark)
-    points = [
-        SweepPoint(tuple(point.values[key] for key in sweep.axes), build_table(point.run.results, encoder))
-        for point in sweep.points
-    ]
+    points = [_point(point, sweep.axes, encoder) for point in sweep.points]
     points.sort(key=lambda point: [order_of(value) for value in point.values])
     return SweepTable(
         benchmark=benchmark,
@@ -142,6 +148,11 @@ def build_sweep(sweep: SweepFolder, encoders: Mapping[str, str] | None = None) -
         tuning=sweep.tuning,
         folded=sweep.tuning and not sweep.named,
     )
+
+
+def _point(point: StoredPoint, axes: Sequence[str], encoder: str | None) -> SweepPoint:
+    table = build_table(point.run.results, encoder, names=point.run.method_names())
+    return SweepPoint(tuple(point.values[key] for key in axes), table)
 
 
 def axis_name(key: str) -> str:
@@ -162,21 +173,21 @@ def value_text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _best(sweep: SweepTable, method: str, label: str) -> BestPoint:
-    cells = [(point.values, sweep.total(point, method)) for point in sweep.points]
+def _best(sweep: SweepTable, line: SweepLine) -> BestPoint:
+    cells = [(point.values, sweep.total(point, line.method)) for point in sweep.points]
     scores = [(cell.mean, values) for values, cell in cells if cell is not None]
     best = max(score for score, _ in scores)
     values = [point for score, point in scores if score == best]
-    return BestPoint(label, best, values[0], len(values))
+    return BestPoint(line.label, best, values[0], len(values))
 
 
-def _grid(sweep: SweepTable, method: str, label: str) -> Grid:
+def _grid(sweep: SweepTable, line: SweepLine) -> Grid:
     """Return the accuracies of a method: the first axis down, the second across."""
     down, across = (_values(sweep, axis) for axis in (0, 1))
-    cells = {point.values: sweep.total(point, method) for point in sweep.points}
-    rows = (GridRow(value_text(one), tuple(cells.get((one, two)) for two in across)) for one in down)
+    cells = {point.values: sweep.total(point, line.method) for point in sweep.points}
+    rows = (GridRow(value_text(first), tuple(cells.get((first, second)) for second in across)) for first in down)
     columns = tuple(f"{sweep.axes[1]}={value_text(value)}" for value in across)
-    return Grid(label, sweep.axes[0], columns, tuple(rows))
+    return Grid(line.label, sweep.axes[0], columns, tuple(rows))
 
 
 def _values(sweep: SweepTable, axis: int) -> list[Any]:

@@ -27,29 +27,38 @@ class ExtraColumns(NamedTuple):
 
 
 def build_tables(
-    results: Iterable[Result], encoders: Mapping[str, str] | None = None, claimed: str | None = None
+    results: Iterable[Result],
+    encoders: Mapping[str, str] | None = None,
+    claimed: str | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> list[ResultTable]:
     """Return one table per benchmark, in the order in which the benchmarks appear.
 
     ``encoders`` (benchmark -> encoder) and ``claimed`` decide about the paper's columns: see
-    :func:`latte.report.paper.comparable`.
+    :func:`latte.report.paper.comparable`. ``names`` are the registered names of methods that have another label in the
+    results, by label (:meth:`latte.experiment.runs.Run.method_names`).
     """
     by_benchmark: dict[str, list[Result]] = {}
     for result in results:
         by_benchmark.setdefault(result.benchmark, []).append(result)
     if not by_benchmark:
         raise refuse("results", "none", "at least one finished (method, seed)")
-    return [build_table(same, (encoders or {}).get(name), claimed) for name, same in by_benchmark.items()]
+    return [build_table(same, (encoders or {}).get(name), claimed, names) for name, same in by_benchmark.items()]
 
 
-def build_table(results: Sequence[Result], encoder: str | None = None, claimed: str | None = None) -> ResultTable:
-    """Return the table of one benchmark."""
+def build_table(
+    results: Sequence[Result],
+    encoder: str | None = None,
+    claimed: str | None = None,
+    names: Mapping[str, str] | None = None,
+) -> ResultTable:
+    """Return the table of one benchmark; ``names`` as in :func:`build_tables`."""
     benchmark = results[0].benchmark
-    groups = in_order(group(results))
+    groups = in_order(group(results, names))
     backbone = paper.comparable(benchmark, encoder, claimed)
     appearing = dict.fromkeys(domain for result in results for domain in result.by_domain())
     domains = paper.in_paper_order(benchmark, appearing)
-    base = next((row for row in groups if row.method == "clip"), None)
+    base = _plainest(groups, "clip")
     extra = ExtraColumns(
         gain=base is not None,
         sent=any(row.kilobytes() for row in groups),
@@ -100,9 +109,9 @@ def _row(group: Group, domains: Sequence[str], base: Group | None, extra: ExtraC
     by_domain = [result.by_domain() for result in group.results.values()]
     for domain in domains:
         cell = _cell([scores[domain] for scores in by_domain if domain in scores])
-        printed = paper.published_accuracy(group.benchmark, backbone, group.method, domain) if backbone else None
+        printed = paper.published_accuracy(group.benchmark, backbone, group.name, domain) if backbone else None
         cells.append(replace(cell, paper=printed.mean, paper_sd=printed.sd) if cell and printed else cell)
-    return Row(group.method, group.label, group.setting, tuple(group.results), tuple(cells))
+    return Row(group.method, group.name, group.label, group.setting, tuple(group.results), tuple(cells))
 
 
 def _cell(values: Collection[float]) -> Cell | None:
@@ -123,7 +132,7 @@ def _gain(group: Group, base: Group) -> Cell | None:
 
 
 def _beside_paper(row: Group, micro: Cell | None, backbone: str) -> list[Cell | None]:
-    printed = paper.published_accuracy(row.benchmark, backbone, row.method)
+    printed = paper.published_accuracy(row.benchmark, backbone, row.name)
     if printed is None or micro is None:
         return [None, None]
     return [Cell(printed.mean, printed.sd), Cell(micro.mean - printed.mean)]
@@ -132,21 +141,33 @@ def _beside_paper(row: Group, micro: Cell | None, backbone: str) -> list[Cell | 
 def _differences(groups: Sequence[Group], metrics: Sequence[Metric]) -> Iterator[Paired]:
     """Yield the differences of every pair of rows, metric by metric."""
     for metric in metrics:
-        for one, two in itertools.permutations(groups, 2):
-            pair = paired((one.label, two.label), one.values(metric), two.values(metric))
+        for first, second in itertools.permutations(groups, 2):
+            pair = paired((first.label, second.label), first.values(metric), second.values(metric))
             if pair is not None:
                 yield replace(pair, metric=metric.column.key)
 
 
 def _reference(groups: Sequence[Group]) -> Group:
     """Return the row that the others are compared with: Latte, or the last."""
-    return next((row for row in groups if row.method == "latte"), groups[-1])
+    return _plainest(groups, "latte") or groups[-1]
+
+
+def _plainest(groups: Sequence[Group], name: str) -> Group | None:
+    """Return the row of a method: the one that has its name as its label, or else the first."""
+    rows = [row for row in groups if row.name == name]
+    return next((row for row in rows if row.method == name), rows[0] if rows else None)
 
 
 def _notes(groups: Sequence[Group]) -> tuple[str, ...]:
     settings = dict.fromkeys(row.setting for row in groups)
     origins = (f"{setting}: {SETTING_TITLES.get(setting, 'of unknown origin')}." for setting in settings)
-    return (_seed_note(groups), *origins, *_quarter_notes(groups))
+    return (_seed_note(groups), *origins, *_label_notes(groups), *_quarter_notes(groups))
+
+
+def _label_notes(groups: Sequence[Group]) -> list[str]:
+    """Say which methods the rows with labels of the user's are."""
+    titles = {row.method: paper.display(row.name) for row in groups if paper.family(row.method) != row.name}
+    return [f"Labels: {', '.join(f'{label} is {title}' for label, title in titles.items())}."] if titles else []
 
 
 def _quarter_notes(groups: Sequence[Group]) -> list[str]:
@@ -161,7 +182,7 @@ def _quarter_notes(groups: Sequence[Group]) -> list[str]:
 
 def _seed_note(groups: Sequence[Group]) -> str:
     seeds = list(dict.fromkeys(tuple(row.results) for row in groups))
-    if all(len(one) == 1 for one in seeds):
+    if all(len(row_seeds) == 1 for row_seeds in seeds):
         return "One seed: no standard deviation and no interval can be given."
     if len(seeds) > 1:
         return "The rows do not all have the same seeds; differences use the seeds that two rows share."

@@ -7,7 +7,7 @@ from .result_table import Cell, Column
 
 
 def number(value: float | None) -> str:
-    """Return an accuracy with two decimals; a dash where there is none.
+    """Return an accuracy with two decimals; a dash if there is none.
 
     >>> number(70.125), number(None)
     ('70.12', '–')

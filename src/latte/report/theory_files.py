@@ -13,7 +13,7 @@ from ..theory.study import CASES, DELTA, OVERLAPPING, SEPARABLE, Study
 from ..theory.vacuous import SampleNeeds
 from .theory_figures import draw_all
 
-Record = dict[str, object]
+TheoryRecord = dict[str, object]
 
 
 def write_theory(study: Study, out: Path) -> list[Path]:
@@ -52,7 +52,7 @@ def theory_json(study: Study, captions: dict[str, str] | None = None) -> str:
     return json.dumps(record, indent=2) + "\n"
 
 
-def rate_records(study: Study) -> list[Record]:
+def rate_records(study: Study) -> list[TheoryRecord]:
     """Return the fitted slopes and how far they are from the theory."""
     return [
         {
@@ -67,30 +67,30 @@ def rate_records(study: Study) -> list[Record]:
     ]
 
 
-def planes_record(planes: Planes) -> Record:
+def planes_record(planes: Planes) -> TheoryRecord:
     """Return one row of the table of ε_asym and ε_pre."""
     return asdict(planes) | {"holds": planes.holds}
 
 
-def containment_record(case: Containment) -> Record:
+def containment_record(case: Containment) -> TheoryRecord:
     """Return one row of the containment table."""
     names = ("d", "samples", "k", "delta", "repetitions", "theta", "theta_sharp", "inside", "inside_sharp")
-    record: Record = {name: getattr(case, name) for name in names}
+    record: TheoryRecord = {name: getattr(case, name) for name in names}
     return record | {"conditions": case.conditions, "small_angle": case.small_angle, "ok": case.as_promised}
 
 
-def stranger_records(study: Study) -> list[Record]:
+def stranger_records(study: Study) -> list[TheoryRecord]:
     """Return, per arm, the slope of the error against n_OOD with its interval."""
-    records: list[Record] = []
+    records: list[TheoryRecord] = []
     for strangers in study.strangers:
         slope, half = strangers.errors.slope()
-        record: Record = {"arm": strangers.errors.label, "slope": slope, "half_width": half}
+        record: TheoryRecord = {"arm": strangers.errors.label, "slope": slope, "half_width": half}
         lost = [round(share, 4) for share in strangers.lost.tolist()]
         records.append(record | {"flat": strangers.errors.flat, "share_lost": lost})
     return records
 
 
-def needed_record(needed: SampleNeeds) -> Record:
+def needed_record(needed: SampleNeeds) -> TheoryRecord:
     """Return one row of the table of samples needed, as log10."""
     names = ("d", "conditions", "general", "separable", "sharp", "improves")
     return {name: getattr(needed, name) for name in names}

@@ -49,7 +49,7 @@ class ClientView(msgspec.Struct, frozen=True):
     """
 
     row: FleetRow
-    classes: list[ClassView] | None
+    class_views: list[ClassView] | None = msgspec.field(name="classes")
     helpers: list[Helper]
     helped: list[Helper] | None
     course: list[CoursePoint]

@@ -29,7 +29,7 @@ def cap_angle(samples: float, k: int, d: int, delta: float) -> float:
 
 
 def cap_angle_sharp(samples: int, k: int, d: int, delta: float) -> float:
-    """Return the smallest θ with P(fewer than k of N samples in a cap) <= δ/2; π/2 where there is none.
+    """Return the smallest θ with P(fewer than k of N samples in a cap) <= δ/2; π/2 if there is none.
 
     The cap has half its ball's share, because a sample comes from either ball.
     """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-__all__ = ["class_names"]
+__all__ = ["load_classnames"]
 
 
-def class_names(name: str) -> tuple[str, ...]:
+def load_classnames(name: str) -> tuple[str, ...]:
     """Return the class names in the data file ``name``.txt.
 
-    >>> class_names("cifar10")[:3]
+    >>> load_classnames("cifar10")[:3]
     ('airplane', 'automobile', 'bird')
     """
     return tuple((files(__name__) / f"{name}.txt").read_text("utf-8").split("\n")[:-1])

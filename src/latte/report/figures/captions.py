@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...analysis.studies import Score, Setup, summary
+from ...analysis.studies import Setup
+from ...analysis.study_runs import Score, summary
 from ...data.partition import federate
 from ..paper import display
 from ..text import signed
@@ -128,9 +129,9 @@ def of_collaboration(setup: Setup, counts: Collaboration) -> str:
 
 def of_memory(setup: Setup, placed: Sequence[Placed]) -> str:
     """Return the caption of the t-SNE maps."""
-    drops = [(one.memory.local.mean_entropy, one.memory.merged.mean_entropy) for one in placed]
+    drops = [(client.memory.local.mean_entropy, client.memory.merged.mean_entropy) for client in placed]
     local, merged = (sum(values) / len(drops) for values in zip(*drops, strict=True))
-    most = max(one.memory.samples for one in placed)
+    most = max(client.memory.samples for client in placed)
     classes = setup.benchmark.embeddings.zero_shot.classes
     part = f" Of {classes} classes the {MOST_NAMED} with the most own items are drawn." if classes > MOST_NAMED else ""
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...analysis.studies import Score, summary
+from ...analysis.study_runs import Score, summary
 from ..palette import look
 from .style import SOFT, canvas, draw_line, grid
 

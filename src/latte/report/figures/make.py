@@ -10,14 +10,12 @@ from ...analysis.snapshots import Collaboration, collaboration, memories, routin
 from ...analysis.studies import (
     STUDIES,
     Case,
-    Score,
     Setup,
-    StepProgress,
     decentralisation,
-    measure,
     period,
     used_value,
 )
+from ...analysis.study_runs import Score, StepProgress, measure
 from ...core.extras import need
 from ...core.validate import choice
 from ...experiment.runner import Options
@@ -27,7 +25,7 @@ from .maps import Placed, draw_collaboration, draw_memory, draw_routing, place_m
 from .record import FigureRecord, Picture, inputs_of
 from .style import save_figure, settings, write_csv
 
-FIGURES = ("decentralisation", "period", "collaboration", "memory", "ablation", "sensitivity", "steps", "routing")
+FIGURES = tuple(captions.TITLES)
 SCORE_COLUMNS = ("panel", "method", "value", "seed", "accuracy")
 RUNS = "runs"  # the folder of the run folders, beside the figures
 
@@ -160,14 +158,17 @@ def _memory(setup: Setup, folder: Path) -> str:
     classnames = setup.benchmark.embeddings.zero_shot.classnames
     save_figure(draw_memory(placed, classnames), folder, "memory")
     header = ("domain", "client", "memory", "class", "external", "entropy", "x", "y")
-    write_csv(folder / "memory.csv", header, [row for one in placed for row in _items(one, classnames)])
+    write_csv(folder / "memory.csv", header, [row for client in placed for row in _items(client, classnames)])
     return captions.of_memory(setup, placed)
 
 
-def _items(one: Placed, classnames: Sequence[str]) -> list[tuple[Any, ...]]:
+def _items(client: Placed, classnames: Sequence[str]) -> list[tuple[Any, ...]]:
     rows = []
-    for name, items, where in (("local", one.memory.local, one.local), ("merged", one.memory.merged, one.merged)):
+    for name, items, where in (
+        ("local", client.memory.local, client.local),
+        ("merged", client.memory.merged, client.merged),
+    ):
         for label, external, entropy, (x, y) in zip(items.label, items.external, items.entropy, where, strict=True):
             place_of = (classnames[label], int(external), float(entropy), float(x), float(y))
-            rows.append((one.memory.domain, one.memory.client, name, *place_of))
+            rows.append((client.memory.domain, client.memory.client, name, *place_of))
     return rows

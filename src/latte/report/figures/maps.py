@@ -102,7 +102,7 @@ def classes_to_draw(placed: Sequence[Placed], classes: int) -> list[int]:
     """Return the classes to draw: all, or those with the most items of the clients' own."""
     if classes <= MOST_NAMED:
         return list(range(classes))
-    counts = np.bincount(np.concatenate([one.memory.local.label for one in placed]), minlength=classes)
+    counts = np.bincount(np.concatenate([client.memory.local.label for client in placed]), minlength=classes)
     return sorted(np.argsort(-counts, kind="stable")[:MOST_NAMED].tolist())
 
 
@@ -111,12 +111,14 @@ def draw_memory(placed: Sequence[Placed], classnames: Sequence[str]) -> Any:
     figure, axes = canvas(max(1.75 * len(placed), 4.4), 4.9, 2, len(placed))
     classes = classes_to_draw(placed, len(classnames))
     colours = dict(zip(classes, _colours(len(classes)), strict=True))
-    for column, one in enumerate(placed):
-        for row, (items, where) in enumerate(((one.memory.local, one.local), (one.memory.merged, one.merged))):
+    for column, client in enumerate(placed):
+        for row, (items, where) in enumerate(
+            ((client.memory.local, client.local), (client.memory.merged, client.merged))
+        ):
             _scatter(axes[row, column], items, where, colours)
             axes[row, column].set_title(f"mean entropy {items.mean_entropy:.2f}", fontsize=8.5, color=INK)
-        _same_frame(axes[:, column], np.concatenate([one.local, one.merged]))
-        axes[1, column].set_xlabel(as_label(one.memory.domain), fontsize=9)
+        _same_frame(axes[:, column], np.concatenate([client.local, client.merged]))
+        axes[1, column].set_xlabel(as_label(client.memory.domain), fontsize=9)
     axes[0, 0].set_ylabel("local memory")
     axes[1, 0].set_ylabel("merged memory")
     names = [(as_label(classnames[number]), colour) for number, colour in colours.items()]
