@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..core.copying import WholeCopy
+from ..core.predict_many import stacked_images
 from ..core.stored import require
 from ..core.types import Arrays, MemoryFill, Prediction, Reals, State, Vectors
-from ..core.validate import numbers, refuse, unit_rows
+from ..core.validate import numbers, unit_rows
 from ..core.zero_shot import ZeroShot
-from .parameters import Choices, choose_parameters
+from .parameters import Choices, ParameterClass, choose_parameters
 
-P = TypeVar("P")
+P = TypeVar("P", bound=ParameterClass)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class BaseMethod(WholeCopy, Generic[P]):
         self.reset()
 
     def __repr__(self) -> str:
-        changed = [f"{f.name}={v!r}" for f in fields(self.params) if (v := getattr(self.params, f.name)) != f.default]  # type: ignore[arg-type]
+        changed = [f"{f.name}={v!r}" for f in fields(self.params) if (v := getattr(self.params, f.name)) != f.default]
         shape = [f"C={self.zero_shot.classes}", f"D={self.zero_shot.dim}"]
         return f"{type(self).__name__}({', '.join(shape + changed)})"
 
@@ -84,10 +85,7 @@ class BaseMethod(WholeCopy, Generic[P]):
         >>> [prediction.classname for prediction in clip.predict_many(np.eye(2))]
         ['cat', 'dog']
         """
-        array = numbers("images", images, "(N, D) or (N, V, D) unit rows")
-        if array.ndim not in (2, 3):
-            raise refuse("images", f"shape {array.shape}", "(N, D), or (N, V, D) with V views of each image")
-        checked = [self.check(image) for image in array]  # before the first is remembered
+        checked = [self.check(image) for image in stacked_images(images)]  # before the first is remembered
         return [self.predict_rows(rows) for rows in checked]
 
     def predict_rows(self, views: Vectors) -> Prediction:

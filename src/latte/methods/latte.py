@@ -138,6 +138,7 @@ class Latte(BaseMethod[LatteParams]):
     """
 
     Params: ClassVar = LatteParams
+    engine: ClassVar = "latte.simulation.engine.engines:LatteEngine"
     presets: ClassVar[dict[str, LatteParams]] = PRESETS
     Upload: ClassVar = Prototypes
     Download: ClassVar = External

@@ -15,6 +15,7 @@ attribute         default                        meaning
 ``Upload``        none                           the message that ``summary()`` returns
 ``Download``      none                           the message that ``receive()`` takes
 ``messages``      none                           staticmethod ``(params, classes)``: what is sent (``traffic``)
+``engine``        none                           "module:Name" of its ``MethodEngine``; a subclass has none
 ``exchange_for``  none                           classmethod ``(zero_shot, params, clients) -> Exchange``
 ================= ============================== =========================================================
 
@@ -71,6 +72,7 @@ class MethodInfo:
     collaborative: bool
     sync: str
     alone: bool
+    engine: str | None
     target: str
 
     @property
@@ -99,7 +101,7 @@ def describe(name: str) -> MethodInfo:
     if name not in METHODS:
         raise refuse("method", repr(name), "a known one, such as " + ", ".join(near(str(name), sorted(METHODS))))
     target, shared = METHODS[name]
-    kind = _load(target)
+    kind = load_target(target)
     return MethodInfo(
         name=name,
         family=next((other for other, known in METHODS.items() if known == Registration(target)), name),
@@ -112,10 +114,12 @@ def describe(name: str) -> MethodInfo:
         collaborative=hasattr(kind, "summary") and hasattr(kind, "receive"),
         sync=getattr(kind, "sync", "every"),
         alone=bool(getattr(kind, "alone", False)),
+        engine=vars(kind).get("engine"),  # its own: that of a base class runs the base class
         target=target,
     )
 
 
-def _load(target: str) -> Any:
+def load_target(target: str) -> Any:
+    """Return what ``target``, "module:Name", names."""
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)

@@ -58,6 +58,7 @@ class Ristretto(BaseMethod[RistrettoParams]):
     """
 
     Params: ClassVar = RistrettoParams
+    engine: ClassVar = "latte.simulation.engine.engines:RistrettoEngine"
     presets: ClassVar[dict[str, RistrettoParams]] = {}
     sync: ClassVar[str] = "doubling"
     alone: ClassVar[bool] = True

@@ -26,7 +26,7 @@ class WindowReader:
 
     def __init__(self, replay: LatteReplay, readout: ReadoutGrid, labels: Integers) -> None:
         self.replay, self.readout, self.labels = replay, readout, labels
-        n, (classes, slots) = replay.streams.clients, replay.shape
+        n, (classes, slots, _) = replay.streams.clients, replay.shape
         wide = replay.server.rules.slots
         width = wide if readout.mode == EXTERNAL else slots
         local, external, merged = (np.full((n, classes, k), -1, np.int64) for k in (slots, wide, width))
