@@ -133,3 +133,26 @@ def test_a_plugin_that_cannot_be_imported_says_where(tmp_path, source, words):
     what = ("--benchmark", "cifar10c-mini", "--methods", "clip", "--out", "runs")
     failed = python("-m", "latte", "run", "--plugin", "plugin.py", *what, cwd=tmp_path)
     assert failed.returncode == 2 and words in failed.stderr and "Traceback" not in failed.stderr
+
+
+TUPLE = """
+from dataclasses import dataclass
+from latte import Clip, register
+
+@dataclass(frozen=True)
+class P:
+    sizes: tuple = (1, 2)
+
+class Tupled(Clip):
+    Params = P
+
+register("tupled", f"{__name__}:Tupled")
+"""
+
+
+def test_parameters_that_no_file_gives_back_are_refused_before_anything_runs(tmp_path):
+    (tmp_path / "plugin.py").write_text(TUPLE)
+    what = ("--benchmark", "cifar10c-mini", "--methods", "clip,tupled", "--out", "runs")
+    failed = python("-m", "latte", "run", "--plugin", "plugin.py", *what, cwd=tmp_path)
+    assert failed.returncode == 2 and not failed.stdout
+    assert "tupled parameter sizes: got (1, 2), want a number, a word, true, false or None" in failed.stderr

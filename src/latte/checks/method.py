@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
 
@@ -25,6 +24,7 @@ from .material import (
     same,
     used,
 )
+from .registration import can_be_registered
 from .states import check_refusals, with_rubbish
 
 
@@ -45,7 +45,7 @@ def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
         "refuses damaged states": _refuses_damaged_states,
         "free slots mean nothing": _free_slots_mean_nothing,
         "a copy behaves the same": _a_copy_behaves_the_same,
-        "can be registered": _can_be_registered,
+        "can be registered": can_be_registered,
         **collaboration_checks(),
     }
 
@@ -189,21 +189,3 @@ def _copies(method: Method) -> Iterator[Method]:
     except (pickle.PicklingError, AttributeError, TypeError):  # a class inside a function, say
         return
     yield pickle.loads(pickled)
-
-
-def _can_be_registered(make: MakeMethod) -> None:
-    """What a class says of itself has to be what ``create``, ``latte run`` and the sweeps need."""
-    if not isinstance(make, type):  # a function that makes methods says nothing of itself
-        return
-    kind: Any = make
-    params: Any = getattr(kind, "Params", None)
-    presets = getattr(kind, "presets", {})
-    if params is None:
-        assert not presets, "presets need a class of parameters, Params"
-        return
-    frozen = is_dataclass(params) and vars(params)["__dataclass_params__"].frozen
-    assert frozen, "Params is a frozen dataclass"
-    default = params()  # every field has a default
-    assert all(isinstance(preset, params) for preset in presets.values()), "a preset is one of the Params"
-    method = kind(a_zero_shot(), default)
-    assert getattr(method, "params", None) == default, "the constructor takes (zero_shot, params) and keeps .params"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -20,10 +20,11 @@ Down = TypeVar("Down", bound=Message)
 
 
 class BaseExchange(WholeCopy, Generic[Up, Down]):
-    """Keeps everyone's latest upload. A subclass names the ``Upload``, verifies one, and answers a client.
+    """Stores the latest upload of every client. A subclass names the ``Upload``, verifies one, and answers a client.
 
     ``Upload`` is a frozen dataclass of numpy arrays and a ``task``. Each array has the same shape and dtype for every
-    client, so that the state is an array per field. Any number of threads may use one exchange.
+    client, so that the state is an array per field. A ``Download`` of another kind is named, too. Any number of threads
+    may use one exchange.
     """
 
     Upload: ClassVar[type]
@@ -41,7 +42,7 @@ class BaseExchange(WholeCopy, Generic[Up, Down]):
         """Refuse an upload that no client can have made; its task is that of the exchange already."""
         raise NotImplementedError
 
-    def answer(self, client: str, uploads: Mapping[str, Up]) -> Down:
+    def answer(self, client: str, uploads: dict[str, Up]) -> Down:
         """Return what ``client`` gets from everyone's ``uploads``, its own included, which are sorted by name."""
         raise NotImplementedError
 

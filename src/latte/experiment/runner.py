@@ -21,7 +21,7 @@ from ..simulation.engine import (
 from ..simulation.records import Result, same_scores
 from ..version import __version__
 from .failures import describe_failure
-from .folder import RunFolder
+from .folder import RunFolder, reads_back
 from .item import load_plugin, work
 from .manifest import describe_session, manifest, now
 from .plan import Item, Plan, as_message
@@ -189,6 +189,8 @@ class Session:
         key = item.method.label, item.seed
         if isinstance(answer, BaseException):
             return self._fail(item, str(answer) if isinstance(answer, WorkError) else describe_failure(answer))
+        if not reads_back(answer.line, item, self.plan):
+            return self._fail(item, f"its record cannot be read back: {answer.line[:200]}")
         line = self.lines.get(key, answer.line)
         if not _agree(line, answer.line):  # it was done again for its predictions
             return self._fail(item, f"other results than before; to start anew, delete {self.folder.path}")

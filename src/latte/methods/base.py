@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..core.contracts import Exchange as AnyExchange
 from ..core.copying import WholeCopy
 from ..core.predict_many import stacked_images
 from ..core.stored import require
 from ..core.types import Arrays, MemoryFill, Prediction, Reals, State, Vectors
-from ..core.validate import numbers, unit_rows
+from ..core.validate import message, numbers, refuse, unit_rows
 from ..core.zero_shot import ZeroShot
 from .parameters import Choices, ParameterClass, choose_parameters
 
@@ -44,6 +45,15 @@ class BaseMethod(WholeCopy, Generic[P]):
     presets: ClassVar[Mapping[str, Any]] = {}
     tunes_prompt: ClassVar[bool] = False  # True: the constructor takes a ``text_encoder``
     uses_views: ClassVar[bool] = False  # True: more views than the plain one change the prediction
+    Exchange: ClassVar[type[Any] | None] = None  # of a method that collaborates: made from (zero_shot, clients)
+    Upload: ClassVar[type[Any]]  # what summary() returns, and
+    Download: ClassVar[type[Any]]  # what receive() takes: by default, those of the Exchange
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if exchange := vars(cls).get("Exchange"):
+            for name in ("Upload", "Download"):
+                setattr(cls, name, vars(cls).get(name, getattr(exchange, name, exchange.Upload)))
 
     def __init__(
         self,
@@ -113,6 +123,22 @@ class BaseMethod(WholeCopy, Generic[P]):
         """
         names = self.zero_shot.classnames
         return Prediction(int(scores.argmax()), scores, entropy, names, normalised_by_sum, temperature, near_copy)
+
+    # --- collaboration ------------------------------------------------------------------------------------
+
+    @classmethod
+    def exchange_for(
+        cls, zero_shot: ZeroShot, params: Any = None, clients: Iterable[str] = ()
+    ) -> AnyExchange[Any, Any]:
+        """Return the exchange that serves clients with these parameters: an ``Exchange`` of the class."""
+        if cls.Exchange is None:
+            raise refuse("method", cls.__name__, "one that collaborates: its class names an Exchange")
+        exchange: AnyExchange[Any, Any] = cls.Exchange(zero_shot, clients)
+        return exchange
+
+    def check_download(self, download: object) -> None:
+        """Refuse what is not a ``Download`` of this class, or was made for another task."""
+        message("download", download, self.Download, self.zero_shot.fingerprint)
 
     # --- memory -------------------------------------------------------------------------------------------
 
