@@ -80,8 +80,8 @@ def search_all(tunings: list[Tuning], out: Path, options: Options) -> None:
 
 
 def _choice_row(tuning: Tuning, chosen: dict[str, Any]) -> dict[str, Any]:
-    names = [axis.key.rpartition(".")[2] for axis in tuning.sweep.axes]
-    words = " ".join(f"{name}={chosen['params'].get(name, '?')}" for name in names)
+    keys = {axis.key: axis.key.rpartition(".")[2] for axis in tuning.sweep.axes}
+    words = " ".join(f"{name}={chosen['params'].get(name, chosen['point'][key])}" for key, name in keys.items())
     tied = f"{chosen['tied']} of {len(chosen['grid'])}"
     return {"method": tuning.method.label, "chosen": words, "tied": tied, "accuracy": chosen["accuracy"]}
 

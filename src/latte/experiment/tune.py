@@ -156,6 +156,7 @@ def _choice(tuning: Tuning, out: Path) -> dict[str, Any]:
     return {
         "name": method.name,
         "params": dict(method.params),
+        "point": dict(tuning.sweep.points[best].values),
         "accuracy": scores[best],
         "tied": scores.count(scores[best]),  # all of them: the parameter made no difference, nothing was chosen
         "grid": [{**p.values, "accuracy": s} for p, s in zip(tuning.sweep.points, scores, strict=True)],
