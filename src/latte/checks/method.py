@@ -29,7 +29,7 @@ from .states import check_refusals, with_rubbish
 
 
 def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
-    """Return the checks of a Method by name; those about collaboration pass for a method that has none."""
+    """Return the checks of a Method by name; a method that does not collaborate passes those of collaboration."""
     return {
         "predicts": _predicts,
         "is deterministic": _is_deterministic,
@@ -62,9 +62,9 @@ def _predicts(make: MakeMethod) -> None:
 
 
 def _is_deterministic(make: MakeMethod) -> None:
-    one, other = make(a_zero_shot()), make(a_zero_shot())
+    first, second = make(a_zero_shot()), make(a_zero_shot())
     for image in images():
-        assert equal(one.predict(image), other.predict(image)), "the same stream gives the same predictions"
+        assert equal(first.predict(image), second.predict(image)), "the same stream gives the same predictions"
 
 
 def _accepts_several_views(make: MakeMethod) -> None:
@@ -74,9 +74,9 @@ def _accepts_several_views(make: MakeMethod) -> None:
 
 
 def _accepts_a_single_vector(make: MakeMethod) -> None:
-    one, other = make(a_zero_shot()), make(a_zero_shot())
+    first, second = make(a_zero_shot()), make(a_zero_shot())
     for image in images(count=10):
-        assert equal(one.predict(image[0]), other.predict(image)), "(D,) is the plain view alone, as (1, D)"
+        assert equal(first.predict(image[0]), second.predict(image)), "(D,) is the plain view alone, as (1, D)"
 
 
 def _a_dry_prediction_remembers_nothing(make: MakeMethod) -> None:
@@ -182,7 +182,7 @@ def _a_copy_behaves_the_same(make: MakeMethod) -> None:
 
 
 def _copies(method: Method) -> Iterator[Method]:
-    """Yield a deep copy and, where the class can be pickled, what comes back from a pickle."""
+    """Yield a deep copy and, if the class can be pickled, what comes back from a pickle."""
     yield copy.deepcopy(method)
     try:
         pickled = pickle.dumps(method)

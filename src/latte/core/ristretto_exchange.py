@@ -179,7 +179,7 @@ class RistrettoExchange(TaskExchange[ClassSums]):
         return Heads(np.zeros((0, classes, dim)), np.zeros((0, classes)), np.zeros(0))
 
     def _refreshed(self, crowd: CrowdSums, factors: Reals) -> SharedCovariance:
-        """Return the covariance of a sample, a new one where the last is too old."""
+        """Return the covariance of a sample; if the last is too old, of a new sample."""
         if self._shared is None or self._age >= self.freshness.pushes:
             sample = sample_rows(len(factors), self.freshness.exact, self._turn)
             self._shared = solve(crowd.evidence(sample).times(factors[sample]), self._task).shared
@@ -189,7 +189,7 @@ class RistrettoExchange(TaskExchange[ClassSums]):
     # --- state --------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        """Return a copy of everything, as arrays. ``covariance`` (0 or 1, D, D): the one in use, if it may be old."""
+        """Return a copy of everything, as arrays. ``covariance`` (0 or 1, D, D) is that in use, if it may be old."""
         with self._lock:
             dim, shared = self.zero_shot.dim, self._shared
             return {

@@ -28,7 +28,7 @@ class NoParams:
 
 
 class BaseMethod(WholeCopy, Generic[P]):
-    """A method without memory. Those that remember override :meth:`reset`, :meth:`state` and :meth:`load`.
+    """A method without memory. A method that remembers overrides :meth:`reset`, :meth:`state` and :meth:`load`.
 
     Parameters are a frozen dataclass, ``Params``. They come whole, from a preset, or one by one:
 
@@ -146,7 +146,7 @@ class BaseMethod(WholeCopy, Generic[P]):
         """Forget everything: here, nothing. It is also called once by the constructor, to make the memory."""
 
     def memory_fill(self) -> MemoryFill | None:
-        """Return how much the method remembers; None for one that remembers nothing, or does not say."""
+        """Return how much the method remembers; None if it remembers nothing, or does not say."""
         return None
 
     def state(self) -> State:

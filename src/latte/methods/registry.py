@@ -6,7 +6,7 @@ contract can be registered:
 ================= ============================== =========================================================
 attribute         default                        meaning
 ================= ============================== =========================================================
-``Params``        :class:`~.base.NoParams`       a frozen dataclass; every field has a default
+``Params``        :class:`~.base.NoParams`       a frozen dataclass; a field is a number, a word, a bool or None
 ``presets``       none                           names of published or recommended parameters
 ``tunes_prompt``  False                          the constructor takes a differentiable ``text_encoder``
 ``uses_views``    False                          the prediction uses more views than the plain one
@@ -19,7 +19,9 @@ attribute         default                        meaning
 ``exchange_for``  none                           classmethod ``(zero_shot, params, clients) -> Exchange``
 ================= ============================== =========================================================
 
-A class that has ``summary`` and ``receive`` has to have ``Upload``, ``Download`` and ``exchange_for``.
+A class that has ``summary`` and ``receive`` has to have ``Upload``, ``Download`` and ``exchange_for``. A subclass of
+:class:`~.base.BaseMethod` names an ``Exchange``, a class that is made from ``(zero_shot, clients)``; the three follow
+from it. The global form is a matter of the registration, not of the class: ``shared=True``.
 """
 
 from __future__ import annotations

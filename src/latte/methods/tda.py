@@ -188,7 +188,7 @@ class Tda(BaseMethod[TdaParams]):
         self.negative = NegativeCache((classes, p.k_negative, dim), window, unit, p.near_copy)
 
     def predict_rows(self, views: Vectors) -> Prediction:
-        """Remember the image where it qualifies, then add attraction and subtract repulsion."""
+        """Remember the image if it qualifies, then add attraction and subtract repulsion."""
         plain = self.zero_shot.logits(views[0])
         uncertainty = entropy_of_one(plain)
         if self.params.views == "first":

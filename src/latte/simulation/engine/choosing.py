@@ -29,7 +29,7 @@ def size_of(federation: Federation) -> TaskSize:
 
 
 def use_engine(federation: Federation, name: str, params: ParameterChoice = None, runs: int = 1) -> bool:
-    """Say whether the engine should run a method: where it can, unless its compilation would take longer.
+    """Say whether the engine should run a method: if it can, unless its compilation would take longer.
 
     ``runs`` is the number of runs of this size that are to be done.
     """

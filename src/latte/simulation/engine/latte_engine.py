@@ -99,7 +99,7 @@ class LatteReplay:
         parts = [ListChanges(none, none, none, none.reshape(0, slots), none > 0)]
         if len(window.members):
             parts += self.server.play(window, self._uploads(window))
-        client, label, at, items, _ = (np.concatenate(one) for one in zip(*parts, strict=True))
+        client, label, at, items, _ = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         few = client.astype(np.uint16) if self.streams.clients < 1 << 16 else client  # these are sorted much faster
         order = np.argsort(few, kind="stable")
         bounds = np.searchsorted(client[order], np.arange(self.streams.clients + 1))

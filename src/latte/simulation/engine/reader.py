@@ -56,7 +56,7 @@ class WindowReader:
         self._job = None
 
     def _read(self, task: WindowTask, at: int, end: int) -> None:
-        """Read some clients; where the loop stops, make exact what it needs and let it go on."""
+        """Read some clients. If the loop stops at a decision that needs exact numbers, compute them and continue."""
         size, room = self.rooms.take(at, end, task.span, task.arrivals)
         while at != DONE:
             at, label = read_clients(at, end, task, self.memory, self.readout, room, self.labels)
