@@ -132,7 +132,7 @@ class BaseMethod(WholeCopy, Generic[P]):
     ) -> AnyExchange[Any, Any]:
         """Return the exchange that serves clients with these parameters: an ``Exchange`` of the class."""
         if cls.Exchange is None:
-            raise refuse("method", cls.__name__, "one that collaborates: its class names an Exchange")
+            raise refuse("method", cls.__name__, "a class that names an Exchange, such as Exchange = MyExchange")
         exchange: AnyExchange[Any, Any] = cls.Exchange(zero_shot, clients)
         return exchange
 
