@@ -3,18 +3,15 @@
 latte run --plugin examples/own_exchange.py --benchmark cifar10c-mini --methods clip,census --seeds 0-1
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from latte import BaseExchange, BaseMethod, Prediction, ZeroShot, register
+from latte import BaseExchange, BaseMethod, Prediction, register
 from latte.core.maths import entropy_of_one, softmax
-from latte.core.stored import exactly, require
+from latte.core.stored import positive, require
 from latte.core.types import Arrays, Reals, State, Vectors
-from latte.core.validate import message, refuse
-from latte.methods.traffic import Content, Messages
 
 
 @dataclass(frozen=True)
@@ -23,35 +20,19 @@ class Sums:  # upload and download: the probabilities of each class, summed over
     task: str = ""
 
 
-def positive(mass: object, *shape: int) -> Reals:
-    array = exactly("mass", mass, np.float64, shape)
-    if not (np.isfinite(array) & (array > 0)).all():
-        raise refuse("mass", "a value that is not positive", "sums of probabilities")
-    return array.copy()
-
-
 class CensusExchange(BaseExchange[Sums, Sums]):
     Upload: ClassVar = Sums
 
     def verify(self, upload: Sums) -> None:
-        positive(upload.mass, self.zero_shot.classes)
+        positive("mass", upload.mass, (self.zero_shot.classes,))
 
-    def answer(self, client: str, uploads: Mapping[str, Sums]) -> Sums:
+    def answer(self, client: str, uploads: dict[str, Sums]) -> Sums:
         others = [upload.mass / upload.mass.sum() for name, upload in uploads.items() if name != client]
         return Sums(np.mean(others or [uploads[client].mass], axis=0), self.task)
 
 
 class Census(BaseMethod[Any]):
-    Upload: ClassVar = Sums
-    Download: ClassVar = Sums
-
-    @classmethod
-    def exchange_for(cls, zero_shot: ZeroShot, params: Any = None, clients: Any = ()) -> CensusExchange:
-        return CensusExchange(zero_shot, clients)
-
-    @staticmethod
-    def messages(params: Any, classes: int) -> Messages:  # up and down: C numbers of 8 bytes, as 2 C of 4
-        return Content(vectors=0, numbers=2 * classes), Content(vectors=0, numbers=2 * classes)
+    Exchange: ClassVar = CensusExchange
 
     def predict_rows(self, views: Vectors) -> Prediction:  # what is predicted often, here or elsewhere, loses weight
         logits = self.zero_shot.logits(views[0])
@@ -63,8 +44,8 @@ class Census(BaseMethod[Any]):
         return Sums(self.mass[0].copy(), self.zero_shot.fingerprint)
 
     def receive(self, download: Sums) -> None:
-        message("download", download, Sums, self.zero_shot.fingerprint)
-        self.mass[1] = positive(download.mass, self.zero_shot.classes)
+        self.check_download(download)
+        self.mass[1] = positive("mass", download.mass, (self.zero_shot.classes,))
 
     def reset(self) -> None:
         self.mass = np.ones((2, self.zero_shot.classes))  # of this client, and of the others
@@ -73,8 +54,7 @@ class Census(BaseMethod[Any]):
         return {"mass": self.mass.copy()}
 
     def load(self, arrays: Arrays) -> None:
-        require(arrays, ["mass"])
-        self.mass = positive(arrays["mass"], 2, self.zero_shot.classes)
+        self.mass = positive("mass", require(arrays, ["mass"])["mass"], (2, self.zero_shot.classes))
 
 
 register("census", f"{__name__}:Census")

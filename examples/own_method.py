@@ -18,9 +18,9 @@ import numpy as np
 
 from latte import BaseMethod, Prediction, register
 from latte.core.maths import entropy_of_one, softmax
-from latte.core.stored import exactly, require
+from latte.core.stored import positive, require
 from latte.core.types import Arrays, State, Vectors
-from latte.core.validate import real, refuse
+from latte.core.validate import real
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,7 @@ class Prior(BaseMethod[PriorParams]):
         return {"mass": self.mass.copy()}
 
     def load(self, arrays: Arrays) -> None:
-        require(arrays, ["mass"])
-        mass = exactly("mass", arrays["mass"], np.float64, self.mass.shape)
-        if not (np.isfinite(mass) & (mass > 0)).all():
-            raise refuse("mass", "a value that is not positive", "sums of probabilities")
-        self.mass = mass.copy()
+        self.mass = positive("mass", require(arrays, ["mass"])["mass"], self.mass.shape)
 
 
 register("mine", f"{__name__}:Prior")

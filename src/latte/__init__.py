@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .core import (
         BaseExchange,
         Collaborative,
+        CreatedMethod,
         Exchange,
         External,
         GlobalMemory,
@@ -43,6 +44,7 @@ _HOMES = {
     "latte.core": (
         "BaseExchange",
         "Collaborative",
+        "CreatedMethod",
         "Exchange",
         "External",
         "GlobalMemory",
@@ -75,6 +77,7 @@ __all__ = [
     "Client",
     "Clip",
     "Collaborative",
+    "CreatedMethod",
     "Exchange",
     "External",
     "GlobalMemory",

@@ -10,7 +10,7 @@ import pytest
 from latte import Clip, GlobalMemory, Latte, LatteParams, Routing, ZeroShot, check_exchange, create, create_exchange
 from latte.checks import exchange_checks, method_checks, uploads_of
 from latte.core.names import unpack_names
-from latte.core.table import Table
+from latte.core.stored_table import stable_place, stored_table
 from latte.methods import METHODS
 
 MAKERS = {name: partial(create, name) for name in METHODS if name != "tpt"}
@@ -172,9 +172,9 @@ class AnyOrder(GlobalMemory):
         self._believe(arrays, unpack_names(arrays["names"], arrays["name_lengths"]))
 
     def _believe(self, arrays, names):
-        vectors = np.ascontiguousarray(arrays["vectors"].transpose(1, 0, 2))
-        table = Table(vectors, arrays["entropy"], arrays["seen"], np.asarray(arrays["order"], np.uint64))
-        self._replace(names, table.resized(8))
+        honest = np.array([stable_place(name) for name in names], np.uint64)
+        table = stored_table({**arrays, "order": honest}, names, self.zero_shot, by_joining=False)
+        self._replace(names, table._replace(order=np.asarray(arrays["order"], np.uint64)).resized(8))
 
 
 class AnyNames(AnyOrder):
@@ -183,7 +183,8 @@ class AnyNames(AnyOrder):
     def load(self, arrays):
         ends = arrays["name_lengths"].cumsum()
         raw = arrays["names"].tobytes()
-        self._believe(arrays, [raw[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)])
+        names = [raw[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+        self._believe(arrays, names)
 
 
 @pytest.mark.parametrize("kind", [AnyOrder, AnyNames])

@@ -69,7 +69,7 @@ def test_a_method(duplicate, name, views):
 
 
 def test_handles_of_one_memory_are_copied_with_it(duplicate):
-    ann, bob = create_federation("tda-global", a_zero_shot(), 2)
+    ann, bob = create_federation("tda-global", a_zero_shot(), clients=2)
     ann.predict(unit(np.random.default_rng(1), 1, 16))
     if duplicate is copy.copy:  # a handle is not the memory: a copy of it is one more handle
         assert copy.copy(ann).method is ann.method

@@ -98,9 +98,18 @@ def test_a_method_with_an_exchange_of_its_own_is_served_and_used_by_a_device(tmp
     assert method.mass[1].sum() == pytest.approx(1.0), "what the camera saw"
 
 
-def test_the_cost_of_a_method_of_ones_own():
-    plugin = ("--plugin", ROOT / "examples" / "own_exchange.py")
-    done = latte("cost", *plugin, "--methods", "lattelike=tda-global,census", check=True)
+SIZED = """
+from latte.experiment.item import load_plugin
+from latte.methods.traffic import Content
+
+census = load_plugin({example!r}).Census
+census.messages = staticmethod(lambda params, classes: (Content(0, numbers=classes), Content(0, numbers=classes)))
+"""
+
+
+def test_the_cost_of_a_method_of_ones_own(tmp_path):
+    (tmp_path / "sized.py").write_text(SIZED.format(example=str(ROOT / "examples" / "own_exchange.py")))
+    done = latte("cost", "--plugin", tmp_path / "sized.py", "--methods", "lattelike=tda-global,census", check=True)
     rows = {line.split()[0]: line.split() for line in done.stdout.split("\n\n")[1].splitlines()[2:]}
     assert rows["census"][3:6] == ["?", "?", "?"] and rows["lattelike"][3] != "?"
     assert "census" in done.stdout.split("bytes per sync")[1], "its messages are known"
@@ -174,3 +183,26 @@ def test_a_plugin_that_cannot_be_imported_says_where(tmp_path, source, words):
     what = ("--benchmark", "cifar10c-mini", "--methods", "clip", "--out", "runs")
     failed = python("-m", "latte", "run", "--plugin", "plugin.py", *what, cwd=tmp_path)
     assert failed.returncode == 2 and words in failed.stderr and "Traceback" not in failed.stderr
+
+
+TUPLE = """
+from dataclasses import dataclass
+from latte import Clip, register
+
+@dataclass(frozen=True)
+class P:
+    sizes: tuple = (1, 2)
+
+class Tupled(Clip):
+    Params = P
+
+register("tupled", f"{__name__}:Tupled")
+"""
+
+
+def test_parameters_that_no_file_gives_back_are_refused_before_anything_runs(tmp_path):
+    (tmp_path / "plugin.py").write_text(TUPLE)
+    what = ("--benchmark", "cifar10c-mini", "--methods", "clip,tupled", "--out", "runs")
+    failed = python("-m", "latte", "run", "--plugin", "plugin.py", *what, cwd=tmp_path)
+    assert failed.returncode == 2 and not failed.stdout
+    assert "tupled parameter sizes: got (1, 2), want a number, a word, true, false or None" in failed.stderr

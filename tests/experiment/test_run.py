@@ -13,10 +13,10 @@ from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.folder import RunFolder
 from latte.experiment.item import run_item
 from latte.experiment.plan import make_plan, open_benchmark
-from latte.experiment.runner import Options, execute, results, run
+from latte.experiment.runner import Done, IncompleteError, Options, Session, execute, results, run
 from latte.experiment.runs import check_classifiers, check_plans, encoders, find_runs, read_run
 from latte.simulation.readable import run_readable
-from latte.simulation.records import Result
+from latte.simulation.records import ClientScore, Result
 from small_benchmark import small_file
 
 METHODS = (MethodConfig("clip"), MethodConfig("tda"), MethodConfig("latte", params={"k_l": 2}))
@@ -219,3 +219,17 @@ def test_partial_participation_is_drawn_from_its_own_generator(made):
     first, again = run_item(federation, config, 0), run_item(federation, config, 0)
     assert all((a == b).all() for a, b in zip(first.labels, again.labels, strict=True))
     assert all((labels >= 0).all() for labels in first.labels)
+
+
+def test_a_record_that_cannot_be_read_back_is_a_failure(tmp_path):
+    """It would not be in the table, and the run would end as if nothing had happened."""
+    plan = make_plan(RunConfig("cifar10c-mini", (MethodConfig("clip"),)))
+    session = Session(plan, RunFolder(tmp_path / plan.name), Options(), {})
+    (item,) = session.missing
+    good = Result("cifar10c-mini", "clip", {}, "default", 0, (ClientScore("a", "b", 1, 1),))
+    for bad in (replace(good, params={"sizes": (1, 2)}), replace(good, method="tda"), replace(good, setting="tuned")):
+        event = session.take(item, Done(bad.to_json(), 0.1, None))
+        assert event.kind == "failed" and "cannot be read back" in event.problem
+    assert session.take(item, Done(good.to_json(), 0.1, None)).kind == "done"
+    with pytest.raises(IncompleteError, match="3 of 1"):
+        session.close()

@@ -26,6 +26,7 @@ from latte.experiment.tune import (
 from latte.methods import METHODS
 from latte.methods.dmn import WEIGHT_GRID
 from small_benchmark import small_file
+from waiting import latte
 
 ONE = Options(jobs=2)
 
@@ -156,3 +157,11 @@ def test_no_grid_and_no_tuned_file(benchmark, config, tmp_path):
         read_tuned(tmp_path / "x.json")
     with pytest.raises(ValueError, match="latte tune"):
         read_tuned(tmp_path / "y.json")
+
+
+def test_a_choice_outside_the_method_is_printed(tmp_path):
+    over = ("--methods", "tda", "--seeds", "100", "--over", "T=1,20", "--json")
+    done = latte("tune", "--benchmark", "cifar10c-mini", *over, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["chosen"] == "period=1"
+    assert json.loads((tmp_path / "tuned.json").read_text())["methods"]["tda"]["point"] == {"schedule.period": 1}

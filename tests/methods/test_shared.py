@@ -28,7 +28,7 @@ def test_the_global_names():
 def test_a_federation_equals_the_centralised_method_on_the_concatenated_stream(make_stream, name):
     zero_shot, images = make_stream(seed=21, n=100, C=6)
     streams = [images[:40], images[40:50], images[50:]]  # of different lengths
-    clients = create_federation(name, zero_shot, 3, {"k": 4})
+    clients = create_federation(name, zero_shot, {"k": 4}, clients=3)
     central = create(name.removesuffix("-global"), zero_shot, {"k": 4})
     turns = 0
     for client, image in round_robin(clients, streams):
@@ -47,7 +47,7 @@ def test_the_order_of_the_clients_matters(make_stream, name):
     """Otherwise the test above could not fail."""
     zero_shot, images = make_stream(seed=21, n=100, C=6)
     streams = [images[:50], images[50:]]
-    first, second = (create_federation(name, zero_shot, 2, {"k": 4}) for _ in range(2))
+    first, second = (create_federation(name, zero_shot, {"k": 4}, clients=2) for _ in range(2))
     taking_turns = [c.predict(i).scores for c, i in round_robin(first, streams)]
     one_by_one = [second[i >= 50].predict(image).scores for i, image in enumerate(images)]
     assert not np.array_equal(np.array(taking_turns)[::2], np.array(one_by_one)[:50])
@@ -56,7 +56,7 @@ def test_the_order_of_the_clients_matters(make_stream, name):
 @pytest.mark.parametrize("name", ["tda", "dmn"])
 def test_the_local_form_is_independent_clients(make_stream, name):
     zero_shot, images = make_stream(seed=22, n=30)
-    clients = create_federation(name, zero_shot, 3, {"k": 2})
+    clients = create_federation(name, zero_shot, {"k": 2}, clients=3)
     alone = create(name, zero_shot, {"k": 2})
     for image in images:
         np.testing.assert_array_equal(clients[1].predict(image).scores, alone.predict(image).scores)
@@ -66,7 +66,7 @@ def test_the_local_form_is_independent_clients(make_stream, name):
 
 def test_state_and_reset_of_a_handle_are_those_of_all(make_stream):
     zero_shot, images = make_stream(seed=23, n=20)
-    ann, bob = create_federation("tda-global", zero_shot, 2)
+    ann, bob = create_federation("tda-global", zero_shot, clients=2)
     for image in images:
         ann.predict(image)
     saved = bob.state()
@@ -78,7 +78,7 @@ def test_state_and_reset_of_a_handle_are_those_of_all(make_stream):
 
 def test_handles_are_methods_and_know_their_parameters(make_stream):
     zero_shot, _ = make_stream(seed=24, n=1)
-    for client in create_federation("dmn-global", zero_shot, 2, preset="dtd"):
+    for client in create_federation("dmn-global", zero_shot, preset="dtd", clients=2):
         assert isinstance(client, Method)
         assert client.params.weight == 10.0
 
@@ -91,13 +91,13 @@ def test_a_single_global_method_is_an_ordinary_one(make_stream):
 def test_a_federation_needs_clients(make_stream):
     zero_shot, _ = make_stream(seed=26, n=1)
     for n in (0, -1, 2.0, True):
-        with pytest.raises(ValueError, match="n: got"):
-            create_federation("tda", zero_shot, n)
-        with pytest.raises(ValueError, match="n: got"):
+        with pytest.raises(ValueError, match="clients: got"):
+            create_federation("tda", zero_shot, clients=n)
+        with pytest.raises(ValueError, match="clients: got"):
             share(create("tda", zero_shot), n)
 
 
 def test_an_unknown_method_is_refused_with_near_names(make_stream):
     zero_shot, _ = make_stream(seed=27, n=1)
     with pytest.raises(ValueError, match="tda"):
-        create_federation("tad", zero_shot, 2)
+        create_federation("tad", zero_shot, clients=2)

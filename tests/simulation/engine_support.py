@@ -66,7 +66,7 @@ def compare(federation: Federation, name: str, params=None, schedule=None, seed=
 def readable(federation, name, params, schedule, rng):
     """Return the logits (n, C) of every client from the readable simulator, and the downloads."""
     zero_shot = federation.embeddings.zero_shot
-    methods = create_federation(name, zero_shot, len(federation), params)
+    methods = create_federation(name, zero_shot, params, clients=len(federation))
     exchange = None
     if name == "latte":
         names = tuple(client.name for client in federation.clients)

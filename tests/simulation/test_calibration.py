@@ -67,7 +67,7 @@ def test_a_run_has_confidences_where_they_are_asked_for(method):
 
 
 def test_a_record_without_calibration_is_written_and_read_as_before():
-    result = run_readable(FEDERATION, "clip").result(FEDERATION, "clip", {}, "default", 0)
+    result = run_readable(FEDERATION, "clip", calibration=False).result(FEDERATION, "clip", {}, "default", 0)
     assert "calibration" not in result.to_json()
     assert Result.from_json(result.to_json()).calibration_error is None
 
@@ -85,7 +85,7 @@ def test_the_engine_has_the_confidences_of_the_readable_simulator(method, timing
     schedule = Schedule(sync=timing)
     fast, slow = (
         run_fast(BUNDLED, method, None, schedule),
-        run_readable(BUNDLED, method, None, schedule, calibration=True),
+        run_readable(BUNDLED, method, None, schedule),
     )
     for one, other in zip(fast.confidences, slow.confidences, strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5)  # the engine's products are in single precision
@@ -95,7 +95,7 @@ def test_the_engine_has_the_confidences_of_the_readable_simulator(method, timing
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1e6])
 def test_latte_is_as_certain_as_zero_shot_at_any_alpha(alpha):
     fast = run_grid(FEDERATION, "latte", None, ([alpha, 1.0], [5.0])).outcome(0, 0)
-    slow = run_readable(FEDERATION, "latte", {"alpha": alpha, "beta": 5.0}, calibration=True)
+    slow = run_readable(FEDERATION, "latte", {"alpha": alpha, "beta": 5.0})
     for one, other in zip(fast.confidences, slow.confidences, strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5)
 

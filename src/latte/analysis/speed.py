@@ -88,7 +88,7 @@ def measure_speed(name: str, machine: Machine, baseline: ModuleType | None, repe
         lambda: _run_baseline(baseline, head, params),
     ]
     (engine, _), (both, busier), (torch, theirs) = _in_turns(turns, repeat)
-    (slow, by_hand), *_ = _in_turns([lambda: run_readable(head, "latte", params)], 1)
+    (slow, by_hand), *_ = _in_turns([lambda: run_readable(head, "latte", params, calibration=False)], 1)
     early = _labels(run_fast(head, "latte", params))
     different = int((early != _labels(by_hand)).sum()), None if theirs is None else int((early != theirs).sum())
     return Speed(

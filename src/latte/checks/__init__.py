@@ -28,7 +28,7 @@ def check_method(make: MakeMethod) -> list[str]:
 def check_exchange(make: MakeExchange, method: MakeMethod | None = None) -> list[str]:
     """Run every check on the exchanges that ``make(zero_shot)`` returns; return the names of the checks.
 
-    ``method`` makes the method whose summaries are uploaded; Latte's prototypes are, where there is none.
+    ``method`` makes the method whose summaries are uploaded; without it, Latte's prototypes are uploaded.
     """
     return _run(exchange_checks(an_upload if method is None else uploads_of(method)), make)
 

@@ -101,7 +101,7 @@ def _keeps_nothing_of_a_bad_download(make: MakeMethod) -> None:
 
 def _bad_downloads(good: Any) -> list[tuple[str, Any]]:
     arrays = arrays_of(good)
-    bad = [(what, with_arrays(good, one)) for what, one in damaged(arrays) if one.keys() == arrays.keys()]
+    bad = [(what, with_arrays(good, state)) for what, state in damaged(arrays) if state.keys() == arrays.keys()]
     if isinstance(good, External):
         everywhere = np.ones_like(good.valid)
         bad += [

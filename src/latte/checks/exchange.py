@@ -30,9 +30,9 @@ Check = Callable[[MakeExchange], None]
 
 
 def exchange_checks(upload: MakeUpload = an_upload) -> dict[str, Check]:
-    """Return the checks of an Exchange by name; those about states pass for one without ``state`` and ``load``.
+    """Return the checks of an Exchange by name; an exchange without ``state`` and ``load`` passes those of states.
 
-    ``upload(seed)`` makes what is uploaded: Latte's prototypes, where nothing else is given.
+    ``upload(seed)`` makes what is uploaded; by default, Latte's prototypes.
     """
     checks: dict[str, Callable[..., None]] = {
         "serves one task": _serves_one_task,
@@ -77,9 +77,9 @@ def _keeps_the_latest_upload(make: MakeExchange, upload: MakeUpload) -> None:
 
 
 def _does_not_depend_on_order(make: MakeExchange, upload: MakeUpload) -> None:
-    one, other = filled(make, upload, "abcdef"), filled(make, upload, "fbdaec")
+    first, second = filled(make, upload, "abcdef"), filled(make, upload, "fbdaec")
     for name in "abcdef":
-        assert same_message(one.pull(name), other.pull(name)), "the order of pushes must not matter"
+        assert same_message(first.pull(name), second.pull(name)), "the order of pushes must not matter"
 
 
 def _many_pulls_are_as_many_pulls(make: MakeExchange, upload: MakeUpload) -> None:
@@ -131,7 +131,7 @@ def _keeps_nothing_of_a_bad_upload(make: MakeExchange, upload: MakeUpload) -> No
 
 def _bad_uploads(good: Any) -> list[tuple[str, Any]]:
     arrays = arrays_of(good)
-    bad = [(what, with_arrays(good, one)) for what, one in damaged(arrays) if one.keys() == arrays.keys()]
+    bad = [(what, with_arrays(good, state)) for what, state in damaged(arrays) if state.keys() == arrays.keys()]
     bad += [("no arrays", replace(good, **dict.fromkeys(arrays))), ("another kind of message", object())]
     if isinstance(good, Prototypes):
         bad += [
@@ -169,7 +169,7 @@ def _refuses_damaged_states(make: MakeExchange, upload: MakeUpload) -> None:
 
 
 def _refuses_doubled_clients(make: MakeExchange, upload: MakeUpload) -> None:
-    """Numbers of a state that are no longer those of the clients: two names that are one, or places in one order."""
+    """A state whose names, or places in the order of the clients, are all equal is refused or changes nothing."""
     exchange = make(a_zero_shot())
     if not isinstance(exchange, Stateful):
         return
@@ -190,6 +190,6 @@ def _refuses_doubled_clients(make: MakeExchange, upload: MakeUpload) -> None:
 
 def _pulls_are(exchange: Exchange[Any, Any], before: list[Any]) -> bool:
     try:
-        return all(same_message(one, exchange.pull(name)) for name, one in zip("abcdef", before, strict=True))
+        return all(same_message(old, exchange.pull(name)) for name, old in zip("abcdef", before, strict=True))
     except ValueError:  # a client is gone
         return False

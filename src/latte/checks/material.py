@@ -18,6 +18,7 @@ MakeExchange = Callable[[ZeroShot], Exchange[Any, Any]]
 MakeUpload = Callable[[int], Any]  # from a seed
 
 CLASSES, DIM, SLOTS = 4, 8, 2
+NAMED = ("a", "b")  # clients that an exchange knows before their first upload
 
 
 def unit(rng: np.random.Generator, *shape: int) -> Vectors:
@@ -64,9 +65,12 @@ def a_download(method: Collaborative[Any, Any], make: MakeMethod) -> Any:
 
 def exchange_of(method: Collaborative[Any, Any]) -> Exchange[Any, Any]:
     """Return the exchange that the class of a method names."""
-    exchange: Exchange[Any, Any] = class_attribute(method, "exchange_for")(
-        a_zero_shot(), getattr(method, "params", None)
-    )
+    make, params = class_attribute(method, "exchange_for"), getattr(method, "params", None)
+    try:
+        exchange: Exchange[Any, Any] = make(a_zero_shot(), params, NAMED)
+    except TypeError as error:
+        want = "exchange_for takes (zero_shot, params, clients), clients the names of those known from the start"
+        raise AssertionError(f"{want}; got {error!r}") from error
     assert isinstance(exchange, Exchange), "exchange_for returns an Exchange: task, push, pull, pull_many"
     return exchange
 
@@ -122,21 +126,21 @@ def with_arrays(message: Any, arrays: State) -> Any:
 # --- comparisons ------------------------------------------------------------------------------------------
 
 
-def same(one: State, other: State) -> bool:
-    """Are two states the same, bit for bit?"""
-    return one.keys() == other.keys() and all(
-        one[k].dtype == other[k].dtype and np.array_equal(one[k], other[k]) for k in one
+def same(first: State, second: State) -> bool:
+    """Say whether two states are the same, bit for bit."""
+    return first.keys() == second.keys() and all(
+        first[k].dtype == second[k].dtype and np.array_equal(first[k], second[k]) for k in first
     )
 
 
-def equal(one: Prediction, other: Prediction) -> bool:
-    """Are two predictions the same, bit for bit?"""
-    return one.label == other.label and bool(np.array_equal(one.scores, other.scores))
+def equal(first: Prediction, second: Prediction) -> bool:
+    """Say whether two predictions are the same, bit for bit."""
+    return first.label == second.label and bool(np.array_equal(first.scores, second.scores))
 
 
-def same_message(one: Any, other: Any) -> bool:
-    """Are two messages the same, bit for bit?"""
-    return bool(one.task == other.task) and same(arrays_of(one), arrays_of(other))
+def same_message(first: Any, second: Any) -> bool:
+    """Say whether two messages are the same, bit for bit."""
+    return bool(first.task == second.task) and same(arrays_of(first), arrays_of(second))
 
 
 def refuses(call: Callable[[], object], what: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
 
@@ -25,11 +24,12 @@ from .material import (
     same,
     used,
 )
+from .registration import can_be_registered
 from .states import check_refusals, with_rubbish
 
 
 def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
-    """Return the checks of a Method by name; those about collaboration pass for a method that has none."""
+    """Return the checks of a Method by name; a method that does not collaborate passes those of collaboration."""
     return {
         "predicts": _predicts,
         "is deterministic": _is_deterministic,
@@ -45,7 +45,7 @@ def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
         "refuses damaged states": _refuses_damaged_states,
         "free slots mean nothing": _free_slots_mean_nothing,
         "a copy behaves the same": _a_copy_behaves_the_same,
-        "can be registered": _can_be_registered,
+        "can be registered": can_be_registered,
         **collaboration_checks(),
     }
 
@@ -62,9 +62,9 @@ def _predicts(make: MakeMethod) -> None:
 
 
 def _is_deterministic(make: MakeMethod) -> None:
-    one, other = make(a_zero_shot()), make(a_zero_shot())
+    first, second = make(a_zero_shot()), make(a_zero_shot())
     for image in images():
-        assert equal(one.predict(image), other.predict(image)), "the same stream gives the same predictions"
+        assert equal(first.predict(image), second.predict(image)), "the same stream gives the same predictions"
 
 
 def _accepts_several_views(make: MakeMethod) -> None:
@@ -74,9 +74,9 @@ def _accepts_several_views(make: MakeMethod) -> None:
 
 
 def _accepts_a_single_vector(make: MakeMethod) -> None:
-    one, other = make(a_zero_shot()), make(a_zero_shot())
+    first, second = make(a_zero_shot()), make(a_zero_shot())
     for image in images(count=10):
-        assert equal(one.predict(image[0]), other.predict(image)), "(D,) is the plain view alone, as (1, D)"
+        assert equal(first.predict(image[0]), second.predict(image)), "(D,) is the plain view alone, as (1, D)"
 
 
 def _a_dry_prediction_remembers_nothing(make: MakeMethod) -> None:
@@ -182,28 +182,10 @@ def _a_copy_behaves_the_same(make: MakeMethod) -> None:
 
 
 def _copies(method: Method) -> Iterator[Method]:
-    """Yield a deep copy and, where the class can be pickled, what comes back from a pickle."""
+    """Yield a deep copy and, if the class can be pickled, what comes back from a pickle."""
     yield copy.deepcopy(method)
     try:
         pickled = pickle.dumps(method)
     except (pickle.PicklingError, AttributeError, TypeError):  # a class inside a function, say
         return
     yield pickle.loads(pickled)
-
-
-def _can_be_registered(make: MakeMethod) -> None:
-    """What a class says of itself has to be what ``create``, ``latte run`` and the sweeps need."""
-    if not isinstance(make, type):  # a function that makes methods says nothing of itself
-        return
-    kind: Any = make
-    params: Any = getattr(kind, "Params", None)
-    presets = getattr(kind, "presets", {})
-    if params is None:
-        assert not presets, "presets need a class of parameters, Params"
-        return
-    frozen = is_dataclass(params) and vars(params)["__dataclass_params__"].frozen
-    assert frozen, "Params is a frozen dataclass"
-    default = params()  # every field has a default
-    assert all(isinstance(preset, params) for preset in presets.values()), "a preset is one of the Params"
-    method = kind(a_zero_shot(), default)
-    assert getattr(method, "params", None) == default, "the constructor takes (zero_shot, params) and keeps .params"

@@ -14,7 +14,7 @@ from .states import with_rubbish
 
 
 def prototype_checks() -> dict[str, Callable[[MakeExchange], None]]:
-    """Return the checks by name. The exchange must return at least one prototype per class where there is one."""
+    """Return the checks by name. The exchange must return at least one prototype per class, if there is one."""
     return {
         "alone gets nothing": _alone_gets_nothing,
         "never returns one's own": _never_returns_ones_own,

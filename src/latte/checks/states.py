@@ -1,4 +1,4 @@
-"""What a state owes, whoever returned it: nothing in free slots matters, and a damaged one is refused as a whole."""
+"""The rules of every state: the content of free slots does not matter, and a damaged state is refused as a whole."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ def search_all(tunings: list[Tuning], out: Path, options: Options) -> None:
 
 
 def _choice_row(tuning: Tuning, choice: Choice) -> dict[str, Any]:
-    names = [axis.key.rpartition(".")[2] for axis in tuning.sweep.axes]
-    words = " ".join(f"{name}={choice.params.get(name, '?')}" for name in names)
+    keys = {axis.key: axis.key.rpartition(".")[2] for axis in tuning.sweep.axes}
+    words = " ".join(f"{name}={choice.params.get(name, choice.point.get(key))}" for key, name in keys.items())
     tied = f"{choice.tied} of {len(choice.grid)}"
     return {"method": tuning.method.label, "chosen": words, "tied": tied, "accuracy": choice.accuracy}
 

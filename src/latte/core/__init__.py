@@ -1,7 +1,7 @@
 """The algorithm: values, maths, the three memories and the readout. numpy and the standard library, nothing else."""
 
 from .base_exchange import BaseExchange
-from .contracts import Collaborative, Exchange, Method
+from .contracts import Collaborative, CreatedMethod, Exchange, Method
 from .global_memory import GlobalMemory
 from .local_memory import PROTOTYPE_KINDS, LocalMemory
 from .readout import GATE, MergedMemory
@@ -15,6 +15,7 @@ __all__ = [
     "PROTOTYPE_KINDS",
     "BaseExchange",
     "Collaborative",
+    "CreatedMethod",
     "Exchange",
     "External",
     "GlobalMemory",

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from threading import RLock
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from .copying import WholeCopy
 from .names import check_task, client_name, pack_names, pack_task, unpack_names
 from .stored import require
+from .task_exchange import TaskExchange, Up
 from .types import Arrays, Message, State, array_fields
 from .validate import message, refuse
 from .zero_shot import ZeroShot
 
-Up = TypeVar("Up", bound=Message)
 Down = TypeVar("Down", bound=Message)
 
 
-class BaseExchange(WholeCopy, Generic[Up, Down]):
-    """Keeps everyone's latest upload. A subclass names the ``Upload``, verifies one, and answers a client.
+class BaseExchange(TaskExchange[Up], Generic[Up, Down]):
+    """Stores the latest upload of every client. A subclass names the ``Upload``, verifies one, and answers a client.
 
     ``Upload`` is a frozen dataclass of numpy arrays and a ``task``. Each array has the same shape and dtype for every
-    client, so that the state is an array per field. Any number of threads may use one exchange.
+    client, so that the state is an array per field. A ``Download`` of another kind is named, too. Any number of threads
+    may use one exchange.
     """
 
     Upload: ClassVar[type]
 
     def __init__(self, zero_shot: ZeroShot, clients: Iterable[str] = ()) -> None:
-        self.zero_shot = zero_shot
-        self._lock = RLock()
+        super().__init__(zero_shot, clients)
         self._uploads: dict[str, Up] = {}
-        for client in clients:  # a client joins with its first upload: here names are only checked
-            client_name(client)
 
     # --- what a subclass decides --------------------------------------------------------------------------
 
@@ -41,16 +37,11 @@ class BaseExchange(WholeCopy, Generic[Up, Down]):
         """Refuse an upload that no client can have made; its task is that of the exchange already."""
         raise NotImplementedError
 
-    def answer(self, client: str, uploads: Mapping[str, Up]) -> Down:
+    def answer(self, client: str, uploads: dict[str, Up]) -> Down:
         """Return what ``client`` gets from everyone's ``uploads``, its own included, which are sorted by name."""
         raise NotImplementedError
 
     # --- the exchange -------------------------------------------------------------------------------------
-
-    @property
-    def task(self) -> str:
-        """The fingerprint of the classifier that all clients share."""
-        return self.zero_shot.fingerprint
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -58,18 +49,8 @@ class BaseExchange(WholeCopy, Generic[Up, Down]):
         with self._lock:
             return tuple(self._uploads)
 
-    def __len__(self) -> int:
-        return len(self._uploads)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)} clients, task={self.task[:8]!r})"
-
-    def push(self, client: str, upload: Up) -> None:
-        """Store the latest summary of ``client``; a new client joins."""
-        self.store(client_name(client), self.prepare(upload))
-
     def prepare(self, upload: Up, rounding: float | None = None) -> Up:
-        """Check an upload and return what :meth:`store` stores: a copy, which nobody else can change."""
+        """Check an upload and return what :meth:`store` stores: a copy that no other code can change."""
         return self._verified(upload)
 
     def store(self, client: str, prepared: Up) -> None:
@@ -88,17 +69,17 @@ class BaseExchange(WholeCopy, Generic[Up, Down]):
             uploads = {name: self._uploads[name] for name in sorted(self._uploads)}
         for name in names:
             if name not in uploads:
-                raise refuse("client", repr(name), f"one of the {len(uploads)} clients that have pushed before")
+                raise self._unknown(name)
         return [self.answer(name, uploads) for name in names]
 
     def forget(self, client: str) -> None:
         """Remove ``client`` and what it uploaded."""
         with self._lock:
             if self._uploads.pop(client_name(client), None) is None:
-                raise refuse("client", repr(client), f"one of the {len(self)} clients that have pushed before")
+                raise self._unknown(client)
 
     def _verified(self, upload: Up) -> Up:
-        """Return a copy of a good upload, which nobody else can change."""
+        """Return a copy of a good upload that no other code can change."""
         message("upload", upload, self.Upload, self.task)
         for name in array_fields(self.Upload):
             if not isinstance(getattr(upload, name), np.ndarray):
@@ -115,7 +96,7 @@ class BaseExchange(WholeCopy, Generic[Up, Down]):
         with self._lock:
             uploads = dict(self._uploads)
         columns = array_fields(self.Upload) if uploads else ()
-        stacked = {name: np.stack([getattr(one, name) for one in uploads.values()]) for name in columns}
+        stacked = {name: np.stack([getattr(upload, name) for upload in uploads.values()]) for name in columns}
         return {**pack_names(list(uploads)), **stacked, "task": pack_task(self.task)}
 
     def load(self, arrays: Arrays) -> None:
@@ -138,6 +119,3 @@ class BaseExchange(WholeCopy, Generic[Up, Down]):
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
             return {**vars(self), "_uploads": dict(self._uploads), "_lock": None}
-
-    def __setstate__(self, values: dict[str, Any]) -> None:
-        vars(self).update(values, _lock=RLock())

@@ -39,6 +39,20 @@ class Method(Protocol):
 
 
 @runtime_checkable
+class CreatedMethod(Method, Protocol):
+    """What ``create`` returns: a method that also predicts many images in one call.
+
+    A class of one's own need not have ``predict_many``: a registered class without it gets one.
+    """
+
+    def predict_many(self, images: ArrayLike) -> list[Prediction]:
+        """Predict images one after the other: (N, D), or (N, V, D) with V views of each.
+
+        The answers are those of as many calls of ``predict``. If one image is refused, nothing is remembered of any.
+        """
+
+
+@runtime_checkable
 class Collaborative(Method, Protocol[Sent, Accepted]):
     """A method that can summarise what it remembers and accept what others remember."""
 

@@ -3,7 +3,7 @@
 Donors are ranked by similarity: cosines of prototypes of one class or, for a class that the client has not seen, their
 mean over the classes that both have (B3). Products in single precision choose candidates quickly. Where two of them are
 too close to order (:data:`NEAR`), the exact similarities decide, and among equals the ranking of the clients does: so
-who gets what depends neither on how many clients ask at once nor on the order in which a product was summed.
+the choice depends neither on how many clients are served at once nor on the order in which a product was summed.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def donors_of_many(uploaded: Uploaded, routing: Routing, clients: Integers) -> D
     if not shape[2]:
         return choice.donors
     unseen = _Unseen(uploaded, routing, clients)
-    for asked, similarity in _products(uploaded.vectors, clients):
+    for questions, similarity in _products(uploaded.vectors, clients):
         unseen.add(similarity)
-        mine = uploaded.seen[asked.client, asked.label] | routing.drop_first_rank
-        choice.make(*((asked, similarity) if mine.all() else (asked.of(mine), similarity[mine])), by_class=True)
-    for asked, scores in unseen.scores():
-        choice.make(asked, scores, by_class=False)
+        mine = uploaded.seen[questions.client, questions.label] | routing.drop_first_rank
+        choice.make(*((questions, similarity) if mine.all() else (questions.of(mine), similarity[mine])), by_class=True)
+    for questions, scores in unseen.scores():
+        choice.make(questions, scores, by_class=False)
     choice.settle()
     if routing.drop_first_rank:
         allowed = uploaded.seen[clients] | (routing.empty_query == "released")  # what a client may ask for
@@ -58,9 +58,9 @@ def donors_of_many(uploaded: Uploaded, routing: Routing, clients: Integers) -> D
 
 
 def donors_among(uploaded: Uploaded, routing: Routing, own: int, candidates: Integers) -> Integers:
-    """Return the donors (E,) of a client for the one class of ``uploaded``, which it has seen; -1 for none.
+    """Return the donors (E,) of a client for the only class of ``uploaded``, which the client has seen; -1 for none.
 
-    This is the choice of :func:`donors_of` where the ``candidates`` (k,) contain everyone who may be chosen: exact
+    This is the choice of :func:`donors_of` if the ``candidates`` (k,) contain every client that may be chosen: exact
     similarities decide, and then the ranking.
     """
     seen, first = uploaded.seen[:, 0], int(routing.drop_first_rank)
@@ -80,18 +80,18 @@ def donors_of_unseen(
     """Return the donors (E,) of a client for the class ``label``, which it has not seen; -1 for none.
 
     This is the choice of :func:`donors_of` for one class, in a fraction of the time. ``similarity`` (C, n) are the
-    client's products with all clients, where they are known, up to rounding.
+    client's products with all clients up to rounding, if they are known.
     """
-    one = np.array([own], np.int64)
+    client = np.array([own], np.int64)
     slots = min(routing.external_slots, max(len(uploaded.seen) - 1, 0))
     shape = (1, uploaded.seen.shape[1], slots)
     choice = _Choice(uploaded, routing, Donors(np.zeros(shape, np.int64), np.zeros(shape, np.bool_)))
-    unseen = _Unseen(uploaded, routing, one)
+    unseen = _Unseen(uploaded, routing, client)
     if similarity is None:
-        ((_, similarity),) = _products(uploaded.vectors, one)
+        ((_, similarity),) = _products(uploaded.vectors, client)
     unseen.add(similarity)
-    for asked, scores in unseen.scores([label]):
-        choice.make(asked, scores, by_class=False)
+    for questions, scores in unseen.scores([label]):
+        choice.make(questions, scores, by_class=False)
     choice.settle()
     return np.where(choice.donors.valid[0, label], choice.donors.rows[0, label], -1)
 
@@ -112,8 +112,8 @@ def _products(vectors: Vectors, clients: Integers) -> Iterator[tuple[Questions, 
     """
     classes = np.arange(len(vectors))
     if len(clients) == 1:
-        asked = Questions(np.full(len(classes), clients[0]), classes, np.zeros_like(classes))
-        yield asked, np.matmul(vectors, vectors[:, clients[0], :, None])[:, :, 0]
+        questions = Questions(np.full(len(classes), clients[0]), classes, np.zeros_like(classes))
+        yield questions, np.matmul(vectors, vectors[:, clients[0], :, None])[:, :, 0]
         return
     place, m = np.arange(len(clients)), len(clients)
     padded = np.resize(clients, -(-m // COLUMNS) * COLUMNS)  # repeats some: what they get is not looked at
@@ -126,13 +126,13 @@ def _products(vectors: Vectors, clients: Integers) -> Iterator[tuple[Questions, 
 class _Close(NamedTuple):
     """Candidates ``rows`` (r, k) of which some are too close to order, with their ``values`` (r, k)."""
 
-    asked: Questions
+    questions: Questions
     rows: Integers
     values: Scores
 
 
 class _Choice:
-    """Fills in the donors: first by products, then, all at once, where these cannot tell (:meth:`settle`)."""
+    """Fills in the donors: first by products, then, all at once, those that products cannot order (:meth:`settle`)."""
 
     def __init__(self, uploaded: Uploaded, routing: Routing, donors: Donors) -> None:
         self.uploaded, self.routing, self.donors = uploaded, routing, donors
@@ -141,46 +141,46 @@ class _Choice:
         self.ties = NearTies(uploaded, routing, _places(uploaded.ranking))
         self._close: dict[bool, list[_Close]] = {True: [], False: []}  # by class, or by means over the classes
 
-    def make(self, asked: Questions, scores: Scores, by_class: bool) -> None:
+    def make(self, questions: Questions, scores: Scores, by_class: bool) -> None:
         """Choose by ``scores`` (r, n), which are similarities of one class or means over the classes."""
-        if not len(asked.client):
+        if not len(questions.client):
             return
-        if not self.routing.drop_first_rank:  # B4: neither oneself nor one that has not seen the class
+        if not self.routing.drop_first_rank:  # B4: neither the client itself nor a client that has not seen the class
             if not self.all_seen:
-                np.copyto(scores, -np.inf, where=~self.uploaded.seen.T[asked.label])
-            scores[np.arange(len(scores)), asked.client] = -np.inf
-        wanted = self.first + self.slots
-        rows, values = largest(scores, min(wanted + SPARE, scores.shape[1]))
-        self._put(asked, rows, values)
-        near = np.flatnonzero(near_another(values)[:, :wanted].any(axis=1))
+                np.copyto(scores, -np.inf, where=~self.uploaded.seen.T[questions.label])
+            scores[np.arange(len(scores)), questions.client] = -np.inf
+        needed = self.first + self.slots
+        rows, values = largest(scores, min(needed + SPARE, scores.shape[1]))
+        self._put(questions, rows, values)
+        near = np.flatnonzero(near_another(values)[:, :needed].any(axis=1))
         if len(near):
-            self._put_off(_Close(asked.of(near), rows[near], values[near]), scores, near, by_class)
+            self._put_off(_Close(questions.of(near), rows[near], values[near]), scores, near, by_class)
 
     def settle(self) -> None:
         """Order by what is exact wherever products could not tell."""
         for by_class, parts in self._close.items():
             if parts:
-                asked = Questions(*map(np.concatenate, zip(*(part.asked for part in parts), strict=True)))
+                questions = Questions(*map(np.concatenate, zip(*(part.questions for part in parts), strict=True)))
                 rows, values = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
-                self._put(asked, *self.ties.settle(asked, rows, values, by_class))
+                self._put(questions, *self.ties.settle(questions, rows, values, by_class))
 
-    def _put(self, asked: Questions, rows: Integers, values: Scores) -> None:
+    def _put(self, questions: Questions, rows: Integers, values: Scores) -> None:
         """Fill in the donors of some choices from their candidates (r, k), the best first."""
         chosen = slice(self.first, self.first + self.slots)
-        self.donors.rows[asked.place, asked.label] = rows[:, chosen]
-        self.donors.valid[asked.place, asked.label] = np.isfinite(values[:, chosen])
+        self.donors.rows[questions.place, questions.label] = rows[:, chosen]
+        self.donors.valid[questions.place, questions.label] = np.isfinite(values[:, chosen])
 
     def _put_off(self, close: _Close, scores: Scores, near: Integers, by_class: bool) -> None:
-        """Leave the choices ``near`` (r,) of ``scores`` to :meth:`settle`, but for those that need the scores again."""
-        asked, rows, values = close
+        """Leave the choices ``near`` (r,) of ``scores`` to :meth:`settle`, except those that need the scores again."""
+        questions, rows, values = close
         limit = values[:, self.first + self.slots - 1] - NEAR
         crowded = np.isfinite(limit) & (values[:, -1] >= limit) & (rows.shape[1] < scores.shape[1])
         for i in np.flatnonzero(crowded):
-            one = scores[near[i]], float(limit[i]), rows.shape[1]
-            best, exact = self.ties.settle_crowd(asked.of([i]), *one, by_class)
-            self._put(asked.of([i]), best[None], exact[None])
+            crowd = scores[near[i]], float(limit[i]), rows.shape[1]
+            best, exact = self.ties.settle_crowd(questions.of([i]), *crowd, by_class)
+            self._put(questions.of([i]), best[None], exact[None])
         if not crowded.all():
-            self._close[by_class].append(_Close(asked.of(~crowded), rows[~crowded], values[~crowded]))
+            self._close[by_class].append(_Close(questions.of(~crowded), rows[~crowded], values[~crowded]))
 
 
 # --- classes that a client has not seen (B3) ------------------------------------------------------------------

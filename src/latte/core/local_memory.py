@@ -42,6 +42,10 @@ class LocalMemory(WholeCopy):
         self.entropy: Reals = np.ones(shape[:2])
         self.valid: Mask = np.zeros(shape[:2], np.bool_)
 
+    def __repr__(self) -> str:
+        (classes, slots, dim), items = self.vectors.shape, int(self.valid.sum())
+        return f"{type(self).__name__}({items} items, C={classes}, S={slots}, D={dim})"
+
     def insert(self, label: int, vector: Any, entropy: float) -> int:
         """Offer one embedding; return the slot it went into, -1 if it was not certain enough or is there already."""
         at_least("label", label, 0, len(self.valid) - 1)

@@ -1,6 +1,6 @@
-"""Which of two donors is the more similar one, where products in single precision cannot tell.
+"""The order of two donors whose similarities are too close for products in single precision.
 
-Exact similarities decide, and among equals the ranking of the clients does.
+Exact similarities decide, and among equals the ranking of the clients.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from .types import Integers, Mask, Reals, Vectors
 
 NOTHING_IN_COMMON = -2.0  # below every cosine: such a donor comes last, but it may come
 # Two products of float32 unit vectors that are closer than this may be ordered either way. A product is off by up to
-# 3e-7 (D up to 2,048), so the difference of two by up to 6e-7; the rest is reserve.
+# 3e-7 (D up to 2,048), so the difference of two by up to 6e-7; the rest is reserve. The engine has
+# less reserve for the same cosines (1e-6, NEAR_SIMILARITY of simulation.engine.tolerances), because a choice that is
+# taken again costs it a way out of a compiled loop; here all of them are computed again at once. Either only decides
+# what is computed again exactly, so the choices are the same.
 NEAR = 4e-6
 _CHUNK = 256  # vectors whose exact products are computed at a time, to bound the memory
 
@@ -29,14 +32,17 @@ class Uploaded(NamedTuple):
 
 
 class Questions(NamedTuple):
-    """Which donors to choose: for each of r choices a ``client``, a ``label``, and its ``place`` among the askers."""
+    """Which donors to choose. Each of r choices has a ``client``, a ``label``, and a ``place``.
+
+    The place is that of the client among the clients that are served together.
+    """
 
     client: Integers
     label: Integers
     place: Integers
 
     def of(self, rows: Any) -> Questions:
-        """Return some of them."""
+        """Return the questions in some ``rows``."""
         return Questions(*(array[rows] for array in self))
 
 
@@ -46,37 +52,39 @@ class NearTies:
     def __init__(self, uploaded: Uploaded, routing: Routing, order: Integers) -> None:
         self.uploaded, self.routing, self.order = uploaded, routing, order
 
-    def settle(self, asked: Questions, rows: Integers, values: Scores, by_class: bool) -> tuple[Integers, Reals]:
+    def settle(self, questions: Questions, rows: Integers, values: Scores, by_class: bool) -> tuple[Integers, Reals]:
         """Return the candidates ``rows`` (r, k) and their ``values`` in their true order.
 
         Only candidates that are near another one are computed again, all of them at once.
         """
         near, exact = near_another(values), values.astype(np.float64)
         row, _ = at = np.nonzero(near)
-        exact[at] = self._exact(asked.of(row), rows[at], by_class)
+        exact[at] = self._exact(questions.of(row), rows[at], by_class)
         exact[~np.isfinite(values)] = -np.inf
         best = np.lexsort((self.order[rows], -exact), axis=-1)
         return np.take_along_axis(rows, best, axis=1), np.take_along_axis(exact, best, axis=1)
 
-    def settle_crowd(self, asked: Questions, scores: Scores, limit: float, k: int, by_class: bool) -> tuple[Any, Any]:
+    def settle_crowd(
+        self, questions: Questions, scores: Scores, limit: float, k: int, by_class: bool
+    ) -> tuple[Any, Any]:
         """Return the k best of all clients whose ``scores`` (n,) reach the limit: so many are near each other."""
         rows = np.flatnonzero(scores >= limit)
-        exact = self._exact(asked.of(np.zeros(len(rows), np.int64)), rows, by_class)
+        exact = self._exact(questions.of(np.zeros(len(rows), np.int64)), rows, by_class)
         best = np.lexsort((self.order[rows], -exact))[:k]
         return rows[best], exact[best]
 
-    def _exact(self, asked: Questions, rows: Integers, by_class: bool) -> Reals:
+    def _exact(self, questions: Questions, rows: Integers, by_class: bool) -> Reals:
         """Return the similarities in float64 of pairs: of the client of each question, and of ``rows`` (p,)."""
         vectors, seen = self.uploaded.vectors, self.uploaded.seen
         if by_class:
-            return _dots(vectors, asked.label, rows, asked.client)
+            return _dots(vectors, questions.label, rows, questions.client)
         if self.routing.empty_query == "released":
             return scores_by_place(len(self.order), self.routing)[self.order[rows]]
-        common = seen[rows] & seen[asked.client]
+        common = seen[rows] & seen[questions.client]
         total = np.zeros(len(rows))
         for label in range(len(vectors)):
             mine = common[:, label]
-            total[mine] += _dots(vectors, np.full(mine.sum(), label), rows[mine], asked.client[mine])
+            total[mine] += _dots(vectors, np.full(mine.sum(), label), rows[mine], questions.client[mine])
         return means(total, common.sum(axis=1))
 
 
@@ -90,13 +98,13 @@ def _dots(vectors: Vectors, labels: Integers, rows: Integers, others: Integers) 
     dots = np.empty(len(rows))
     for start in range(0, len(rows), _CHUNK):
         part = slice(start, start + _CHUNK)
-        one, other = vectors[labels[part], rows[part]], vectors[labels[part], others[part]]
-        dots[part] = np.multiply(one, other, dtype=np.float64).sum(axis=1)
+        first, second = vectors[labels[part], rows[part]], vectors[labels[part], others[part]]
+        dots[part] = np.multiply(first, second, dtype=np.float64).sum(axis=1)
     return dots
 
 
 def near_another(values: Scores) -> Mask:
-    """Return which of ``values`` (r, k), the largest first, are too close to the one before or after them."""
+    """Return which of ``values`` (r, k), the largest first, are too close to the value before or after them."""
     with np.errstate(invalid="ignore"):  # -inf beside -inf
         close = values[:, :-1] - values[:, 1:] <= NEAR
     near: Mask = np.zeros(values.shape, np.bool_)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Iterable, Sequence
-from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .class_sums import ClassSums, Head, checked_sums
-from .copying import WholeCopy
 from .crowd import TOGETHER, CrowdSums, CrowdTable, pool_some
 from .linear_heads import Heads, HeadTask, RistrettoParams, SharedCovariance, heads_of, solve
 from .names import check_task, client_name, pack_names, pack_task, unpack_names
@@ -19,6 +17,7 @@ from .neighbourhoods import Evidence, factors_within, offsets_of
 from .stored import exactly, require
 from .sums_store import Freshness, fitting, load_table, table_state
 from .sums_table import SumsTable
+from .task_exchange import TaskExchange
 from .types import Arrays, Integers, Mask, Reals, State
 from .validate import at_least, refuse
 from .zero_shot import ZeroShot
@@ -36,7 +35,7 @@ class Solved(NamedTuple):
     place: Integers
 
 
-class RistrettoExchange(WholeCopy):
+class RistrettoExchange(TaskExchange[ClassSums]):
     """Everyone's latest class sums in one growing (N, C, D) array.
 
     It serves the task of one ``zero_shot`` classifier. Any number of threads may use one exchange: a lock makes each
@@ -57,13 +56,11 @@ class RistrettoExchange(WholeCopy):
         clients: Iterable[str] = (),
         freshness: Freshness | None = None,
     ) -> None:
-        self.zero_shot, self.params = zero_shot, params or RistrettoParams()
+        super().__init__(zero_shot, clients)
+        self.params = params or RistrettoParams()
         self.freshness = freshness or Freshness()
         self._task = HeadTask.of(zero_shot, self.params)
-        self._lock = RLock()
         self._replace(SumsTable(zero_shot.classes, zero_shot.dim), None, 0, 0)
-        for client in clients:  # a client joins with its first upload: here names are only checked
-            client_name(client)
 
     def use_secret(self, secret: int) -> None:
         """Draw the directions of a crowd from ``secret``; nothing is stored yet."""
@@ -76,17 +73,8 @@ class RistrettoExchange(WholeCopy):
         self._table, self._shared, self._age, self._turn = table, shared, age, turn
         self._solved: Solved | None = None
 
-    def __repr__(self) -> str:
-        shape = f"{len(self)} clients, C={self.zero_shot.classes}, D={self.zero_shot.dim}"
-        return f"RistrettoExchange({shape}, task={self.task[:8]!r})"
-
     def __len__(self) -> int:
         return len(self._table)
-
-    @property
-    def task(self) -> str:
-        """The fingerprint of the classifier that all clients share."""
-        return self.zero_shot.fingerprint
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -95,10 +83,6 @@ class RistrettoExchange(WholeCopy):
             return tuple(self._table.names)
 
     # --- the exchange -------------------------------------------------------------------------------------
-
-    def push(self, client: str, upload: ClassSums) -> None:
-        """Store the latest class sums of ``client``; a new client joins."""
-        self.store(client_name(client), self.prepare(upload))
 
     def prepare(self, upload: ClassSums, rounding: float | None = None) -> ClassSums:
         """Check an upload and return what :meth:`store` stores of it; nothing changes."""
@@ -150,7 +134,7 @@ class RistrettoExchange(WholeCopy):
 
     def _require(self, name: str) -> None:
         if name not in self._table:
-            raise refuse("client", repr(name), f"one of the {len(self)} clients that have pushed before")
+            raise self._unknown(name)
 
     # --- heads --------------------------------------------------------------------------------------------
 
@@ -195,7 +179,7 @@ class RistrettoExchange(WholeCopy):
         return Heads(np.zeros((0, classes, dim)), np.zeros((0, classes)), np.zeros(0))
 
     def _refreshed(self, crowd: CrowdSums, factors: Reals) -> SharedCovariance:
-        """Return the covariance of a sample, a new one where the last is too old."""
+        """Return the covariance of a sample; if the last is too old, of a new sample."""
         if self._shared is None or self._age >= self.freshness.pushes:
             sample = sample_rows(len(factors), self.freshness.exact, self._turn)
             self._shared = solve(crowd.evidence(sample).times(factors[sample]), self._task).shared
@@ -205,7 +189,7 @@ class RistrettoExchange(WholeCopy):
     # --- state --------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        """Return a copy of everything, as arrays. ``covariance`` (0 or 1, D, D): the one in use, if it may be old."""
+        """Return a copy of everything, as arrays. ``covariance`` (0 or 1, D, D) is that in use, if it may be old."""
         with self._lock:
             dim, shared = self.zero_shot.dim, self._shared
             return {
@@ -240,9 +224,6 @@ class RistrettoExchange(WholeCopy):
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
             return {**vars(self), "_table": copy.deepcopy(self._table), "_solved": None, "_lock": None}
-
-    def __setstate__(self, values: dict[str, Any]) -> None:
-        vars(self).update(values, _lock=RLock())
 
 
 def sample_rows(n: int, size: int, turn: int) -> Integers:

@@ -16,8 +16,8 @@ from .types import Arrays, Mask, Reals, Vectors
 from .validate import entropies, refuse, unit_rows
 
 
-def require(arrays: Arrays, names: Iterable[str]) -> None:
-    """Refuse arrays that are not exactly those of ``names``."""
+def require(arrays: Arrays, names: Iterable[str]) -> Arrays:
+    """Return ``arrays``, which must be exactly those of ``names``."""
     if not isinstance(arrays, Mapping):
         raise refuse("arrays", type(arrays).__name__, "a mapping of names to arrays, as state() returns")
     present, expected = set(arrays), set(names)
@@ -25,6 +25,7 @@ def require(arrays: Arrays, names: Iterable[str]) -> None:
         raise refuse("arrays", f"no {', '.join(sorted(expected - present))}", "what state() returns")
     if present - expected:
         raise refuse("arrays", f"also {', '.join(sorted(map(str, present - expected)))}", "what state() returns")
+    return arrays
 
 
 def exactly(name: str, value: object, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -34,6 +35,14 @@ def exactly(name: str, value: object, dtype: DTypeLike, shape: tuple[int, ...]) 
     if value.dtype != dtype or value.shape != shape:
         raise refuse(name, f"{value.dtype} of shape {value.shape}", f"{np.dtype(dtype)} of shape {shape}")
     return value
+
+
+def positive(name: str, value: object, shape: tuple[int, ...]) -> Reals:
+    """Return a copy of float64 numbers of this shape, which must be finite and above 0."""
+    array = exactly(name, value, np.float64, shape)
+    if not (np.isfinite(array) & (array > 0)).all():
+        raise refuse(name, "a value that is not positive", "finite numbers above 0")
+    return array.copy()
 
 
 def stored_mask(name: str, value: object, shape: tuple[int, ...]) -> Mask:

@@ -60,7 +60,7 @@ class Deferred:
         vars(instance)[self._place] = value
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Prediction:
     """The answer for one image.
 
@@ -72,8 +72,10 @@ class Prediction:
     because its memory has almost the same image.
 
     >>> prediction = Prediction(1, np.array([0.0, np.log(3.0)]), 0.8, ("cat", "dog"))
-    >>> prediction.classname, prediction.probabilities
-    ('dog', array([0.25, 0.75]))
+    >>> prediction
+    Prediction(label=1, classname='dog', probability=0.75, entropy=0.8, C=2)
+    >>> prediction.probabilities
+    array([0.25, 0.75])
     """
 
     label: int
@@ -103,6 +105,10 @@ class Prediction:
             _temperature=temperature,
             near_copy=near_copy,
         )
+
+    def __repr__(self) -> str:
+        numbers = f"probability={self.probability:.3g}, entropy={self.entropy:.3g}, C={len(self.scores)}"
+        return f"Prediction(label={self.label}, classname={self.classname!r}, {numbers})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_entropy": self.entropy, "_temperature": self.temperature}

@@ -195,6 +195,13 @@ def _result(line: str) -> Result | None:
     return result if result.to_json() == line else None
 
 
+def reads_back(line: str, item: Item, plan: Plan) -> bool:
+    """Say whether a line is a record of ``item`` that :meth:`RunFolder.trusted` will return."""
+    result = _result(line)
+    key = (item.method.label, item.seed)
+    return result is not None and (result.method, result.seed) == key and _belongs(result, item, plan)
+
+
 def _belongs(result: Result, item: Item, plan: Plan) -> bool:
     return (
         result.benchmark == plan.config.benchmark

@@ -41,7 +41,8 @@ def run_item(federation: Federation, config: RunConfig, seed: int, share: Share 
     (method,), share = config.methods, share or Share()
     params = resolve(method.name, dict(method.params))
     if config.engine == "auto" and use_engine(federation, method.name, params, share.runs):
-        outcome = run_fast(federation, method.name, params, config.schedule, generators(seed).cohort, share.threads)
+        rng = generators(seed).cohort
+        outcome = run_fast(federation, method.name, params, config.schedule, rng, threads=share.threads)
         if outcome is not None:
             return outcome
     tuner = _prompt_tuner(federation, config) if describe(method.name).tunes_prompt else None
@@ -52,7 +53,6 @@ def run_item(federation: Federation, config: RunConfig, seed: int, share: Share 
         config.schedule,
         generators(seed).cohort,
         text_encoder=tuner,
-        calibration=True,
     )
 
 

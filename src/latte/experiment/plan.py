@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -152,10 +153,8 @@ def _sound(entry: BenchmarkFile, embeddings: Embeddings) -> None:
 
 def _fill_in(method: MethodConfig, embeddings: Embeddings, text_encoder: str | None) -> MethodConfig:
     full = recorded_parameters(method)
-    try:
-        json.dumps(full, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise refuse(f"{method.name} parameters", str(error), "numbers, words, true or false, None") from None
+    for key, value in full.items():
+        _check_plain(f"{method.name} parameter {key}", value)
     if not describe(method.name).tunes_prompt:
         _try_to_create(method.name, embeddings, full)
     elif text_encoder is None:
@@ -164,6 +163,14 @@ def _fill_in(method: MethodConfig, embeddings: Embeddings, text_encoder: str | N
     else:
         split_encoder(text_encoder)  # refuses a name that no encoder can have before anything runs
     return replace(method, params=full, setting=setting_of(method))
+
+
+def _check_plain(name: str, value: object) -> None:
+    """Refuse a parameter that a file of the run would not give back as it was."""
+    if not (
+        value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
+    ):
+        raise refuse(name, repr(value), "a number, a word, true, false or None")
 
 
 def _try_to_create(name: str, embeddings: Embeddings, params: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..simulation.records import Result, same_scores
 from ..version import __version__
 from .failures import describe_failure
-from .folder import RunFolder
+from .folder import RunFolder, reads_back
 from .manifest import manifest, now
 from .plan import Item, Plan
 from .predictions import ItemKey, PredictionFiles, unpack
@@ -93,6 +93,8 @@ class Session:
         key = item.method.label, item.seed
         if isinstance(output, BaseException):
             return self._fail(item, str(output) if isinstance(output, WorkError) else describe_failure(output))
+        if not reads_back(output.line, item, self.plan):
+            return self._fail(item, f"its record cannot be read back: {output.line[:200]}")
         line = self.lines.get(key, output.line)
         if not _agree(line, output.line):  # it was done again for its predictions
             return self._fail(item, f"other results than before; to start anew, delete {self.folder.path}")

@@ -1,6 +1,6 @@
 """Runs that differ in how the memory is read only: the engine replays what happens once and reads it for all of them.
 
-These are the parameters of :data:`latte.simulation.engine.READOUT_PARAMETERS`: alpha and beta for Latte and TDA, the
+These are the parameters of :func:`latte.simulation.engine.readout_parameters`: alpha and beta for Latte and TDA, the
 weight of the memory and beta for DMN.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..data.benchmark import Federation
-from ..methods import describe, resolve
-from ..simulation.engine import READOUT_PARAMETERS, has_engine, run_grid
+from ..methods import resolve
+from ..simulation.engine import has_engine, readout_parameters, run_grid
 from ..simulation.outcome import Outcome
 from .config import RunConfig
 from .plan import Job
@@ -31,7 +31,7 @@ def batches(jobs: Sequence[Job]) -> list[list[int]]:
 def _key(job: Job) -> str | None:
     """Return what jobs that can be done together have in common; None where there is no engine for it."""
     plan, item = job
-    method, readout = item.method, READOUT_PARAMETERS.get(describe(item.method.name).family)
+    method, readout = item.method, readout_parameters(item.method.name)
     if plan.config.engine != "auto" or readout is None or not has_engine(method.name, dict(method.params)):
         return None
     settings = dump_config(plan.config)
@@ -46,9 +46,9 @@ def run_readouts(
 ) -> list[Outcome]:
     """Return the outcome of every one of ``configs``, which a batch has put together."""
     methods = [config.methods[0] for config in configs]
-    names = READOUT_PARAMETERS[describe(methods[0].name).family]
+    names = readout_parameters(methods[0].name) or ()
     pairs = [tuple(float(method.params[name]) for name in names) for method in methods]
     alphas, betas = (sorted({pair[axis] for pair in pairs}) for axis in (0, 1))
     params = resolve(methods[0].name, dict(methods[0].params))
-    grid = run_grid(federation, methods[0].name, params, (alphas, betas), configs[0].schedule, rng, threads)
+    grid = run_grid(federation, methods[0].name, params, (alphas, betas), configs[0].schedule, rng, threads=threads)
     return [grid.outcome(alphas.index(alpha), betas.index(beta)) for alpha, beta in pairs]

@@ -56,7 +56,7 @@ class Choice:
     """The choice for a method.
 
     ``tied`` points of the ``grid`` have the same highest accuracy; all of them: the parameter made no difference. Only
-    the name and the parameters are needed to use a choice.
+    the name and the parameters are needed to use a choice. ``point`` has what else was varied.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Choice:
     tied: int = 1
     grid: tuple[dict[str, Any], ...] = ()
     runs: str = ""
+    point: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for key, value in self.params.items():
@@ -169,6 +170,7 @@ def _choose(tuning: Tuning, out: Path) -> Choice:
         scores.count(scores[best]),
         tuple({**p.values, "accuracy": s} for p, s in zip(tuning.sweep.points, scores, strict=True)),
         tuning.sweep.name,
+        dict(tuning.sweep.points[best].values),
     )
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..core.contracts import Exchange as AnyExchange
 from ..core.copying import WholeCopy
+from ..core.predict_many import stacked_images
 from ..core.stored import require
 from ..core.types import Arrays, MemoryFill, Prediction, Reals, State, Vectors
-from ..core.validate import numbers, refuse, unit_rows
+from ..core.validate import message, numbers, refuse, unit_rows
 from ..core.zero_shot import ZeroShot
-from .parameters import Choices, choose_parameters
+from .parameters import Choices, ParameterClass, choose_parameters
 
-P = TypeVar("P")
+P = TypeVar("P", bound=ParameterClass)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class NoParams:
 
 
 class BaseMethod(WholeCopy, Generic[P]):
-    """A method without memory. Those that remember override :meth:`reset`, :meth:`state` and :meth:`load`.
+    """A method without memory. A method that remembers overrides :meth:`reset`, :meth:`state` and :meth:`load`.
 
     Parameters are a frozen dataclass, ``Params``. They come whole, from a preset, or one by one:
 
@@ -43,6 +45,15 @@ class BaseMethod(WholeCopy, Generic[P]):
     presets: ClassVar[Mapping[str, Any]] = {}
     tunes_prompt: ClassVar[bool] = False  # True: the constructor takes a ``text_encoder``
     uses_views: ClassVar[bool] = False  # True: more views than the plain one change the prediction
+    Exchange: ClassVar[type[Any] | None] = None  # of a method that collaborates: made from (zero_shot, clients)
+    Upload: ClassVar[type[Any]]  # what summary() returns, and
+    Download: ClassVar[type[Any]]  # what receive() takes: by default, those of the Exchange
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if exchange := vars(cls).get("Exchange"):
+            for name in ("Upload", "Download"):
+                setattr(cls, name, vars(cls).get(name, getattr(exchange, name, exchange.Upload)))
 
     def __init__(
         self,
@@ -61,7 +72,7 @@ class BaseMethod(WholeCopy, Generic[P]):
         self.reset()
 
     def __repr__(self) -> str:
-        changed = [f"{f.name}={v!r}" for f in fields(self.params) if (v := getattr(self.params, f.name)) != f.default]  # type: ignore[arg-type]
+        changed = [f"{f.name}={v!r}" for f in fields(self.params) if (v := getattr(self.params, f.name)) != f.default]
         shape = [f"C={self.zero_shot.classes}", f"D={self.zero_shot.dim}"]
         return f"{type(self).__name__}({', '.join(shape + changed)})"
 
@@ -84,10 +95,7 @@ class BaseMethod(WholeCopy, Generic[P]):
         >>> [prediction.classname for prediction in clip.predict_many(np.eye(2))]
         ['cat', 'dog']
         """
-        array = numbers("images", images, "(N, D) or (N, V, D) unit rows")
-        if array.ndim not in (2, 3):
-            raise refuse("images", f"shape {array.shape}", "(N, D), or (N, V, D) with V views of each image")
-        checked = [self.check(image) for image in array]  # before the first is remembered
+        checked = [self.check(image) for image in stacked_images(images)]  # before the first is remembered
         return [self.predict_rows(rows) for rows in checked]
 
     def predict_rows(self, views: Vectors) -> Prediction:
@@ -116,13 +124,29 @@ class BaseMethod(WholeCopy, Generic[P]):
         names = self.zero_shot.classnames
         return Prediction(int(scores.argmax()), scores, entropy, names, normalised_by_sum, temperature, near_copy)
 
+    # --- collaboration ------------------------------------------------------------------------------------
+
+    @classmethod
+    def exchange_for(
+        cls, zero_shot: ZeroShot, params: Any = None, clients: Iterable[str] = ()
+    ) -> AnyExchange[Any, Any]:
+        """Return the exchange that serves clients with these parameters: an ``Exchange`` of the class."""
+        if cls.Exchange is None:
+            raise refuse("method", cls.__name__, "a class that names an Exchange, such as Exchange = MyExchange")
+        exchange: AnyExchange[Any, Any] = cls.Exchange(zero_shot, clients)
+        return exchange
+
+    def check_download(self, download: object) -> None:
+        """Refuse what is not a ``Download`` of this class, or was made for another task."""
+        message("download", download, self.Download, self.zero_shot.fingerprint)
+
     # --- memory -------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Forget everything: here, nothing. It is also called once by the constructor, to make the memory."""
 
     def memory_fill(self) -> MemoryFill | None:
-        """Return how much the method remembers; None for one that remembers nothing, or does not say."""
+        """Return how much the method remembers; None if it remembers nothing, or does not say."""
         return None
 
     def state(self) -> State:

@@ -44,7 +44,7 @@ class Cache(LocalMemory):
 class SortedCache(Cache):
     """Keeps the items of a class in the order of their entropy, as TDA's lists.
 
-    What leaves a full class is its last item: among equal entropies the one that came last.
+    What leaves a full class is its last item: among equal entropies the latest.
 
     >>> cache = SortedCache(classes=2, slots=2, dim=2)
     >>> [cache.insert(0, [1.0, 0.0], entropy) for entropy in (0.5, 0.2, 0.4, 0.4)]
@@ -73,6 +73,6 @@ class SortedCache(Cache):
 
 
 def push(row: Any, place: int, value: Any) -> None:
-    """Put ``value`` at ``place`` of ``row`` (K, ...); those behind move up by one and the last falls out."""
+    """Put ``value`` at ``place`` of ``row`` (K, ...); the items behind it move up by one, and the last falls out."""
     row[place + 1 :] = row[place:-1].copy()
     row[place] = value

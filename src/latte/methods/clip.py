@@ -25,6 +25,7 @@ class Clip(BaseMethod[ClipParams]):
     """
 
     Params: ClassVar = ClipParams
+    engine: ClassVar = "latte.simulation.engine.engines:ClipEngine"
 
     def predict_rows(self, views: Vectors) -> Prediction:
         """Predict from the plain view."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -80,6 +80,11 @@ PUBLISHED = {
 PAPER_K = 20
 
 
+def softened_entropy(q: Reals) -> Any:
+    """Return the entropy that DMN goes by, -Σ q ln(q + 1e-8) / ln C, of probabilities (..., C), as (...)."""
+    return -(q * np.log(q + 1e-8)).sum(axis=-1) / math.log(q.shape[-1])
+
+
 class Dmn(BaseMethod[DmnParams]):
     """One client, or, shared, all of them.
 
@@ -93,6 +98,7 @@ class Dmn(BaseMethod[DmnParams]):
     """
 
     Params: ClassVar = DmnParams
+    engine: ClassVar = "latte.simulation.engine.engines:DmnEngine"
     presets: ClassVar[dict[str, DmnParams]] = {
         **{name: DmnParams(weight=w) for name, w in PUBLISHED.items()},
         "paper": DmnParams(k=PAPER_K),
@@ -127,8 +133,7 @@ class Dmn(BaseMethod[DmnParams]):
         label = int(q.argmax())
         if self.memory.has_copy(label, vector):
             return True
-        nats = -float((q * np.log(q + 1e-8)).sum())
-        slot = self.memory.store(label, vector, nats / math.log(len(q)))
+        slot = self.memory.store(label, vector, float(softened_entropy(q)))
         if slot >= 0:
             self._relate(label, slot)
         return False

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from ..core.validate import near, refuse
+
+
+class ParameterClass(Protocol):
+    """The parameters of a method: any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+ParameterChoice: TypeAlias = ParameterClass | Mapping[str, Any] | None  # whole, or the fields to change
 
 
 class Choices(NamedTuple):
@@ -17,7 +26,7 @@ class Choices(NamedTuple):
     presets: Mapping[str, Any]
 
 
-def choose_parameters(choices: Choices, params: Any, preset: str | None, changes: Mapping[str, Any]) -> Any:
+def choose_parameters(choices: Choices, params: ParameterChoice, preset: str | None, changes: Mapping[str, Any]) -> Any:
     """Return the parameters of a method.
 
     ``params`` is its own dataclass, or a mapping of the fields to change; ``changes`` are more of these. Without a

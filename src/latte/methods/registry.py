@@ -6,7 +6,7 @@ contract can be registered:
 ================= ============================== =========================================================
 attribute         default                        meaning
 ================= ============================== =========================================================
-``Params``        :class:`~.base.NoParams`       a frozen dataclass; every field has a default
+``Params``        :class:`~.base.NoParams`       a frozen dataclass; a field is a number, a word, a bool or None
 ``presets``       none                           names of published or recommended parameters
 ``tunes_prompt``  False                          the constructor takes a differentiable ``text_encoder``
 ``uses_views``    False                          the prediction uses more views than the plain one
@@ -15,10 +15,13 @@ attribute         default                        meaning
 ``Upload``        none                           the message that ``summary()`` returns
 ``Download``      none                           the message that ``receive()`` takes
 ``messages``      none                           staticmethod ``(params, classes)``: what is sent (``traffic``)
+``engine``        none                           "module:Name" of its ``MethodEngine``; a subclass has none
 ``exchange_for``  none                           classmethod ``(zero_shot, params, clients) -> Exchange``
 ================= ============================== =========================================================
 
-A class that has ``summary`` and ``receive`` has to have ``Upload``, ``Download`` and ``exchange_for``.
+A class that has ``summary`` and ``receive`` has to have ``Upload``, ``Download`` and ``exchange_for``. A subclass of
+:class:`~.base.BaseMethod` names an ``Exchange``, a class that is made from ``(zero_shot, clients)``; the three follow
+from it. The global form is a matter of the registration, not of the class: ``shared=True``.
 """
 
 from __future__ import annotations
@@ -71,6 +74,7 @@ class MethodInfo:
     collaborative: bool
     sync: str
     alone: bool
+    engine: str | None
     target: str
 
     @property
@@ -99,7 +103,7 @@ def describe(name: str) -> MethodInfo:
     if name not in METHODS:
         raise refuse("method", repr(name), "a known one, such as " + ", ".join(near(str(name), sorted(METHODS))))
     target, shared = METHODS[name]
-    kind = _load(target)
+    kind = load_target(target)
     return MethodInfo(
         name=name,
         family=next((other for other, known in METHODS.items() if known == Registration(target)), name),
@@ -112,10 +116,12 @@ def describe(name: str) -> MethodInfo:
         collaborative=hasattr(kind, "summary") and hasattr(kind, "receive"),
         sync=getattr(kind, "sync", "every"),
         alone=bool(getattr(kind, "alone", False)),
+        engine=vars(kind).get("engine"),  # its own: that of a base class runs the base class
         target=target,
     )
 
 
-def _load(target: str) -> Any:
+def load_target(target: str) -> Any:
+    """Return what ``target``, "module:Name", names."""
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)

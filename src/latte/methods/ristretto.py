@@ -58,6 +58,7 @@ class Ristretto(BaseMethod[RistrettoParams]):
     """
 
     Params: ClassVar = RistrettoParams
+    engine: ClassVar = "latte.simulation.engine.engines:RistrettoEngine"
     presets: ClassVar[dict[str, RistrettoParams]] = {}
     sync: ClassVar[str] = "doubling"
     alone: ClassVar[bool] = True
@@ -179,8 +180,8 @@ class Ristretto(BaseMethod[RistrettoParams]):
     def state(self) -> State:
         """Return a copy of everything, as arrays.
 
-        ``pending`` (k, D) are the images that are not in the sums yet, ``recent`` (k, D) those that a near copy is
-        looked for in: none where the parameters look for no copies.
+        ``pending`` (k, D) are the images that are not in the sums yet, ``recent`` (k, D) the images among which near
+        copies are looked for: none if the parameters look for no copies.
         """
         return {
             "counts": self._sums.counts.copy(),
@@ -200,7 +201,7 @@ class Ristretto(BaseMethod[RistrettoParams]):
         check_counts("counts", sums.counts, least=0.0)
         check_lengths("totals", sums.totals, sums.counts)
         weights, bias, trust = (
-            _stored(arrays, *one) for one in (("weights", shape), ("bias", shape[:1]), ("trust", ()))
+            _stored(arrays, *part) for part in (("weights", shape), ("bias", shape[:1]), ("trust", ()))
         )
         head = sound_head(Head(weights, bias, trust), self.zero_shot)
         pending = self._stored_images(arrays["pending"])

@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from ..core.contracts import Method
+from ..core.contracts import CreatedMethod
 from ..core.types import Arrays, Prediction, State
 from ..core.validate import at_least
 
@@ -25,7 +25,7 @@ class Shared:
     and ``reset()`` forgets for all.
     """
 
-    method: Method
+    method: CreatedMethod
 
     @property
     def params(self) -> Any:
@@ -35,6 +35,10 @@ class Shared:
     def predict(self, views: ArrayLike, *, remember: bool = True) -> Prediction:
         """Write to the shared memory, then predict from it."""
         return self.method.predict(views, remember=remember)
+
+    def predict_many(self, images: ArrayLike) -> list[Prediction]:
+        """Write images (N, D) or (N, V, D) to the shared memory one after the other, and predict each from it."""
+        return self.method.predict_many(images)
 
     def reset(self) -> None:
         """Forget everything, for everyone."""
@@ -49,8 +53,8 @@ class Shared:
         self.method.load(arrays)
 
 
-def share(method: Method, n: int) -> list[Method]:
-    """Return ``n`` handles of ``method``, one per client.
+def share(method: CreatedMethod, clients: int) -> list[CreatedMethod]:
+    """Return a handle of ``method`` for each of so many ``clients``.
 
     >>> import numpy as np
     >>> from latte import ZeroShot, create
@@ -59,4 +63,4 @@ def share(method: Method, n: int) -> list[Method]:
     >>> bob.state()["positive.valid"].any()
     np.True_
     """
-    return [Shared(method) for _ in range(at_least("n", n, 1))]
+    return [Shared(method) for _ in range(at_least("clients", clients, 1))]

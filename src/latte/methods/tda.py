@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -91,6 +91,14 @@ PUBLISHED = {
 }
 
 
+Entropy = TypeVar("Entropy", float, Reals)
+
+
+def by_log2(entropy: Entropy) -> Entropy:
+    """Return H / log2 C, which the official code compares, from H / ln C."""
+    return entropy * math.log(2)
+
+
 class Sight(NamedTuple):
     """What TDA takes from one image, whether from the plain view or from the confident ones."""
 
@@ -161,6 +169,7 @@ class Tda(BaseMethod[TdaParams]):
     """
 
     Params: ClassVar = TdaParams
+    engine: ClassVar = "latte.simulation.engine.engines:TdaEngine"
     presets: ClassVar[dict[str, TdaParams]] = {
         name: TdaParams(alpha=alpha, beta=beta) for name, (alpha, beta) in PUBLISHED.items()
     }
@@ -179,7 +188,7 @@ class Tda(BaseMethod[TdaParams]):
         self.negative = NegativeCache((classes, p.k_negative, dim), window, unit, p.near_copy)
 
     def predict_rows(self, views: Vectors) -> Prediction:
-        """Remember the image where it qualifies, then add attraction and subtract repulsion."""
+        """Remember the image if it qualifies, then add attraction and subtract repulsion."""
         plain = self.zero_shot.logits(views[0])
         uncertainty = entropy_of_one(plain)
         if self.params.views == "first":
@@ -205,8 +214,7 @@ class Tda(BaseMethod[TdaParams]):
         copied = self.positive.has_copy(label, sight.vector)
         if not copied:
             self.positive.store(label, sight.vector, sight.entropy)
-        # H / log2 C, as the official code: H / ln C times ln 2
-        if self.params.entropy_above < sight.entropy * math.log(2) < self.params.entropy_below:
+        if self.params.entropy_above < by_log2(sight.entropy) < self.params.entropy_below:
             self.negative.remember(label, sight)
         return copied
 

@@ -4,7 +4,7 @@ The method is that of "Test-Time Prompt Tuning for Zero-Shot Generalization in V
 float32: the mixed precision and the gradient scaler of its official code are left out. Peculiarities that
 are kept:
 
-- the weight decay is 0.01, the default of torch's AdamW, which nobody chose;
+- the weight decay is 0.01, the default of torch's AdamW, which the authors did not set;
 - the views that count are chosen before the first step and stay chosen;
 - the tuned prompt answers for the plain view only;
 - prompt and optimiser start afresh for each image: nothing is remembered.

@@ -48,7 +48,7 @@ Messages: TypeAlias = tuple[Content, Content]  # up and down
 class Traffic:
     """Bytes of one sync of one client: ``up`` and ``down`` as the paper counts, ``whole`` with what else is needed.
 
-    The paper counts vectors; counts and biases, where a method sends them, are counted with them. ``whole`` adds
+    The paper counts vectors; counts and biases, if a method sends them, are counted with them. ``whole`` adds
     entropies (2 bytes; 4 with fp32), a validity bit per vector, and with int8 a float32 scale per vector.
     """
 
@@ -80,4 +80,4 @@ def traffic_of(name: str, params: Any, classes: int, dim: int, precision: str = 
     if not (info.collaborative or info.shared) or not hasattr(info.kind, "messages"):
         return None
     up, down = info.kind.messages(params, classes)
-    return Traffic(*(one.counted(dim, precision) for one in (up, down)), *(m.whole(dim, precision) for m in (up, down)))
+    return Traffic(*(m.counted(dim, precision) for m in (up, down)), *(m.whole(dim, precision) for m in (up, down)))

@@ -46,7 +46,7 @@ class ZeroParams:
 class Zero(BaseMethod[ZeroParams]):
     """The class with most votes.
 
-    The ``scores`` of its predictions are the votes (C,). Where several classes have the most, the one that
+    The ``scores`` of its predictions are the votes (C,). If several classes have the most, the class that
     the tie break chose is shown with half a vote more, so that the label is the argmax as everywhere.
 
     >>> import numpy as np

@@ -15,7 +15,7 @@ from ..core.types import Integers, Reals
 class CountingExchange:
     """An exchange that counts: ``downloads`` (N, N), row i what client i received, column j from which client.
 
-    Latte's are numbers of prototypes. Of an exchange that cannot say where its answers come from, they are None.
+    For Latte they are numbers of prototypes. If the exchange cannot say where its answers come from, they are None.
     """
 
     def __init__(self, exchange: Exchange[Any, Any], clients: tuple[str, ...]) -> None:
@@ -61,7 +61,7 @@ class InsideShare:
     """How much of what clients download stays inside their domain, in per cent, and what to measure it by.
 
     ``chance``: if every client drew evenly among all others. ``best``: if every client took all others of its own
-    domain first, which leaves room for strangers where it takes more than its domain has.
+    domain first, and clients of other domains only if it takes more than its domain has.
     """
 
     inside: float
@@ -73,7 +73,7 @@ def inside_share(downloads: Integers | Reals, groups: Integers, slots: int | Non
     """Return what stays inside, with chance and ceiling; clients count by how much they download.
 
     ``downloads`` (N, N): entry (i, j) is what client i has of client j, 0 for i = j. ``groups`` (N,) numbers the
-    domains. ``slots`` is how many others a client takes at once, k_e for Latte; None where it may do with fewer.
+    domains. ``slots`` is how many others a client takes at once, k_e for Latte; None if it may take fewer.
 
     >>> counts = np.array([[0, 8, 2, 0], [7, 0, 0, 3], [0, 1, 0, 9], [5, 0, 5, 0]])
     >>> share = inside_share(counts, np.array([0, 0, 1, 1]), slots=1)
@@ -92,10 +92,10 @@ def inside_share(downloads: Integers | Reals, groups: Integers, slots: int | Non
 
 
 def _most_of_one(downloads: Integers | Reals, slots: int | None) -> Reals:
-    """Return how much a client (N,) can have of one other.
+    """Return how much each client (N,) can have received from a single other client.
 
-    It takes each at most once at a time, so that is a slot's part of what it has. Where too few clients knew a class
-    to fill the slots, it is more; then what it has of one of them shows how much.
+    A client takes another at most once at a time, so this is its total divided by its slots. If too few clients knew a
+    class to fill the slots, it is more: then at least the largest amount that it did receive from one client.
     """
     weights: Reals = downloads.sum(axis=1).astype(np.float64)
     if slots is None:

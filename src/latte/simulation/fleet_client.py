@@ -177,7 +177,7 @@ def run_clients(
 
 
 def _sync_some(due: Sequence[FleetClient], exchange: HttpExchange, pace: Pace) -> None:
-    """Sync those that are due; in lock step a device without any waits for the others, too."""
+    """Sync the clients that are due; in lock step, a device without such clients waits for the others, too."""
     clients = {client.stream.name: client for client in due}
     members = [(name, client.method) for name, client in clients.items()]
     if pace.wait is not None:

@@ -43,7 +43,7 @@ class HostileExchange(WrappedExchange):
         self._agreed: Reals | None = None
 
     def push(self, client: str, upload: Any) -> None:
-        """Pass the upload on, altered where the client is hostile."""
+        """Pass the upload on, altered if the client is hostile."""
         super().push(client, self.alter(upload) if client in self.hostile else upload)
 
     @singledispatchmethod
@@ -72,7 +72,7 @@ class HostileExchange(WrappedExchange):
         return replace(upload, vectors=vectors, seen=np.ones_like(upload.seen))
 
     def _directions(self, shape: tuple[int, ...]) -> Reals:
-        """Return unit rows (C, D): new ones, or those that all hostile clients agreed on."""
+        """Return unit rows (C, D): new rows, or the rows that all hostile clients agreed on."""
         if self._lie == "random":
             return _unit(self.rng.normal(size=shape))
         if self._agreed is None:

@@ -1,4 +1,4 @@
-"""What running one method on one federation gives, whoever ran it."""
+"""What a run of one method on one federation gives, with the engine or the readable simulator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Outcome:
 
     ``downloads`` (N, N): entry (i, j) counts the prototypes of client j that client i received; None for a method
     that does not collaborate. ``confidences`` are the probabilities of the predicted labels, in the same order; None
-    where they were not recorded.
+    if they were not recorded.
     """
 
     labels: tuple[Integers, ...]
@@ -67,9 +67,9 @@ class Outcome:
         correct = self.correct(federation)
         longest = max(map(len, correct))
         right, there = np.zeros(longest), np.zeros(longest)
-        for one in correct:
-            right[: len(one)] += one
-            there[: len(one)] += 1
+        for answers in correct:
+            right[: len(answers)] += answers
+            there[: len(answers)] += 1
         share: Reals = 100 * right.cumsum() / there.cumsum()
         return share
 

@@ -21,7 +21,7 @@ LEVELS = 127  # of a signed byte on each side of zero
 class LossyExchange(WrappedExchange):
     """Every client misses a share ``missing`` of its syncs, at random: then nothing goes up, and nothing comes down.
 
-    Who missed a sync continues with its last download, at first the one that ``nothing`` returns.
+    A client that missed a sync continues with its last download; before its first, with what ``nothing`` returns.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class LossyExchange(WrappedExchange):
         super().push(client, upload)
 
     def pull_traced(self, clients: Sequence[str]) -> tuple[list[Any], NDArray[Any]]:
-        """Return new downloads to those who take part, and the last ones to the others."""
+        """Return new downloads for the clients that take part, and the last downloads for the others."""
         here = [name for name in clients if name not in self._away]
         downloads, routes = super().pull_traced(here)
         self._last.update(zip(here, downloads, strict=True))

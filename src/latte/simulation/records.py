@@ -54,7 +54,7 @@ class Result:
     ``setting`` says where the hyper-parameters come from: a published preset, the defaults, tuned on
     other data, an oracle that saw the labels it is scored on, or custom: set by hand. ``seed`` fixed the partition and
     the orders. ``sent``: the bytes that a client sent and received, the mean over the clients in half precision; None
-    where the method sends nothing. ``calibration_error`` is the expected calibration error over samples, where it was
+    if the method sends nothing. ``calibration_error`` is the expected calibration error over samples, if it was
     measured.
     """
 
@@ -105,12 +105,12 @@ class Result:
 
     @property
     def first_quarter(self) -> float | None:
-        """Accuracy in per cent over the first quarters of all streams together; None where it was not recorded."""
+        """Accuracy in per cent over the first quarters of all streams together; None if it was not recorded."""
         return _share([client.first_correct for client in self.clients], self.clients)
 
     @property
     def last_quarter(self) -> float | None:
-        """Accuracy in per cent over the last quarters of all streams together; None where it was not recorded."""
+        """Accuracy in per cent over the last quarters of all streams together; None if it was not recorded."""
         return _share([client.last_correct for client in self.clients], self.clients)
 
     def by_domain(self) -> dict[str, float]:
@@ -136,12 +136,12 @@ class Result:
         return read_result(line, "result")
 
 
-def same_scores(one: Result, other: Result) -> bool:
-    """Say whether two records are of the same run; which engine made them does not matter, nor what one lacks.
+def same_scores(first: Result, second: Result) -> bool:
+    """Say whether two records are of the same run, whichever engine made them.
 
-    A record may be older than the quarters of streams, and without the calibration.
+    The quarters of streams and the calibration are not compared: older records do not have them.
     """
-    return _common(one) == _common(other)
+    return _common(first) == _common(second)
 
 
 def _common(result: Result) -> Result:
@@ -150,7 +150,7 @@ def _common(result: Result) -> Result:
 
 
 def _share(right: Sequence[int | None], clients: Sequence[ClientScore]) -> float | None:
-    """Return ``right`` in per cent of the clients' quarters; None where one of them is not known."""
+    """Return ``right`` in per cent of the clients' quarters; None if one of them is not known."""
     known = [count for count in right if count is not None]
     if len(known) < len(clients):
         return None

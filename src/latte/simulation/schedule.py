@@ -10,7 +10,7 @@ import numpy as np
 from ..core.sync import SYNC_TIMES, is_due
 from ..core.validate import at_least, choice, real, refuse
 
-MOST_ROUNDS = 1_000_000  # before a client starts: rounds in which nobody is there are walked, too
+MOST_ROUNDS = 1_000_000  # before a client starts: rounds without clients are walked, too
 SYNCS = ("method", *SYNC_TIMES)
 
 
@@ -22,7 +22,7 @@ class Schedule:
 
     - ``every``: after every ``period``-th image, the paper's T. With the barrier, all sync after every T-th round;
       without it, each client syncs on its own after every T of its images, and ``periods`` may give each its own T.
-    - ``doubling``: after its own 1st, 2nd, 4th, 8th and 16th image, then after every ``period`` (16, where that is 1).
+    - ``doubling``: after its own 1st, 2nd, 4th, 8th and 16th image, then after every ``period`` (16, if that is 1).
       A sync is worth most to a client that has seen little.
     - ``powers``: after its own 1st, 2nd, 4th, 8th, ... image.
     - ``method``: as the method has it by default. (:meth:`for_method` puts that in place.)
@@ -65,13 +65,13 @@ class Schedule:
                 raise refuse(name, f"{len(values)} entries", f"{clients}, one per client")
 
     def for_method(self, default: str) -> Schedule:
-        """Return the schedule of a method whose own ``sync`` is ``default``, where this one leaves it to the method."""
+        """Return this schedule; if it leaves ``sync`` to the method, with ``default``, that of the method."""
         if self.sync != "method":
             return self
         return replace(self, sync="every" if not self.barrier else default)
 
     def is_due(self, images: int) -> bool:
-        """Say whether a client syncs after its ``images``-th image, where that is counted per client."""
+        """Say whether a client syncs after its ``images``-th image, if syncs are counted per client."""
         return is_due(self.sync, images, self.period)
 
     def period_of(self, client: int) -> int:
@@ -81,9 +81,10 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round: its number (from 1), the clients that are there, those that handle a sample, those that then sync.
+    """One round: its ``number`` (from 1) and three lists of clients.
 
-    The last all upload, then all download. They are none where every client syncs on its own.
+    The ``cohort`` is there, the ``active`` clients handle a sample, and the ``members`` sync after it: all upload, then
+    all download. ``members`` is empty if every client syncs on its own.
     """
 
     number: int
@@ -124,14 +125,14 @@ def count_syncs(lengths: Sequence[int], schedule: Schedule, rng: np.random.Gener
 
 
 def _members(schedule: Schedule, number: int, cohort: tuple[int, ...], handled: Mapping[int, int]) -> tuple[int, ...]:
-    """Return the clients that sync after round ``number``; ``handled`` counts the images of those that were active."""
+    """Return the clients that sync after round ``number``; ``handled`` counts the images of the active clients."""
     if schedule.sync in ("doubling", "powers"):
         return tuple(i for i, images in handled.items() if schedule.is_due(images))
     return cohort if schedule.barrier and number % schedule.period == 0 else ()
 
 
 def _cohort(n: int, schedule: Schedule, number: int, rng: np.random.Generator) -> tuple[int, ...]:
-    """Return who is there in round ``number``, in ascending order; finished clients still sync."""
+    """Return the clients that are there in round ``number``, in ascending order; finished clients still sync."""
     there = [i for i in range(n) if schedule.starts is None or schedule.starts[i] <= number]
     if schedule.participation == 1 or not there:
         return tuple(there)

@@ -25,13 +25,16 @@ class Step:
     prediction: Prediction
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Client:
     """A name, a method of its own, and the stream that it sees: (n, V, D)."""
 
     name: str
     method: Method
     stream: Any
+
+    def __repr__(self) -> str:
+        return f"Client({self.name!r}, {self.method!r}, {len(self.stream)} images)"
 
 
 def simulate(

@@ -26,19 +26,26 @@ place of ``server.py``. Modules called ``loops_*`` and ``tiles.py`` are compiled
 TDA, DMN and CLIP need numpy only: ``tda_engine.py`` and ``dmn_engine.py`` replay the queues and read blocks of samples
 (``lifetimes.py``). So does Ristretto: between two syncs its head is fixed, and a stretch of images is one product
 (``ristretto_engine.py``).
+
+``method_engine.py`` says what the engine of a method is, ``engines.py`` has ours, and the class of a method names its
+own: ``fast.py`` asks for the name of no method.
 """
 
 from __future__ import annotations
 
 from .choosing import TaskSize, must_compile, size_of, use_engine, warn_of_copy_search, warn_without_loops
 from .compiling import Follow, compile_loops, log_compilation
-from .fast import READOUT_PARAMETERS, GridOutcome, has_engine, has_loops, run_fast, run_grid
+from .fast import has_engine, has_loops, readout_parameters, run_fast, run_grid
 from .loop_files import are_loops_on_disk
+from .method_engine import GridEngine, GridOutcome, MethodEngine, ReadoutAxes, ReplayOptions
 
 __all__ = [
-    "READOUT_PARAMETERS",
     "Follow",
+    "GridEngine",
     "GridOutcome",
+    "MethodEngine",
+    "ReadoutAxes",
+    "ReplayOptions",
     "TaskSize",
     "are_loops_on_disk",
     "compile_loops",
@@ -46,6 +53,7 @@ __all__ = [
     "has_loops",
     "log_compilation",
     "must_compile",
+    "readout_parameters",
     "run_fast",
     "run_grid",
     "size_of",

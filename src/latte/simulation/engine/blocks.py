@@ -50,7 +50,7 @@ class BlockServer:
         return np.concatenate([self.current.ravel(), self.external.ravel()])
 
     def downloads(self) -> Integers | None:
-        """Return (N, N): how many prototypes of client j client i received; None where that takes too much memory."""
+        """Return (N, N): how many prototypes of client j client i received; None if that takes too much memory."""
         return self.counts
 
     def play(self, window: Window, uploads: UploadBatch) -> Iterator[ListChanges]:
@@ -145,7 +145,7 @@ class BlockServer:
         """Return the clients that are most similar to the members (C, M, slots + 2), themselves included.
 
         In a class that a member has not seen, these are the others of the highest mean similarity over the classes
-        that both have seen (B3), where the rules say so.
+        that both have seen (B3), if the rules say so.
         """
         parts = [members[first : first + MEMBERS_AT_ONCE] for first in range(0, len(members), MEMBERS_AT_ONCE)]
         lists = [self._empty_lists(len(part)) for part in parts]

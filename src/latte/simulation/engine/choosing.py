@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...core.extras import install_advice
 from ...data.benchmark import Federation
-from ...methods import describe
+from ...methods.parameters import ParameterChoice
 from .compiling import COMPILE_SECONDS, LOG
-from .fast import has_engine, has_loops
+from .fast import has_engine, has_loops, named_engine
 from .loop_files import are_loops_on_disk
 
 # what the readable simulator takes per sample: fitted to the four shapes of `latte bench speed` (0.7 to 6.5 ms)
@@ -28,8 +28,8 @@ def size_of(federation: Federation) -> TaskSize:
     return TaskSize(federation.samples, federation.embeddings.zero_shot.classes)
 
 
-def use_engine(federation: Federation, name: str, params: Any = None, runs: int = 1) -> bool:
-    """Say whether the engine should run a method: where it can, unless its compilation would take longer.
+def use_engine(federation: Federation, name: str, params: ParameterChoice = None, runs: int = 1) -> bool:
+    """Say whether the engine should run a method: if it can, unless its compilation would take longer.
 
     ``runs`` is the number of runs of this size that are to be done.
     """
@@ -42,15 +42,16 @@ def use_engine(federation: Federation, name: str, params: Any = None, runs: int 
     return are_loops_ready()
 
 
-def must_compile(name: str, params: Any, size: TaskSize, runs: int) -> bool:
+def must_compile(name: str, params: ParameterChoice, size: TaskSize, runs: int) -> bool:
     """Say whether so many runs of a method will begin with the compilation of the loops."""
-    wanted = needs_loops(name) and has_engine(name, params) and is_worth_compiling(size, runs)
-    return wanted and not are_loops_on_disk()
+    uses_loops = needs_loops(name) and has_engine(name, params) and is_worth_compiling(size, runs)
+    return uses_loops and not are_loops_on_disk()
 
 
 def needs_loops(name: str) -> bool:
     """Say whether the engine needs compiled loops for a method."""
-    return describe(name).family == "latte"
+    engine = named_engine(name)
+    return engine is not None and engine.needs_loops
 
 
 def is_worth_compiling(size: TaskSize, runs: int) -> bool:
@@ -59,7 +60,7 @@ def is_worth_compiling(size: TaskSize, runs: int) -> bool:
     return runs * seconds > COMPILE_SECONDS
 
 
-def warn_of_copy_search(methods: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+def warn_of_copy_search(methods: Iterable[tuple[str, Mapping[str, object]]]) -> None:
     """Say on stderr which of ``methods``, names and parameters, run on the slow path because they look for copies."""
     names = dict.fromkeys(name for name, params in methods if params.get("near_copy"))
     if names:
@@ -67,7 +68,8 @@ def warn_of_copy_search(methods: Iterable[tuple[str, Mapping[str, Any]]]) -> Non
 
 
 def warn_without_loops(names: Iterable[str]) -> None:
-    """Say on stderr that Latte runs on the slow path, where numba is missing."""
-    if any(map(needs_loops, names)) and not has_loops():
-        advice = install_advice("fast")
-        LOG.warning("numba is not installed: latte takes the readable simulator, 50 times slower; %s", advice)
+    """Say on stderr which methods run on the slow path because numba is missing."""
+    slow = ", ".join(dict.fromkeys(name for name in names if needs_loops(name)))
+    if slow and not has_loops():
+        text = "numba is not installed: %s takes the readable simulator, 50 times slower; %s"
+        LOG.warning(text, slow, install_advice("fast"))

@@ -1,7 +1,7 @@
 """Compiles the loops of Latte, once per installation, in processes of their own.
 
 A process that needs them loads the machine code afterwards. So several cores compile at once (numba has one lock per
-process), and whoever only waits for it need not import numba.
+process), and a process that only waits for it need not import numba.
 """
 
 from __future__ import annotations

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-import math
+from typing import NamedTuple
 
 import numpy as np
 
 from ...core.maths import softmax
 from ...core.readout import CANCELLED
 from ...core.types import Integers, Mask, Reals, Vectors
-from ...methods.dmn import DmnParams
+from ...methods.dmn import DmnParams, softened_entropy
 from .lifetimes import Lives, Order, blocks, lives_of, softmax_rows
+from .method_engine import ReadoutAxes
 from .queues import FIRST, QueueShape, replay_queues
 from .streams import Streams, find_near_ties, settle
 
 
-def run_dmn(streams: Streams, params: DmnParams, order: Order, grid: tuple[Reals, Reals]) -> tuple[Integers, Reals]:
+class Handled(NamedTuple):
+    """Some samples (B,), and their places (B,) in the order in which they are handled."""
+
+    places: Integers
+    samples: Integers
+
+
+def run_dmn(streams: Streams, params: DmnParams, order: Order, axes: ReadoutAxes) -> tuple[Integers, Reals]:
     """Return labels and confidences (weights, betas, n) for every weight of the memory and every beta."""
     lives = _lives(streams, params, order)
-    weights, betas = grid
+    weights, betas = axes
     labels = np.empty((len(weights), len(betas), len(streams)), np.int64)
     confidences = np.empty(labels.shape)
     for first, last, start in blocks(order):
-        places, samples = np.arange(first, last), order.sequence[first:last]
+        samples = order.sequence[first:last]
         text = softmax_rows(streams, samples)
-        memory = _memory(streams, lives.during(first, last, start), (places, samples), betas)
+        handled = Handled(np.arange(first, last), samples)
+        memory = _memory(streams, lives.during(first, last, start), handled, betas)
         for w, weight in enumerate(weights):
             scores = text + weight * memory
             labels[w, :, samples] = scores.argmax(axis=-1).T
@@ -33,27 +42,21 @@ def run_dmn(streams: Streams, params: DmnParams, order: Order, grid: tuple[Reals
 
 
 def _lives(streams: Streams, params: DmnParams, order: Order) -> Lives:
-    """Replay the memory, with the entropy that DMN goes by: -Σ q ln(q + 1e-8)."""
+    """Replay the memory, with the entropy that DMN goes by."""
     classes = streams.zero_shot.classes
-    entropy = _entropies(softmax_rows(streams, np.arange(len(streams))))
+    entropy: Reals = softened_entropy(softmax_rows(streams, np.arange(len(streams))))
     doubtful = find_near_ties(order.parts * classes + streams.pseudo, entropy)
     settle(streams, doubtful)
     for k in np.flatnonzero(doubtful):  # one by one, as the readable method: the last bit may decide
-        q = softmax(streams.logits[k])
-        entropy[k] = -float((q * np.log(q + 1e-8)).sum()) / math.log(classes)
-    shape = (classes, params.k)
-    slot = replay_queues(order.sequence, order.starts, streams.pseudo, entropy, QueueShape(*shape, FIRST))
+        entropy[k] = softened_entropy(softmax(streams.logits[k]))
+    shape = QueueShape(classes, params.k, FIRST)
+    slot = replay_queues(order.sequence, order.starts, streams.pseudo, entropy, shape)
     return lives_of(slot, streams.pseudo, order, shape)
 
 
-def _entropies(q: Reals) -> Reals:
-    entropy: Reals = -(q * np.log(q + 1e-8)).sum(axis=1) / math.log(q.shape[1])
-    return entropy
-
-
-def _memory(streams: Streams, lives: Lives, block: tuple[Integers, Integers], betas: Reals) -> Reals:
+def _memory(streams: Streams, lives: Lives, handled: Handled, betas: Reals) -> Reals:
     """Return the memory's probabilities (betas, B, C)."""
-    places, samples = block
+    places, samples = handled
     own, alive = streams.vectors(samples), lives.alive(places)
     scale = streams.zero_shot.scale
     vectors, text = streams.vectors(lives.sample), streams.logits[samples] / scale

@@ -4,57 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from ...core.extras import install_advice
-from ...core.types import Integers, Reals
 from ...core.validate import at_least, factor, refuse
 from ...data.benchmark import Federation
-from ...methods import describe, resolve
-from ..calibration import confidences_of
+from ...methods import METHODS, describe, resolve
+from ...methods.parameters import ParameterChoice
+from ...methods.registry import load_target
 from ..outcome import Outcome
 from ..schedule import Schedule
-from . import plain_classify
-from .dmn_engine import run_dmn
-from .lifetimes import Order
-from .ristretto_engine import run_ristretto
-from .streams import Streams, lay_out
-from .tda_engine import run_tda
-from .timeline import order_of
+from .method_engine import GridEngine, GridOutcome, MethodEngine, ReadoutAxes, ReplayOptions
 
-READOUT_PARAMETERS = {"latte": ("alpha", "beta"), "tda": ("alpha", "beta"), "dmn": ("weight", "beta")}
 Axes = tuple[Sequence[float], Sequence[float]]
-
-
-@dataclass(frozen=True, eq=False)
-class GridOutcome:
-    """One run for every pair of the two readout parameters ``names``: ``alphas`` and ``betas``."""
-
-    names: tuple[str, str]
-    alphas: Reals
-    betas: Reals
-    labels: Integers  # (alphas, betas, n) client after client in stream order
-    confidences: Reals | None  # (alphas, betas, n) the probabilities of the labels
-    offsets: Integers  # (N + 1,)
-    downloads: Integers | None
-    engine: str = "fast"
-
-    def outcome(self, a: int, b: int) -> Outcome:
-        """Return the outcome for ``alphas[a]`` and ``betas[b]``."""
-        confidences = None if self.confidences is None else self.confidences[a, b]
-        return Outcome.fast(self.labels[a, b], confidences, self.offsets, self.downloads, self.engine)
-
-
-class ReplayOptions(NamedTuple):
-    """A schedule, the generator that draws its cohorts, the number of threads, and whether to record confidences."""
-
-    schedule: Schedule
-    rng: np.random.Generator
-    threads: int
-    calibration: bool = True
 
 
 def has_loops() -> bool:
@@ -62,32 +28,61 @@ def has_loops() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def has_engine(name: str, params: Any = None) -> bool:
-    """Say whether the engine can run a method with these parameters: Latte with numba, TDA and DMN on one view.
+def named_engine(name: str) -> MethodEngine[Any] | None:
+    """Return the engine that the class of a method names; None if it names none, or none for the global form."""
+    info = describe(name)
+    engine = None if info.engine is None else _load_engine(info.engine)
+    return None if engine is None or (info.shared and not engine.serves_shared) else engine
 
-    It does not look for near copies: runs with ``near_copy`` take the readable simulator.
+
+@lru_cache
+def _load_engine(target: str) -> MethodEngine[Any]:
+    kind = load_target(target)
+    if not isinstance(kind, type) or not issubclass(kind, MethodEngine):
+        raise refuse("engine", repr(target), "the name of a MethodEngine, such as 'my_package.my_module:MyEngine'")
+    return kind()
+
+
+def usable_engine(name: str, params: ParameterChoice = None) -> MethodEngine[Any] | None:
+    """Return the engine that can run a method with these parameters; None: the readable simulator has to."""
+    engine = named_engine(name)
+    if engine is None or not engine.fits(resolve(name, params)) or (engine.needs_loops and not has_loops()):
+        return None
+    return engine
+
+
+def has_engine(name: str, params: ParameterChoice = None) -> bool:
+    """Say whether the engine can run a method with these parameters.
+
+    It runs CLIP, Ristretto, Latte (with numba), and TDA and DMN on the plain view, none of them with ``near_copy``.
     """
-    family, chosen = describe(name).family, resolve(name, params)
-    if getattr(chosen, "near_copy", 0.0):
-        return False
-    if family not in READOUT_PARAMETERS:
-        return family in ("clip", "ristretto")
-    return has_loops() if family == "latte" else bool(chosen.views == "first")
+    return usable_engine(name, params) is not None
+
+
+def readout_parameters(name: str) -> tuple[str, str] | None:
+    """Return the two parameters of a method that one replay can read with many values; None if there is no such engine.
+
+    >>> readout_parameters("dmn-global")
+    ('weight', 'beta')
+    """
+    engine = named_engine(name)
+    return engine.readout if isinstance(engine, GridEngine) else None
 
 
 def run_fast(
     federation: Federation,
     name: str,
-    params: Any = None,
+    params: ParameterChoice = None,
     schedule: Schedule | None = None,
     rng: np.random.Generator | None = None,
+    *,
     threads: int = 1,
     calibration: bool = True,
 ) -> Outcome | None:
     """Return what the readable simulator would return; None for a method that the engine cannot run.
 
-    ``threads`` share the work of Latte; the result does not depend on their number. Without ``calibration``, a run of
-    Latte leaves the confidences out, which takes a few percent less time.
+    ``threads`` share the work of Latte; the result does not depend on their number. Without ``calibration``, the
+    outcome has no confidences, and a run of Latte takes a few percent less time.
 
     >>> from latte.data.bundled import bundled
     >>> federation = bundled()
@@ -95,79 +90,54 @@ def run_fast(
     >>> round(outcome.result(federation, "clip", {}, "default", 0).micro, 2)
     35.57
     """
-    if not has_engine(name, params):
+    engine = usable_engine(name, params)
+    if engine is None:
         return None
-    if name == "clip":
-        streams = lay_out(federation, plain_classify)
-        return Outcome.fast(streams.pseudo, confidences_of(streams.logits), streams.offsets)
-    resolved = resolve(name, params)
-    if describe(name).family == "ristretto":
-        options = _checked(name, schedule, rng, threads)
-        return run_ristretto(federation, resolved, options.schedule, options.rng)
-    alpha, beta = (getattr(resolved, field) for field in READOUT_PARAMETERS[describe(name).family])
-    options = _checked(name, schedule, rng, threads)._replace(calibration=calibration)
-    return _run(federation, name, resolved, ([alpha], [beta]), options).outcome(0, 0)
+    options = _checked_options(name, schedule, rng, threads)._replace(calibration=calibration)
+    outcome = engine.run(federation, resolve(name, params), options)
+    return outcome if calibration else replace(outcome, confidences=None)
 
 
 def run_grid(
     federation: Federation,
     name: str,
-    params: Any,
+    params: ParameterChoice,
     axes: Axes,
     schedule: Schedule | None = None,
     rng: np.random.Generator | None = None,
+    *,
     threads: int = 1,
 ) -> GridOutcome:
     """Return the outcomes for all pairs of two readout parameters, from one replay.
 
     ``axes`` are the values of alpha and those of beta; for DMN the first is the weight of the memory.
     """
-    if describe(name).family == "latte" and not has_loops():
-        raise ModuleNotFoundError(f"a grid of Latte's readouts needs numba; {install_advice('fast')}")
-    if describe(name).family not in READOUT_PARAMETERS or not has_engine(name, params):
-        known = ", ".join(READOUT_PARAMETERS)
-        raise refuse("method", repr(name), f"one with a readout that the engine knows: {known}")
+    engine = _grid_engine(name, params)
     if not all(map(len, axes)):
         raise refuse("grid", "an empty axis", "at least one value on both")
-    grid = [factor("alpha", value) for value in axes[0]], [factor("beta", value) for value in axes[1]]
-    return _run(federation, name, resolve(name, params), grid, _checked(name, schedule, rng, threads))
+    checked = ([factor(key, value) for value in values] for key, values in zip(engine.readout, axes, strict=True))
+    arrays = ReadoutAxes(*(np.array(values, np.float64) for values in checked))
+    return engine.run_grid(federation, resolve(name, params), arrays, _checked_options(name, schedule, rng, threads))
 
 
-def _checked(name: str, schedule: Schedule | None, rng: np.random.Generator | None, threads: int) -> ReplayOptions:
-    schedule = (schedule or Schedule()).for_method(describe(name).sync)
+def _grid_engine(name: str, params: ParameterChoice) -> GridEngine[Any]:
+    """Return the engine for a grid of readouts, or refuse a method that has none."""
+    named = named_engine(name)
+    if named is not None and named.needs_loops and not has_loops():
+        raise ModuleNotFoundError(f"a grid of the readouts of {name} needs numba; {install_advice('fast')}")
+    engine = usable_engine(name, params)
+    if not isinstance(engine, GridEngine):
+        known = ", ".join(other for other in METHODS if readout_parameters(other))
+        raise refuse("method", repr(name), f"one with a readout that the engine knows: {known}")
+    return engine
+
+
+def _checked_options(
+    name: str, schedule: Schedule | None, rng: np.random.Generator | None, threads: int
+) -> ReplayOptions:
+    info = describe(name)
+    schedule = (schedule or Schedule()).for_method(info.sync)
     if schedule.participation < 1 and rng is None:
         raise refuse("rng", None, "a numpy Generator: participation below 1 draws cohorts")
-    return ReplayOptions(schedule, rng or np.random.default_rng(0), at_least("threads", threads, 1))
-
-
-def _run(
-    federation: Federation,
-    name: str,
-    params: Any,
-    grid: Axes,
-    options: ReplayOptions,
-) -> GridOutcome:
-    axes = np.asarray(grid[0], np.float64), np.asarray(grid[1], np.float64)
-    info = describe(name)
-    names = READOUT_PARAMETERS[info.family]
-    if info.family == "latte":
-        from .kernels import prepare_loops  # imports numba
-        from .latte_engine import run_latte
-
-        prepare_loops()
-        latte = run_latte(federation, params, axes, *options)
-        engine = "fast, in blocks" if latte.in_blocks else "fast"
-        answers = latte.labels, latte.confidences
-        return GridOutcome(names, *axes, *answers, latte.streams.offsets, latte.downloads, engine)
-    streams = lay_out(federation, plain_classify)
-    method = run_tda if info.family == "tda" else run_dmn
-    answers = method(streams, params, _order(streams, info.shared, options), axes)
-    return GridOutcome(names, *axes, *answers, streams.offsets, None)
-
-
-def _order(streams: Streams, shared: bool, options: ReplayOptions) -> Order:
-    """Return the order in which samples are handled, by one memory per client or one for all."""
-    if not shared:
-        return Order(np.arange(len(streams)), streams.offsets)
-    sequence = order_of(streams.lengths, options.schedule, options.rng)
-    return Order(sequence, np.array([0, len(sequence)]))
+    count = at_least("threads", threads, 1)
+    return ReplayOptions(schedule, rng or np.random.default_rng(0), count, shared=info.shared)

@@ -12,7 +12,6 @@ import numpy as np
 from ...core.types import Integers, Reals
 from ...data.benchmark import Federation
 from ...methods.latte import LatteParams
-from ..schedule import Schedule
 from . import loops_classify
 from .blocks import BlockServer
 from .crew import Crew
@@ -30,6 +29,7 @@ from .loop_arrays import (
     UploadBatch,
 )
 from .loops_upload import QueueVersions, fill_queues, follow_queues
+from .method_engine import ReadoutAxes, ReplayOptions
 from .queues import ALWAYS, LAST, QueueShape, queue_room
 from .reader import WindowReader
 from .server import RouteServer
@@ -59,8 +59,8 @@ class LatteReplay:
         self.streams = streams = lay_out(federation, loops_classify, crew)
         classes, n = streams.zero_shot.classes, streams.clients
         settle(streams, find_near_ties(owners_of(streams) * classes + streams.pseudo, streams.entropy))
-        self.shape = (classes, params.k_l)
-        self.slot = self._slots(ALWAYS if params.replace == "always" else LAST)
+        self.shape = QueueShape(classes, params.k_l, ALWAYS if params.replace == "always" else LAST)
+        self.slot = self._slots()
         self.store = PrototypeStore(streams, params, crew)
         names = tuple(client.name for client in federation.clients)
         self.in_blocks = needs_blocks(n, classes)
@@ -71,11 +71,11 @@ class LatteReplay:
             self.server = RouteServer(names, classes, streams.zero_shot.dim, params)
             self.store.beside = np.zeros((0, n), np.float32)
         self.pushed = np.zeros(n, np.int64)
-        self.local = np.full((n, *self.shape), -1, np.int64)
+        self.local = np.full((n, classes, params.k_l), -1, np.int64)
 
-    def _slots(self, rule: int) -> Integers:
+    def _slots(self) -> Integers:
         """Return the slot that every sample takes in its client's queue, -1 for none."""
-        s, shape = self.streams, QueueShape(*self.shape, rule)
+        s, shape = self.streams, self.shape
         slot = np.full(len(s), -1, np.int64)
         fill_queues(np.arange(len(s)), s.offsets, s.pseudo, s.entropy, shape, queue_room(shape), slot)
         return slot
@@ -99,7 +99,7 @@ class LatteReplay:
         parts = [ListChanges(none, none, none, none.reshape(0, slots), none > 0)]
         if len(window.members):
             parts += self.server.play(window, self._uploads(window))
-        client, label, at, items, _ = (np.concatenate(one) for one in zip(*parts, strict=True))
+        client, label, at, items, _ = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         few = client.astype(np.uint16) if self.streams.clients < 1 << 16 else client  # these are sorted much faster
         order = np.argsort(few, kind="stable")
         bounds = np.searchsorted(client[order], np.arange(self.streams.clients + 1))
@@ -122,8 +122,8 @@ class LatteReplay:
         """Return the queues that change before a sync of the window."""
         rows = int((window.handled - self.pushed).sum())
         sync, client, label = (np.empty(rows, np.int64) for _ in range(3))
-        out = QueueVersions(sync, client, label, np.empty((rows, self.shape[1]), np.int64))
-        touched = np.zeros(self.shape[0], np.bool_)
+        out = QueueVersions(sync, client, label, np.empty((rows, self.shape.slots), np.int64))
+        touched = np.zeros(self.shape.classes, np.bool_)
         count = follow_queues(window, self.pushed, self.streams.offsets, places, self.local, touched, out)
         return QueueVersions(*(array[:count] for array in out))
 
@@ -138,27 +138,20 @@ def needs_blocks(clients: int, classes: int) -> bool:
     return 4 * clients**2 * classes > SIMILARITY_BYTES
 
 
-def run_latte(
-    federation: Federation,
-    params: LatteParams,
-    grid: tuple[Reals, Reals],
-    schedule: Schedule,
-    rng: np.random.Generator,
-    threads: int = 1,
-    calibration: bool = True,
-) -> LatteLabels:
-    """Return the predictions for every alpha and beta of ``grid``."""
-    with Crew(threads) as crew:
+def run_latte(federation: Federation, params: LatteParams, axes: ReadoutAxes, options: ReplayOptions) -> LatteLabels:
+    """Return the predictions for every alpha and beta."""
+    with Crew(options.threads) as crew:
         replay = LatteReplay(federation, params, crew)
-        s, (alphas, betas) = replay.streams, grid
+        s, (alphas, betas) = replay.streams, axes
         gamma, gate = params.readout_rate(s.zero_shot.classes), -1.0 if params.gate is None else params.gate
         numbers = (float(gamma), float(gate), float(s.zero_shot.scale))  # a whole number would be another type
         labels = np.full((len(alphas), len(betas), len(s)), -1, np.int64)
-        confidences = np.zeros(labels.shape if calibration else (0, 0, 0))
+        confidences = np.zeros(labels.shape if options.calibration else (0, 0, 0))
         readout = ReadoutGrid(MEMORY_CODES[params.memory], alphas, betas, *numbers, confidences)
         reader = WindowReader(replay, readout, labels)
-        for window in windows(s.lengths, schedule, rng, WINDOW):
+        for window in windows(s.lengths, options.schedule, options.rng, WINDOW):
             reader.submit(window.handled, replay.run(window))
             replay.forget()
         reader.wait()
-    return LatteLabels(labels, confidences if calibration else None, replay.server.downloads(), s, replay.in_blocks)
+    recorded = confidences if options.calibration else None
+    return LatteLabels(labels, recorded, replay.server.downloads(), s, replay.in_blocks)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core.maths import softmax
 from ...core.types import Integers, Mask, Reals
+from .queues import QueueShape
 from .streams import Streams
 
 READ_AT_ONCE = 128  # samples
@@ -55,9 +56,9 @@ class Lives:
         return mask
 
 
-def lives_of(slot: Integers, label: Integers, order: Order, shape: tuple[int, int]) -> Lives:
+def lives_of(slot: Integers, label: Integers, order: Order, shape: QueueShape) -> Lives:
     """Return the lives that follow from the slots (n,) of the samples, -1 for none."""
-    classes, slots = shape
+    classes, slots, _ = shape
     place = np.flatnonzero(slot[order.sequence] >= 0)
     sample = order.sequence[place]
     key = (order.parts[sample] * classes + label[sample]) * slots + slot[sample]

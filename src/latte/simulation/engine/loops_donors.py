@@ -75,10 +75,10 @@ def choose_seen(
 def _sort_around(
     vectors: Vectors, nearest: NearestLists, near: float, i: int, y: int, last: int, first: int, room: RouteRoom
 ) -> int:
-    """Sort the list in ``room.order`` by exact similarities where it is too close around the place ``last``.
+    """Sort the list in ``room.order`` by exact similarities if it is too close around the place ``last``.
 
-    Returns where the sorted part ends; -1 where even these do not decide, where clients that are not on the list may be
-    as near, or where the part would begin before ``first``. ``vectors`` (N, D) are those of the class.
+    Returns where the sorted part ends; -1 if even these do not decide, if clients that are not on the list may be as
+    near, or if the part would begin before ``first``. ``vectors`` (N, D) are those of the class.
     """
     values, count = nearest.values[i, y], nearest.length[i, y]
     begin, end = last, last + 2
@@ -99,11 +99,11 @@ def _sort_around(
 
 
 @helper
-def dot_exactly(one: Vectors, other: Vectors) -> float:
+def dot_exactly(first: Vectors, second: Vectors) -> float:
     """Return a product summed in double precision, in which products of float32 numbers are exact."""
     total = 0.0
-    for d in range(len(one)):
-        total += np.float64(one[d]) * np.float64(other[d])
+    for d in range(len(first)):
+        total += np.float64(first[d]) * np.float64(second[d])
     return total
 
 
@@ -149,7 +149,7 @@ def _fill_by_ranking(seen: Mask, ranking: Integers, slots: int, i: int, count: i
 def _find_largest(source: Vectors | Reals, seen: Mask, own: int, seeds: int, rows: Integers, values: Reals) -> int:
     """Find the largest values, in descending order; return how many there are.
 
-    ``own`` is the client itself, which is left out, as are those that have not seen the class; with -1 none is. The
+    ``own`` is the client itself, which is left out, as are clients that have not seen the class; with -1, none is. The
     first ``seeds`` of ``rows`` are a guess: to start from it makes almost all others fail the first comparison.
     """
     count, size = int(np.int64(0)), len(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from ...core.types import Integers, Reals, Vectors
 from .compiled import helper
@@ -11,7 +11,7 @@ GLANCE = 16  # values that are compared together: almost always none of them is 
 
 
 @helper
-def any_above(values: Vectors | Reals, start: int, limit: Any) -> bool:
+def any_above(values: Vectors | Reals, start: int, limit: float | np.floating) -> bool:
     """Say whether any of the next values is above the limit."""
     above = 0
     for j in range(start, start + GLANCE):
@@ -20,7 +20,7 @@ def any_above(values: Vectors | Reals, start: int, limit: Any) -> bool:
 
 
 @helper
-def insert(rows: Integers, values: Vectors | Reals, count: int, row: int, value: Any) -> int:
+def insert(rows: Integers, values: Vectors | Reals, count: int, row: int, value: float | np.floating) -> int:
     """Insert into a list of ``count``, behind equal values; the last one drops out of a full list.
 
     Returns the new count.

@@ -145,7 +145,7 @@ def _look_up_prototype(
 
 @helper
 def _look_up_item(span: ClientSpan, room: ReadRoom, width: int, row: Integers, s: int, gram: Vectors) -> int:
-    """Do the same for a sample, or for any item where the products of prototypes are not kept."""
+    """Do the same for a sample, or for any item if the products of prototypes are not stored."""
     columns, near, first, last = room.columns, room.near, span.first, span.last
     c, missing = row[s], int(np.int64(0))
     item, born = columns.item[c], columns.born[c]

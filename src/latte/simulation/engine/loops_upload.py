@@ -95,7 +95,7 @@ def blend(items: ItemVectors, contents: Integers2, weights: Reals2, total: Reals
 
 @helper
 def _amend(items: ItemVectors, contents: Integers, weights: Reals, r: int, total: Reals) -> bool:
-    """Turn the sum of queue ``r - 1`` into that of ``r``, where that is the same queue a little later.
+    """Turn the sum of queue ``r - 1`` into that of ``r``, if that is the same queue a little later.
 
     Returns whether it is. The sample that leaves a queue weighs least: to subtract it costs no accuracy.
     """

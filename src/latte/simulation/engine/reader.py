@@ -26,7 +26,7 @@ class WindowReader:
 
     def __init__(self, replay: LatteReplay, readout: ReadoutGrid, labels: Integers) -> None:
         self.replay, self.readout, self.labels = replay, readout, labels
-        n, (classes, slots) = replay.streams.clients, replay.shape
+        n, (classes, slots, _) = replay.streams.clients, replay.shape
         wide = replay.server.rules.slots
         width = wide if readout.mode == EXTERNAL else slots
         local, external, merged = (np.full((n, classes, k), -1, np.int64) for k in (slots, wide, width))
@@ -56,7 +56,7 @@ class WindowReader:
         self._job = None
 
     def _read(self, task: WindowTask, at: int, end: int) -> None:
-        """Read some clients; where the loop stops, make exact what it needs and let it go on."""
+        """Read some clients. If the loop stops at a decision that needs exact numbers, compute them and continue."""
         size, room = self.rooms.take(at, end, task.span, task.arrivals)
         while at != DONE:
             at, label = read_clients(at, end, task, self.memory, self.readout, room, self.labels)

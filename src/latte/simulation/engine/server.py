@@ -40,48 +40,67 @@ def route_rules(params: LatteParams, clients: int) -> RouteRules:
     return RouteRules(slots, routing.drop_first_rank, EMPTY[routing.empty_query], NEAR_SIMILARITY)
 
 
+def no_prototypes(ranking: Integers, classes: int, dim: int) -> LatestPrototypes:
+    """Return the prototypes of clients that have uploaded nothing yet."""
+    n = len(ranking)
+    return LatestPrototypes(
+        vectors=np.zeros((classes, n, dim), np.float32),
+        similarity=np.zeros((classes, n, n), np.float32),
+        seen=np.zeros((classes, n), np.bool_),
+        common=np.zeros((n, n), np.int64),
+        current=np.full((classes, n), -1, np.int64),
+        stamp=np.full((classes, n), -1, np.int64),
+        changed=np.full(classes, -1, np.int64),
+        ranking=ranking,
+    )
+
+
+def no_lists(n: int, classes: int, length: int) -> NearestLists:
+    """Return the lists of the most similar clients before anything is compared."""
+    return NearestLists(
+        clients=np.zeros((n, classes, length), np.int64),
+        values=np.zeros((n, classes, length)),
+        length=np.zeros((n, classes), np.int64),
+        bound=np.full((n, classes), -np.inf),
+    )
+
+
+def nothing_received(n: int, classes: int, slots: int) -> ReceivedLists:
+    """Return what clients have received before the first sync."""
+    return ReceivedLists(
+        external=np.full((n, classes, slots), -1, np.int64),
+        donors=np.full((n, classes, slots), -1, np.int64),
+        pulled=np.full(n, -1, np.int64),
+        pulls=np.zeros(n, np.int64),
+        since=np.zeros((n, classes), np.int64),
+        downloads=np.zeros((n, n), np.int64),
+    )
+
+
+def route_room(n: int, classes: int, slots: int, length: int) -> RouteRoom:
+    """Return the scratch space of a pull."""
+    return RouteRoom(
+        chosen=np.empty(slots, np.int64),
+        rows=np.empty(slots + 1, np.int64),
+        values=np.empty(slots + 1),
+        order=np.empty(length, np.int64),
+        exact=np.empty(length),
+        mean=np.empty(n),
+        starts=np.empty(classes + 1, np.int64),
+    )
+
+
 class RouteServer:
     """Holds the latest prototypes of all clients, and everything that follows from them."""
 
     def __init__(self, names: tuple[str, ...], classes: int, dim: int, params: LatteParams) -> None:
-        n = len(names)
+        n, ranking = len(names), rank_clients(names, params.routing)
         self.now, self.routing, self.rules = 0, params.routing, route_rules(params, n)
         slots = self.rules.slots
         length = min(n, slots + 2 + SPARE)
-        latest = LatestPrototypes(
-            vectors=np.zeros((classes, n, dim), np.float32),
-            similarity=np.zeros((classes, n, n), np.float32),
-            seen=np.zeros((classes, n), np.bool_),
-            common=np.zeros((n, n), np.int64),
-            current=np.full((classes, n), -1, np.int64),
-            stamp=np.full((classes, n), -1, np.int64),
-            changed=np.full(classes, -1, np.int64),
-            ranking=rank_clients(names, params.routing),
-        )
-        nearest = NearestLists(
-            clients=np.zeros((n, classes, length), np.int64),
-            values=np.zeros((n, classes, length)),
-            length=np.zeros((n, classes), np.int64),
-            bound=np.full((n, classes), -np.inf),
-        )
-        received = ReceivedLists(
-            external=np.full((n, classes, slots), -1, np.int64),
-            donors=np.full((n, classes, slots), -1, np.int64),
-            pulled=np.full(n, -1, np.int64),
-            pulls=np.zeros(n, np.int64),
-            since=np.zeros((n, classes), np.int64),
-            downloads=np.zeros((n, n), np.int64),
-        )
-        self.routes = RouteTable(latest, nearest, received)
-        self.room = RouteRoom(
-            chosen=np.empty(slots, np.int64),
-            rows=np.empty(slots + 1, np.int64),
-            values=np.empty(slots + 1),
-            order=np.empty(length, np.int64),
-            exact=np.empty(length),
-            mean=np.empty(n),
-            starts=np.empty(classes + 1, np.int64),
-        )
+        latest, nearest = no_prototypes(ranking, classes, dim), no_lists(n, classes, length)
+        self.routes = RouteTable(latest, nearest, nothing_received(n, classes, slots))
+        self.room = route_room(n, classes, slots, length)
 
     def play(self, window: Window, uploads: UploadBatch) -> list[ListChanges]:
         """Play the syncs of a window; return the lists that change in the pulls, in order."""

@@ -21,7 +21,7 @@ def choose_donors(
     """Return the donors (slots,) of a class, -1 for none.
 
     ``uploaded`` returns the uploads of some classes; ``seen`` says whether the client has seen this one. All classes
-    matter only where it has not: then donors are ranked by the mean similarity.
+    matter only if it has not: then donors are ranked by the mean similarity.
     """
     if not seen and not routing.drop_first_rank:
         return donors_of_unseen(uploaded(slice(None)), routing, own, label)
@@ -30,7 +30,7 @@ def choose_donors(
 
 
 def choose_among_nearest(uploaded: Uploaded, routing: Routing, own: int, similarity: Vectors) -> Integers:
-    """Return the donors (slots,) for the one class of ``uploaded``, which the client has seen; -1 for none.
+    """Return the donors (slots,) for the only class of ``uploaded``, which the client has seen; -1 for none.
 
     ``similarity`` (N,) are its products with all clients, up to rounding: only those near enough are computed again.
     """

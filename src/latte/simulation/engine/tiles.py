@@ -6,20 +6,23 @@ that hangs over the edge computes its last row again. Imported only where numba 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from ...core.types import Integers, Vectors
+from ...core.types import Integers, Reals, Vectors
 from .compiled import helper, inlined, loose_helper
 from .loop_arrays import ClientSpan, ItemVectors
 from .loops_number import ColumnRoom
 
-Eight = tuple[Any, Any, Any, Any, Any, Any, Any, Any]  # numbers of the type that is summed in
+Number = TypeVar("Number", float, np.float32)  # the type that is summed in
+Eight: TypeAlias = tuple[Number, Number, Number, Number, Number, Number, Number, Number]
+Row: TypeAlias = Vectors | Reals
+Single: TypeAlias = np.float32
 
 
 @loose_helper
-def tile(a: Any, b: Any, p: Any, q: Any, r: Any, s: Any, zero: Any) -> Eight:
+def tile(a: Row, b: Row, p: Row, q: Row, r: Row, s: Row, zero: Number) -> Eight[Number]:
     """Return the eight products of two vectors with four others; ``zero`` is of the type to sum in."""
     ap = aq = ar = az = bp = bq = br = bz = zero
     for d in range(len(a)):
@@ -54,9 +57,11 @@ def compare_with_all(vectors: Vectors, rows: Integers, similarity: Vectors) -> N
 
 
 @inlined
-def vector_of(items: ItemVectors, item: int) -> Any:
+def vector_of(items: ItemVectors, item: int) -> Vectors:
     """Return the vector of an item as it is stored."""
-    return items.rows[items.row_of[item]] if item < items.samples else items.prototypes[item - items.samples]
+    own = item < items.samples
+    vector: Vectors = items.rows[items.row_of[item]] if own else items.prototypes[item - items.samples]
+    return vector
 
 
 @helper
@@ -69,7 +74,7 @@ def norm_of(items: ItemVectors, item: int) -> np.float32:
 def compare_samples(items: ItemVectors, span: ClientSpan, columns: ColumnRoom, width: int, near: Vectors) -> None:
     """Write the products of the samples of a client with ``width`` columns into ``near`` (B * U,).
 
-    A product is missing where the sample does not read the item.
+    A product is missing if the sample does not read the item.
     """
     first, last = span.first, span.last
     born, dead, order, used = columns.born, columns.dead, columns.order, columns.item
@@ -103,7 +108,9 @@ def _divide(items: ItemVectors, span: ClientSpan, columns: ColumnRoom, width: in
 
 
 @helper
-def compare_with_four(items: ItemVectors, item: int, p: int, q: int, r: int, s: int) -> tuple[Any, Any, Any, Any]:
+def compare_with_four(
+    items: ItemVectors, item: int, p: int, q: int, r: int, s: int
+) -> tuple[Single, Single, Single, Single]:
     """Return the products of an item with four others."""
     zero, a, own = np.float32(0.0), vector_of(items, item), norm_of(items, item)
     ap, aq, ar, az, _, _, _, _ = tile(
