@@ -18,7 +18,7 @@ from latte.experiment.config import (
     recorded_parameters,
     setting_of,
 )
-from latte.experiment.settings import apply_settings
+from latte.experiment.config_changes import apply_settings
 from latte.experiment.structure import build_config, configure, dump_config
 from latte.simulation.schedule import Schedule
 

@@ -243,8 +243,8 @@ def test_a_failed_run_is_named_and_the_others_are_there(setup, tmp_path, monkeyp
         yield 0, MemoryError("too large")
         yield from ((i + 1, answer) for i, answer in real(jobs[1:], options))
 
-    real = runner.answers
-    monkeypatch.setattr(runner, "answers", fail)
+    real = runner.do_items
+    monkeypatch.setattr(runner, "do_items", fail)
     with pytest.raises(runner.IncompleteError, match="latte, seed 0: MemoryError: too large; 1 of 2 items failed"):
         make_figures(["ablation"], setup, tmp_path, Options(jobs=1))
     monkeypatch.undo()

@@ -42,7 +42,7 @@ class ExperimentOptions:
     def configs(self, **defaults: Any) -> list[RunConfig]:
         """Return one configuration per benchmark; options override the file, ``defaults`` fill what neither has."""
         from ..experiment.config import parse_method, read_config
-        from ..experiment.settings import apply_settings
+        from ..experiment.config_changes import apply_settings
         from ..experiment.structure import configure
 
         load_plugins(self.plugins)

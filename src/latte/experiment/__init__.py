@@ -1,6 +1,6 @@
 """Campaigns: many runs of methods on benchmarks, in folders that can be resumed.
 
-``config`` is what a user states, ``settings`` changes single values of it, ``plan`` is the same with every default
+``config`` is what a user states, ``config_changes`` changes values of it, ``plan`` is the same with every default
 filled in and bound to its data. ``runner`` does the items of plans with the ``workers``, ``session`` writes them;
 ``item`` runs one of them, ``together`` those that share a replay.
 ``folder``, ``manifest`` and ``predictions`` are the files of a run folder, ``runs`` reads finished and unfinished

@@ -19,10 +19,10 @@ from ..files.documents import read_json
 from ..files.schema import shorten
 from ..simulation.schedule import Schedule
 from .config import RunConfig, check_items, parse_value
+from .config_changes import change_setting
 from .folder import RunFolder
 from .plan import OpenBenchmark, PlacedPlan, Plan, plan_on
 from .runner import Event, Options, execute_all
-from .settings import change_setting
 
 SWEEP_FILE, SWEEP_FORMAT = "sweep.json", "latte-sweep/1"
 PURPOSES = ("sweep", "tuning")  # a curve that is reported; a search whose points are not
