@@ -67,21 +67,16 @@ def test_no_two_modules_share_a_name():
     assert [name for name, count in counts.items() if count > 1] == []
 
 
-PLAIN_PACKAGES = ("coordination", "encoders", "files", "flower", "serve", "wire")
 NO_NAMES = {"found", "told", "asked", "kept", "given", "who", "one", "wanted", "drawn", "rendered"}
 
 
-def is_plain(path: Path) -> bool:
-    return path.relative_to(ROOT).parts[0] in PLAIN_PACKAGES
-
-
 def top_level_types(path: Path) -> list[str]:
-    """Return the classes of a module and, in a plain package, what else has a name in CamelCase."""
+    """Return the classes of a module, and what else has a name in CamelCase."""
     types = []
     for node in ast.parse(path.read_text("utf-8")).body:
         if isinstance(node, ast.ClassDef):
             types.append(node.name)
-        elif isinstance(node, ast.Assign | ast.AnnAssign) and is_plain(path):
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
             types += [name for name in names if re.fullmatch(r"_?[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*", name)]
@@ -112,7 +107,6 @@ def test_names_say_what_they_stand_for():
     bad = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in sorted(ROOT.rglob("*.py"))
-        if is_plain(path)
         for name, line in bound_names(ast.parse(path.read_text("utf-8")))
         if name.lstrip("_") in NO_NAMES
     ]

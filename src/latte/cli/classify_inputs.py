@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from .arguments import InputFile
-from .options import ENCODER, MAX_PIXELS, PLUGINS, load_plugins
-from .run_options import Command, collect_options
+from .options import ENCODER, MAX_PIXELS, PLUGINS, Command, load_plugins
+from .run_options import collect_options
 
 if TYPE_CHECKING:
     from ..core.contracts import Method

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from .arguments import Folder, InputFile, OutputFile
-from .options import ENCODER, MAX_PIXELS, PLUGINS
-from .run_options import Command, collect_options
+from .options import ENCODER, MAX_PIXELS, PLUGINS, Command
+from .run_options import collect_options
 
 if TYPE_CHECKING:
     from ..core.privacy import Privacy

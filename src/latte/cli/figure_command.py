@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from .arguments import Folder, OutputFolder
+from .options import Command
 from .output import line
-from .run_options import Command, collect_options, or_exit, plain_options
+from .run_options import collect_options, or_exit, plain_options
 
 if TYPE_CHECKING:
     from ..analysis.studies import Setup

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 
-from .arguments import InputFile
+from .arguments import Folder, InputFile
 
+Command = Callable[..., Any]
 ENCODER = click.option(
     "--encoder",
     required=True,
@@ -35,3 +37,9 @@ def load_plugins(plugins: Iterable[Path]) -> None:
         from ..experiment.item import load_plugin
 
         load_plugin(plugin)
+
+
+def store_options(command: Command) -> Command:
+    """Add the options that say where a server stores what it has."""
+    command = click.option("--store", help="postgresql://USER@HOST/DATABASE, as given to latte serve.")(command)
+    return click.option("--data", type=Folder(), required=True, help="The folder given to latte serve --data.")(command)

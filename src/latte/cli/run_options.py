@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .arguments import Folder, InputFile
-from .options import PLUGINS, load_plugins
+from .options import PLUGINS, Command, load_plugins
 from .output import problem
 from .progress import draw_compilation
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..experiment.runner import Event, Options
     from ..simulation.records import Result
 
-Command = Callable[..., Any]
 _EXECUTOR = "latte.executor"
 
 

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from .arguments import Folder, InputFile
-from .options import PLUGINS, load_plugins
+from .arguments import InputFile
+from .options import PLUGINS, load_plugins, store_options
 from .output import line, print_rows, problem
 
 if TYPE_CHECKING:
     from ..serve.store_backup import StorePlace
     from ..serve.store_check import StoreReport
-
-Command = Callable[..., Any]
-
-
-def _place(command: Command) -> Command:
-    """Add the options that say where the store is."""
-    command = click.option("--store", help="postgresql://USER@HOST/DATABASE, as given to latte serve.")(command)
-    return click.option("--data", type=Folder(), required=True, help="The folder given to latte serve --data.")(command)
 
 
 @click.group()
@@ -35,7 +26,7 @@ def store() -> None:
 
 @store.command("backup")
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
-@_place
+@store_options
 def backup(out: Path, data: Path, store: str | None) -> None:
     """Write everything in a store to the file OUT. Servers need not be stopped: it is the store of one moment."""
     place = _located(data, store)
@@ -47,7 +38,7 @@ def backup(out: Path, data: Path, store: str | None) -> None:
 
 @store.command("restore")
 @click.argument("source", metavar="IN", type=InputFile())
-@_place
+@store_options
 @click.option("--replace", is_flag=True, help="Replace what the store holds.")
 @click.option("--keep-tokens", is_flag=True, help="Leave the tokens that are there as they are.")
 def restore(source: Path, data: Path, store: str | None, replace: bool, keep_tokens: bool) -> None:
@@ -66,7 +57,7 @@ def restore(source: Path, data: Path, store: str | None, replace: bool, keep_tok
 
 
 @store.command("check")
-@_place
+@store_options
 @click.option("--task", type=InputFile(), help="Try each upload on the exchange of this task.")
 @PLUGINS
 @click.option("--forget-damaged", is_flag=True, help="Remove damaged uploads: their clients upload again.")

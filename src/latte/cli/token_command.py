@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from .arguments import Folder
+from .options import store_options
 from .output import line, print_rows
 
 if TYPE_CHECKING:
     from ..serve.tokens import TokenStore
-
-Command = Callable[..., Any]
-
-
-def _place(command: Command) -> Command:
-    """Add the options that say where the tokens are."""
-    command = click.option("--store", help="postgresql://USER@HOST/DATABASE, as given to latte serve.")(command)
-    return click.option("--data", type=Folder(), required=True, help="The folder given to latte serve --data.")(command)
 
 
 _NAME = click.argument("client", required=False)
@@ -42,7 +34,7 @@ def token() -> None:
 @_NAME
 @_ADMIN
 @_OUT
-@_place
+@store_options
 def create(client: str | None, admin: bool, out: Path | None, data: Path, store: str | None) -> None:
     """Create a token for CLIENT and print it: it is not stored, and cannot be shown again."""
     name = _name(client, admin)
@@ -54,7 +46,7 @@ def create(client: str | None, admin: bool, out: Path | None, data: Path, store:
 @_NAME
 @_ADMIN
 @_OUT
-@_place
+@store_options
 def rotate(client: str | None, admin: bool, out: Path | None, data: Path, store: str | None) -> None:
     """Create a new token for CLIENT and revoke all earlier ones."""
     from ..serve.tokens import valid_tokens
@@ -69,7 +61,7 @@ def rotate(client: str | None, admin: bool, out: Path | None, data: Path, store:
 @token.command("revoke")
 @_NAME
 @_ADMIN
-@_place
+@store_options
 def revoke(client: str | None, admin: bool, data: Path, store: str | None) -> None:
     """Revoke all tokens of CLIENT."""
     from ..serve.tokens import valid_tokens
@@ -81,7 +73,7 @@ def revoke(client: str | None, admin: bool, data: Path, store: str | None) -> No
 
 @token.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@_place
+@store_options
 def list_tokens(as_json: bool, data: Path, store: str | None) -> None:
     """List tokens: whose they are, since when, and whether they are valid. The tokens themselves are not stored."""
     with _open_tokens(data, store) as tokens:

@@ -123,8 +123,8 @@ def pause_after(failures: int, error: Exception, rng: random.Random) -> float:
     """Return the seconds to wait after so many failures in a row: random, and at least what the server asked for."""
     final = isinstance(error, RefusedError) and error.code in FINAL
     limit = LONGEST_PAUSE if final else min(FIRST_PAUSE * 2.0 ** min(failures, 20), LONGEST_PAUSE)
-    asked = error.pause or 0.0 if isinstance(error, UnreachableError) else 0.0
-    return min(asked, LONGEST_PAUSE) + rng.uniform(limit / 10, limit)
+    request = error.pause or 0.0 if isinstance(error, UnreachableError) else 0.0
+    return min(request, LONGEST_PAUSE) + rng.uniform(limit / 10, limit)
 
 
 def _text(error: Exception) -> str:

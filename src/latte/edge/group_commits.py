@@ -118,10 +118,10 @@ class GroupCommits:
     # --- one transaction ----------------------------------------------------------------------------------
 
     def _write(self, group: Sequence[Entry], durable: bool) -> None:
-        wanted = durable and not all(entry.optional for entry in group)
-        if wanted != self._full_sync:
-            self._database.execute(f"PRAGMA synchronous={'FULL' if wanted else 'NORMAL'}")
-            self._full_sync = wanted
+        full = durable and not all(entry.optional for entry in group)
+        if full != self._full_sync:
+            self._database.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
+            self._full_sync = full
         self._database.execute("BEGIN IMMEDIATE")
         try:
             for statement, rows in _needed(group).items():
@@ -130,7 +130,7 @@ class GroupCommits:
         finally:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
-        if wanted:
+        if full:
             self._durable = time.monotonic()
 
 

@@ -36,7 +36,7 @@ from .plan import Item, Plan
 PREDICTIONS_FORMAT = "latte-predictions/1"
 SAMPLE_COLUMNS = ("sample", "client", "position", "label", "prediction")
 NAME_LISTS = {"clients": "clients", "domains": "domains", "classnames": "classes"}  # by field, the key in a file
-Column = NDArray[np.int32]
+Int32Column = NDArray[np.int32]
 ItemKey = tuple[str, int]  # the label of a method, and a seed
 
 
@@ -49,11 +49,11 @@ class Predictions:
     name each client and its domain, ``classnames`` the classes.
     """
 
-    sample: Column
-    client: Column
-    position: Column
-    label: Column
-    prediction: Column
+    sample: Int32Column
+    client: Int32Column
+    position: Int32Column
+    label: Int32Column
+    prediction: Int32Column
     clients: tuple[str, ...]
     domains: tuple[str, ...]
     classnames: tuple[str, ...]
@@ -228,7 +228,7 @@ def _names(stored: Tensors, name: str, path: Path) -> tuple[str, ...]:
     return structure(parse_json(stored.metadata.get(name, ""), where), tuple[str, ...], where)
 
 
-def _column(stored: Tensors, name: str, path: Path) -> Column:
+def _column(stored: Tensors, name: str, path: Path) -> Int32Column:
     """Return a column (n,) of as many rows as the others have."""
     rows = stored.arrays[SAMPLE_COLUMNS[0]].shape if SAMPLE_COLUMNS[0] in stored.arrays else (0,)
     column = stored.arrays.get(name)

@@ -15,7 +15,7 @@ from ..theory.study import BoundCurve, Study
 from .figures.style import SOFT, canvas, grid, save_figure, settings, styled, write_csv
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
-Row = tuple[object, ...]
+PlottedRow = tuple[object, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class Drawing:
     caption: str
     figure: Any
     header: tuple[str, ...]
-    rows: list[Row]
+    rows: list[PlottedRow]
 
     def save(self, folder: Path) -> list[Path]:
         """Write PNG, SVG and CSV; the SVG is the same for the same numbers."""
@@ -65,7 +65,7 @@ def draw_volumes(study: Study) -> Drawing:
     """Draw the cap's share of the ball between its bounds."""
     figure, (axis,) = new_axes(width=5.6)
     theta = np.linspace(0.02, np.pi / 2, 60)
-    rows: list[Row] = []
+    rows: list[PlottedRow] = []
     for d, colour in zip((2, 8, 32), COLOURS, strict=False):
         low, exact, high = (f(d, theta) / np.log(10) for f in (log_lower, log_cap_share, log_upper))
         axis.fill_between(theta, low, high, color=colour, alpha=0.15, linewidth=0)
@@ -81,7 +81,7 @@ def draw_volumes(study: Study) -> Drawing:
 def draw_convergence(study: Study) -> Drawing:
     """Draw the distance of the memory from its limit against N."""
     figure, (axis,) = new_axes(width=5.6)
-    rows: list[Row] = []
+    rows: list[PlottedRow] = []
     for rate, colour in zip(study.rates, COLOURS, strict=False):
         middle = np.exp(np.log(rate.farthest).mean(axis=0))
         label = f"d = {rate.d}: slope {rate.slope:.3f}, theory {rate.expected:.3f}"
@@ -100,7 +100,7 @@ def draw_convergence(study: Study) -> Drawing:
 def draw_error(study: Study) -> Drawing:
     """Draw the measured error against N beside the bounds."""
     figure, axes = new_axes(len(study.curves), width=3.2)
-    rows: list[Row] = []
+    rows: list[PlottedRow] = []
     for axis, curve in zip(axes, study.curves, strict=True):
         _error_panel(axis, curve)
         rows += _error_rows(curve)
@@ -125,10 +125,10 @@ def _error_panel(axis: Any, curve: BoundCurve) -> None:
     axis.title.set_fontsize(9)
 
 
-def _error_rows(curve: BoundCurve) -> list[Row]:
+def _error_rows(curve: BoundCurve) -> list[PlottedRow]:
     """Return the rows of one panel; a bound whose conditions fail is left empty."""
     errors, forms = curve.errors, ("printed", "corrected", "sharp")
-    rows: list[Row] = []
+    rows: list[PlottedRow] = []
     for i, n in enumerate(errors.x):
         bounds = [curve.bounds[form][i] for form in forms]
         values = [bound.value if bound.holds else "" for bound in bounds]
@@ -144,7 +144,7 @@ def _band(axis: Any, errors: Errors, colour: str, label: str, x: Any = None) -> 
     axis.plot(where, errors.mean, "o-", color=colour, markersize=3, label=label)
 
 
-def _rows_of(series: Sequence[Errors]) -> list[Row]:
+def _rows_of(series: Sequence[Errors]) -> list[PlottedRow]:
     return [
         (errors.label, int(x), mean, half)
         for errors in series
@@ -188,7 +188,7 @@ def draw_limit(study: Study) -> Drawing:
     """Draw how soon Latte is 1-NN."""
     figure, axes = new_axes(2, width=4.0)
     limit = study.limit
-    rows: list[Row] = []
+    rows: list[PlottedRow] = []
     for axis, name, x, y in (
         (axes[0], "beta", limit.beta, limit.by_beta),
         (axes[1], "alpha", limit.alpha, limit.by_alpha),
@@ -220,6 +220,6 @@ def draw_vacuous(study: Study) -> Drawing:
     axis.text(2, 86, "atoms in the universe", fontsize=7, color=SOFT)
     axis.set(xlabel="dimension d", ylabel="log₁₀ of the samples needed")
     axis.legend(fontsize=7)
-    rows: list[Row] = [(label, *pair) for label, v in series.items() for pair in zip(d, v, strict=True)]
+    rows: list[PlottedRow] = [(label, *pair) for label, v in series.items() for pair in zip(d, v, strict=True)]
     caption = "Where the bounds begin to say something."
     return Drawing("vacuous", caption, figure, ("series", "d", "log10_n"), rows)

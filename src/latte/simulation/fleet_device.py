@@ -54,7 +54,7 @@ class DeviceProcess:
     def __init__(self) -> None:
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._clients: Sequence[FleetClient] = ()
-        self._told = 0.0
+        self._reported_at = 0.0
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -82,11 +82,11 @@ class DeviceProcess:
         self._lines.get()
 
     def _tell_rarely(self) -> None:
-        if time.monotonic() - self._told > _EVERY:
+        if time.monotonic() - self._reported_at > _EVERY:
             self._tell()
 
     def _tell(self, waiting: bool = False, labels: dict[str, list[int]] | None = None) -> None:
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
         clients = self._clients
         images, correct = sum(len(client.labels) for client in clients), sum(client.correct for client in clients)
         plain = sum(client.correct_zero_shot for client in clients)

@@ -18,7 +18,7 @@ from .loops_upload import PrototypeRows, blend
 from .streams import Streams, read_only
 
 AT_ONCE = 256  # prototypes that are computed together: they stay in a processor's nearest large cache
-Scalar = TypeVar("Scalar", bound=np.generic)
+Element = TypeVar("Element", bound=np.generic)
 
 
 class PrototypeStore:
@@ -99,7 +99,7 @@ class PrototypeStore:
         self._free = np.concatenate([self._free, np.arange(old, size)])
 
 
-def _lengthen(array: NDArray[Scalar], size: int) -> NDArray[Scalar]:
+def _lengthen(array: NDArray[Element], size: int) -> NDArray[Element]:
     longer = np.zeros((size, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer

@@ -17,12 +17,12 @@ from .loops_number import ColumnRoom
 
 Number = TypeVar("Number", float, np.float32)  # the type that is summed in
 Eight: TypeAlias = tuple[Number, Number, Number, Number, Number, Number, Number, Number]
-Row: TypeAlias = Vectors | Reals
+TileRow: TypeAlias = Vectors | Reals
 Single: TypeAlias = np.float32
 
 
 @loose_helper
-def tile(a: Row, b: Row, p: Row, q: Row, r: Row, s: Row, zero: Number) -> Eight[Number]:
+def tile(a: TileRow, b: TileRow, p: TileRow, q: TileRow, r: TileRow, s: TileRow, zero: Number) -> Eight[Number]:
     """Return the eight products of two vectors with four others; ``zero`` is of the type to sum in."""
     ap = aq = ar = az = bp = bq = br = bz = zero
     for d in range(len(a)):
