@@ -105,16 +105,20 @@ class Hub:
                 answers[i] = self._accept(requests[i], stored, accepted, ready.get(place))
         late = self._commit(accepted)
         for i in due:
-            if requests[i].client in late:
-                answers[i] = stale(requests[i].version, None)
+            if requests[i].client in late and answers[i] is None:
+                answers[i] = stale(requests[i].version, late[requests[i].client])
 
     def _stored(self, requests: Sequence[SyncRequest]) -> dict[str, Record]:
         """Return what is stored of the clients; without the upload where nobody needs it and nobody else writes."""
-        alone = not self.store.shared
-        known = {r.client for r in requests if alone and r.base == NEVER and r.client in self._keys}
-        asked = {r.client for r in requests} - known
-        heads = {c: Record(c, self.versions[c], self._keys[c], b"", self.updated[c]) for c in known}
-        return heads | (self.store.read(sorted(asked)) if asked else {})
+        clients = {request.client for request in requests}
+        whole = clients if self.store.shared else {request.client for request in requests if self._needs_rows(request)}
+        heads = {c: Record(c, self.versions[c], self._keys[c], b"", self.updated[c]) for c in clients - whole}
+        return heads | (self.store.read(sorted(whole)) if whole else {})
+
+    def _needs_rows(self, request: SyncRequest) -> bool:
+        """Return whether a request can only be answered with the stored upload at hand: a part of one, or a repetition."""
+        key = self._keys.get(request.client)
+        return key is None or request.base != NEVER or (key == request.key and bool(key))
 
     def _accept(
         self, request: SyncRequest, stored: Mapping[str, Record], accepted: dict[str, Accepted], ready: Any
@@ -126,14 +130,19 @@ class Hub:
             checked = self.reader.read(request, before, ready)
         except Problem as problem:
             return problem
+        except ValueError as error:  # whatever is odd about one request, the others of the batch are answered
+            return Problem("bad_upload", str(error))
         if checked is not None:
             accepted[request.client] = checked
         return None
 
-    def _commit(self, accepted: dict[str, Accepted]) -> frozenset[str]:
-        """Store what was accepted; return the clients of which another process has stored a later upload meanwhile."""
+    def _commit(self, accepted: dict[str, Accepted]) -> dict[str, int]:
+        """Store what was accepted; return the clients of which another process has stored a later upload meanwhile.
+
+        Each with the version that is stored.
+        """
         with self.watch.phase("store"):
-            late = self._write([one.record for one in accepted.values()]) if accepted else frozenset()
+            late = self._write([one.record for one in accepted.values()]) if accepted else {}
         new = [client for client in accepted if client not in self.versions and client not in late]
         with self.watch.phase("exchange"):
             for client, one in accepted.items():
@@ -143,10 +152,15 @@ class Hub:
             self.joined(client)
         return late
 
-    def _write(self, records: Sequence[Record]) -> frozenset[str]:
-        """Store records; where that fails, the store is asked the next time what it has of these clients."""
+    def _write(self, records: Sequence[Record]) -> dict[str, int]:
+        """Store records and return the versions of those that are late.
+
+        Where that fails, the store is asked the next time what it has of these clients.
+        """
         try:
-            return self.store.write(records)
+            late = sorted(self.store.write(records))
+            stored = self.store.read(late) if late else {}
+            return {client: stored[client].version if client in stored else NEVER for client in late}
         except BaseException:
             for record in records:
                 self._keys.pop(record.client, None)

@@ -167,6 +167,15 @@ def complete(blocks: Sequence[Block], expected: Expected, base: Mapping[str, Enc
     return tuple(_complete(block, expected, base) for block in blocks)
 
 
+def in_place(block: Block) -> Block:
+    """Return a block whose rows that are left out are said to be at their own places."""
+    if not block.source:
+        return block
+    source = np.frombuffer(block.source, "<i4")
+    places = np.where(source >= 0, np.arange(len(source)), source).astype("<i4")
+    return msgspec.structs.replace(block, source=places.tobytes())
+
+
 def decode(blocks: Sequence[Block], kind: type[Any], task: str) -> Any:
     """Return the message of ``kind`` that complete ``blocks`` are, for the classifier with the fingerprint ``task``."""
     arrays = {block.name: _array(block) for block in blocks}
