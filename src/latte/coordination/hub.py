@@ -116,7 +116,7 @@ class Hub:
         return heads | (self.store.read(sorted(whole)) if whole else {})
 
     def _needs_rows(self, request: SyncRequest) -> bool:
-        """Return whether a request can only be answered with the stored upload at hand: a part of one, or a repetition."""
+        """Return whether the stored upload is needed to answer a request: it has a part of one, or repeats it."""
         key = self._keys.get(request.client)
         return key is None or request.base != NEVER or (key == request.key and bool(key))
 

@@ -11,7 +11,7 @@ import numpy as np
 from .copying import WholeCopy
 from .names import check_task, client_name, pack_names, pack_task, unpack_names
 from .stored import require
-from .types import Arrays, Message, State, array_fields
+from .types import Arrays, Message, Rounding, State, array_fields
 from .validate import message, refuse
 from .zero_shot import ZeroShot
 
@@ -68,7 +68,7 @@ class BaseExchange(WholeCopy, Generic[Up, Down]):
         """Store the latest summary of ``client``; a new client joins."""
         self.store(client_name(client), self.prepare(upload))
 
-    def prepare(self, upload: Up, rounding: float | None = None) -> Up:
+    def prepare(self, upload: Up, rounding: Rounding | None = None) -> Up:
         """Check an upload and return what :meth:`store` stores: a copy, which nobody else can change."""
         return self._verified(upload)
 

@@ -21,7 +21,7 @@ from .row_copies import Picked, RowCopies, RowForm
 from .stored import require
 from .stored_table import stable_place, stored_table
 from .table import FEWEST, Table
-from .types import Arrays, External, Integers, Mask, Prototypes, Reals, State, Vectors
+from .types import Arrays, External, Integers, Mask, Prototypes, Reals, Rounding, State, Vectors
 from .validate import boolean, message, refuse, unit_where
 from .zero_shot import ZeroShot
 
@@ -99,10 +99,10 @@ class GlobalMemory(WholeCopy):
         """Store the latest prototypes of ``client``, with their entropies (B5); a new client joins."""
         self.store(client_name(client), self.prepare(upload))
 
-    def prepare(self, upload: Prototypes, rounding: float | None = None) -> PreparedRow:
+    def prepare(self, upload: Prototypes, rounding: Rounding | None = None) -> PreparedRow:
         """Check an upload and return what :meth:`store` stores of it; nothing changes.
 
-        With a ``rounding``, the distance by which the way here can have moved a vector, a prototype has to be
+        With a ``rounding``, the distance by which the way here can have moved each vector, a prototype has to be
         classified as its own class by zero-shot. An honest one is: it is a sum, with positive weights, of embeddings
         that are, and the embeddings of one class form a convex cone.
         """

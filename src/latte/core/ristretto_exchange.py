@@ -19,7 +19,7 @@ from .neighbourhoods import Evidence, factors_within, offsets_of
 from .stored import exactly, require
 from .sums_store import Freshness, fitting, load_table, table_state
 from .sums_table import SumsTable
-from .types import Arrays, Integers, Mask, Reals, State
+from .types import Arrays, Integers, Mask, Reals, Rounding, State
 from .validate import at_least, refuse
 from .zero_shot import ZeroShot
 
@@ -100,7 +100,7 @@ class RistrettoExchange(WholeCopy):
         """Store the latest class sums of ``client``; a new client joins."""
         self.store(client_name(client), self.prepare(upload))
 
-    def prepare(self, upload: ClassSums, rounding: float | None = None) -> ClassSums:
+    def prepare(self, upload: ClassSums, rounding: Rounding | None = None) -> ClassSums:
         """Check an upload and return what :meth:`store` stores of it; nothing changes."""
         return checked_sums(upload, self.zero_shot)
 

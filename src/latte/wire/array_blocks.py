@@ -190,22 +190,29 @@ def encoded_rows(blocks: Sequence[Block]) -> dict[str, EncodedRows]:
     return {block.name: _rows_of(block) for block in blocks if block.coding in PRECISIONS}
 
 
-def rounding_of(blocks: Sequence[Block]) -> float:
-    """Return how far the way here can have moved a vector of unit length in the direction of another."""
-    return max((_format_of(b).rounding(_rows_of(b)) for b in blocks if b.coding in PRECISIONS), default=0.0)
+def rounding_of(blocks: Sequence[Block]) -> NDArray[np.float64]:
+    """Return how far the way here can have moved each row (n,), a vector of unit length, in the direction of another.
+
+    Where several arrays have the same number of rows, the larger number counts for each place; where these differ, the
+    largest of all (1,).
+    """
+    return _largest([_format_of(b).roundings(_rows_of(b)) for b in blocks if b.coding in PRECISIONS], (1,))
 
 
 def rounding_of_each(stacked: Sequence[Block]) -> NDArray[np.float64]:
-    """Return :func:`rounding_of` (m,) of each of m messages that were stacked to one."""
-    rows = [
-        (_format_of(b), _rows_of(b).reshape(b.shape[0], -1, _format_of(b).stride))
-        for b in stacked
-        if b.coding in PRECISIONS
-    ]
-    count = stacked[0].shape[0] if stacked else 0
-    largest: NDArray[np.float64] = np.max(
-        [form.roundings(encoded) for form, encoded in rows] or [np.zeros(count)], axis=0
-    )
+    """Return :func:`rounding_of` (m, n) of each of m messages that were stacked to one."""
+    vectors = [(block, _format_of(block)) for block in stacked if block.coding in PRECISIONS]
+    arrays = [form.roundings(_rows_of(b).reshape(b.shape[0], -1, form.stride)) for b, form in vectors]
+    return _largest(arrays, (stacked[0].shape[0] if stacked else 0, 1))
+
+
+def _largest(roundings: Sequence[NDArray[np.float64]], none: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return the largest of several arrays at each place of the last axis; if their numbers differ, of all places."""
+    if not roundings:
+        return np.zeros(none)
+    if len({array.shape for array in roundings}) > 1:
+        roundings = [array.max(axis=-1, keepdims=True, initial=0.0) for array in roundings]
+    largest: NDArray[np.float64] = np.max(roundings, axis=0)
     return largest
 
 
