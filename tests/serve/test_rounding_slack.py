@@ -47,7 +47,7 @@ SHAPES = {
     st.sampled_from(sorted(SHAPES)),
 )
 def test_no_honest_row_is_refused(seed, precision, dim, shape):
-    """What is classified as its class before it is encoded passes afterwards, also what the rotation does not spread."""
+    """What is classified as its class before it is encoded passes afterwards, also what a rotation does not spread."""
     rng, zero_shot = np.random.default_rng(seed), a_task(4, dim)
     vectors, seen = np.zeros((4, dim), np.float32), np.zeros(4, np.bool_)
     for _ in range(8):

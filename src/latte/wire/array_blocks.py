@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +32,16 @@ NEXT, ZERO = -1, -2  # in ``source``: the next row of ``data``; a row of zeros
 _DTYPES = ("b1", "f4", "f8", "i4", "i8", "u1", "u4", "u8")
 _BITS, _RAW, _SINGLE = "bits", "raw", "single"
 _MOST_AXES = 8
+Code: TypeAlias = Annotated[str, msgspec.Meta(max_length=32)]  # longer than any, and too short to do harm in a log
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
     """One array: ``coding`` is a precision for embeddings, else "raw", "single" (float32) or "bits"."""
 
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    coding: str
+    name: Annotated[str, msgspec.Meta(max_length=256)]
+    dtype: Code
+    shape: Annotated[tuple[int, ...], msgspec.Meta(max_length=32)]
+    coding: Code
     data: bytes
     source: bytes = b""  # int32, one per row; empty: all rows are in data, in order
 
