@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import Folder, InputFile
+from .arguments import Folder, InputFile, OutputFile
 from .output import line
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def task() -> None:
 
 
 @task.command("create")
-@click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("out", type=OutputFile())
 @click.option("--encoder", envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR.")
 @click.option("--classes", help="Class names, comma-separated, or a file with one per line.")
 @click.option("--templates", help="A template set by name, or a file with one template per line.")
@@ -59,6 +59,8 @@ def create(
 
     if (benchmark is None) == (encoder is None or classes is None):
         raise click.UsageError("give --encoder and --classes, or --benchmark")
+    if benchmark is not None and (templates is not None or classes is not None):
+        raise click.UsageError("--classes and --templates go with --encoder: a benchmark has its text embeddings")
     chosen = parse_method(spec)
     params = resolve(chosen["name"], chosen["params"], chosen["preset"])
     source = _from_encoder(str(encoder), str(classes), templates) if benchmark is None else _from_file(benchmark, data)

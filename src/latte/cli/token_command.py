@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import Folder
+from .arguments import Folder, OutputFile
 from .output import line, print_rows
 
 if TYPE_CHECKING:
@@ -28,9 +27,7 @@ def _place(command: Command) -> Command:
 
 _NAME = click.argument("client", required=False)
 _ADMIN = click.option("--admin", is_flag=True, help="A token for the owner of the fleet instead of a client.")
-_OUT = click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file that only you can read."
-)
+_OUT = click.option("--out", type=OutputFile(), help="Write it to a file that only you can read.")
 
 
 @click.group()
@@ -60,6 +57,7 @@ def rotate(client: str | None, admin: bool, out: Path | None, data: Path, store:
     from ..serve.tokens import valid_tokens
 
     name = _name(client, admin)
+    _check_there(data, store)
     with _opened(data, store) as tokens:
         earlier = [one.id for one in valid_tokens(tokens.tokens(), name)]
         _create(tokens, data, name, out)
@@ -75,6 +73,7 @@ def revoke(client: str | None, admin: bool, data: Path, store: str | None) -> No
     from ..serve.tokens import valid_tokens
 
     name = _name(client, admin)
+    _check_there(data, store)
     with _opened(data, store) as tokens:
         _revoke(tokens, data, name, [one.id for one in valid_tokens(tokens.tokens(), name)])
 
@@ -84,6 +83,7 @@ def revoke(client: str | None, admin: bool, data: Path, store: str | None) -> No
 @_place
 def list_tokens(as_json: bool, data: Path, store: str | None) -> None:
     """List tokens: whose they are, since when, and whether they are valid. The tokens themselves are not stored."""
+    _check_there(data, store)
     with _opened(data, store) as tokens:
         rows = sorted(tokens.tokens().values(), key=lambda one: (one.role, one.client, one.created))
     print_rows(
@@ -107,6 +107,16 @@ def _name(client: str | None, admin: bool) -> str | None:
     return client
 
 
+def _check_there(data: Path, store: str | None) -> None:
+    """Refuse a folder without tokens: only the first of them makes one."""
+    from ..core.validate import refuse
+    from ..serve.token_file import TOKEN_FILE
+
+    if store is None and not (data / TOKEN_FILE).is_file():
+        want = "the folder given to latte serve --data, or to latte token create"
+        raise refuse("--data", f"{data}, where there is no {TOKEN_FILE}", want)
+
+
 @contextmanager
 def _opened(data: Path, store: str | None) -> Iterator[TokenStore]:
     from ..serve.upload_store import open_tokens
@@ -123,14 +133,25 @@ def _create(tokens: TokenStore, data: Path, name: str | None, out: Path | None) 
     from ..serve.tokens import new_token
 
     text, stored = new_token(name)
-    tokens.add(stored)
+    with _written(text, out):  # a token that cannot be handed over is not valid
+        tokens.add(stored)
     Audit(data).note("token created", name or "", stored.id, always=True)
     if out is None:
         line(text)
+
+
+@contextmanager
+def _written(text: str, out: Path | None) -> Iterator[None]:
+    """Write a token to the file ``out``, if there is one; the file gets its name when the block ends."""
+    if out is None:
+        yield
         return
-    handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(text + "\n")
+    from ..files.atomic import writing_private
+
+    with writing_private(out) as file:
+        file.write(f"{text}\n".encode())
+        file.flush()
+        yield
 
 
 def _revoke(tokens: TokenStore, data: Path, name: str | None, ids: list[str]) -> None:

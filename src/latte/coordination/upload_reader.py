@@ -17,7 +17,7 @@ from ..wire.many_blocks import decode_many
 from ..wire.messages import NEVER, SyncRequest, Upload, pack, unpack
 from ..wire.task_file import Task
 from .problems import Problem
-from .upload_records import CHECK, DamagedRecordError, Record
+from .upload_records import DamagedRecordError, Record
 
 
 class ServedExchange(Exchange[Any, Any], Verifying, Protocol):
@@ -113,9 +113,7 @@ class UploadReader:
         try:
             return self._exchange.prepare(self._decoded(unpack(record.body, Upload).blocks))
         except ValueError as error:
-            raise DamagedRecordError(
-                f"store: the upload of client {record.client!r} cannot be used ({error}); run: {CHECK}"
-            ) from None
+            raise DamagedRecordError(record.client, str(error)) from None
 
     def check_record(self, record: Record) -> None:
         """Refuse an upload that would be refused if it came now."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ..coordination.sqlite_store import FILE, SCHEMA, explained
+from ..coordination.sqlite_store import FILE, SCHEMA, explained, stored_text
 from ..core.validate import refuse
 from .token_file import TOKEN_FILE
 from .token_file import read_tokens as tokens_of_file
@@ -68,7 +68,9 @@ def _sqlite(store: Path, folder: Path, examine: bool) -> Iterator[Contents]:
 def _open(path: Path) -> sqlite3.Connection:
     """Open a file only to read it: without the lock of its owner, and beside it."""
     with explained(path):
-        return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)
+        database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)
+    database.text_factory = stored_text
+    return database
 
 
 def _file_tokens(path: Path) -> list[Token]:
