@@ -61,8 +61,8 @@ def test_long_names_are_no_message(guarded, task):
         request(task, version=1, upload=(msgspec.structs.replace(block, **{field: value}),))
         for field, value in (("name", LONG), ("dtype", LONG), ("coding", LONG), ("shape", (1,) * 1000))
     ]
-    for one in odd:
-        answer = post(server, one, heads["a"])
+    for message in odd:
+        answer = post(server, message, heads["a"])
         assert answer.json()["code"] == "bad_message" and len(answer.content) < 1000
     for path in ("/v1/join", "/v1/leave"):
         body = json.dumps({"client": "x" * 2000, "task": task.fingerprint}).encode()
@@ -79,7 +79,7 @@ def test_names_that_a_token_does_not_have_are_noted_once(guarded, task):
     assert [(entry["event"], entry["client"]) for entry in events(folder)] == [("refused: forbidden", "a")]
     assert (folder / "audit.jsonl").stat().st_size < 5000
     fleet = httpx2.get(f"{server.address}/v1/fleet", headers=heads["admin"]).json()
-    assert [(one["client"], one["count"]) for one in fleet["refusals"]] == [("a", 20)]
+    assert [(refusal["client"], refusal["count"]) for refusal in fleet["refusals"]] == [("a", 20)]
 
 
 def test_every_kind_of_refused_upload_is_in_the_audit_log(guarded, task):

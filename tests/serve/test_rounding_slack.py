@@ -99,7 +99,9 @@ def uploads(hub, precision, rows, seen, scale=None):
 
 def codes(hub, several):
     """Return the answers to uploads: together, and each alone."""
-    requests = [SyncRequest(hub.task.fingerprint, f"c{i}", version=1, upload=one) for i, one in enumerate(several)]
+    requests = [
+        SyncRequest(hub.task.fingerprint, f"c{i}", version=1, upload=blocks) for i, blocks in enumerate(several)
+    ]
     together = hub.run(requests)
     for request in requests:
         hub.forget(request.client)

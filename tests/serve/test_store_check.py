@@ -109,7 +109,7 @@ def test_columns_of_other_types_are_found_and_removed(place):
     change(place, "name = 17 WHERE name = ?", b"d")
     change(place, "name = CAST(x'ff' AS TEXT) WHERE name = ?", b"e")
     report = check_store(place, TASK)
-    assert [one.client for one in report.damages] == ["a", "b", "c", "17", "\udcff"]
+    assert [damage.client for damage in report.damages] == ["a", "b", "c", "17", "\udcff"]
     assert report.damages[0].fault == "columns of the types bytes, int, bytes, int, int, float"
     with pytest.raises(DamagedRecordError, match="client 'a' is damaged"):
         start(place)

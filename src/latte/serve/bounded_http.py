@@ -127,9 +127,9 @@ class BoundedHttp(HttpToolsProtocol):
         return min(self._began + BODY_SECONDS, self._heard + QUIET_SECONDS) - self.loop.time()
 
     def _look(self) -> None:
-        """Close the connection if its time is over; it is not while the server itself does not read."""
+        """Close the connection if its time is over; none passes while the server itself does not read."""
         if self.flow.read_paused:
-            self._heard = self.loop.time()
+            self._began = self._heard = self.loop.time()
         if (left := self._seconds_left()) > 0:
             self._timer = self.loop.call_later(left, self._look)
         elif self._stage is Stage.NOTHING:
