@@ -82,7 +82,7 @@ def test_no_step_of_a_unit_row_exceeds_that_of_a_single_number(precision, dim):
 
 @pytest.fixture
 def hub(tmp_path):
-    text = unit(np.random.default_rng(0).normal(size=(CLASSES, DIM)) + 2.0)
+    text = unit(np.random.default_rng(0).normal(size=(CLASSES, DIM)) + 3.0)
     hub = Hub(make_task(ZeroShot(text, [f"class {y}" for y in range(CLASSES)]), "latte"), SqliteStore(tmp_path))
     yield hub
     hub.store.close()
