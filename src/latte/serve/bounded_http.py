@@ -37,7 +37,7 @@ class BoundedHttp(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._stage, self._message = Stage.NOTHING, 0  # the latter counts the requests of the connection
-        self._head = 0  # bytes
+        self._head = self._arrived = 0  # bytes of a head that is not complete, and of what arrived last
         self._timer: asyncio.TimerHandle | None = None
         self._timed: tuple[int, Stage] | None = None  # the request and stage that the timer is for
         self._began = self._heard = 0.0  # times of the loop
@@ -59,7 +59,7 @@ class BoundedHttp(HttpToolsProtocol):
         """Read what has arrived, and note how much of a request is still to come."""
         if self.transport.is_closing():
             return
-        before = self._message
+        before, self._arrived = self._message, len(data)
         super().data_received(data)
         if self._stage is Stage.HEAD:
             self._head = self._head + len(data) if self._message == before else self._head_size()
@@ -82,12 +82,12 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        self._stage, self._message = Stage.HEAD, self._message + 1
+        self._stage, self._message, self._head = Stage.HEAD, self._message + 1, 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """Begin a body; an exception ends the work of the parser."""
-        if self._head_size() > MOST_HEAD:
+        if self._head + self._arrived > MOST_HEAD and self._head_size() > MOST_HEAD:
             self._refusal = _too_long()
             raise ValueError(self._refusal.detail)
         self._stage = Stage.BODY
