@@ -16,9 +16,8 @@ import uvicorn
 from latte.edge.http_calls import Connection
 from latte.edge.http_exchange import HttpExchange
 from latte.edge.make_task import make_task
-from latte.serve.app import create_app
 from latte.serve.rates import RequestRate
-from latte.serve.running import ServerOptions, listen, open_service
+from latte.serve.running import ServerOptions, listen, loaded_config, open_service
 from latte.serve.service import Access, Service
 from latte.wire.task_file import Task, write_task
 from waiting import Running, running, wait_until
@@ -40,7 +39,7 @@ def serving(task: Task, folder: Path, **options: object) -> Iterator[ThreadServe
     """Serve ``task`` in a thread until the block ends; without limits of rate, unless ``options`` have some."""
     chosen = replace(ServerOptions(folder, port=0, access=UNLIMITED), **options)
     service, listener = open_service(task, chosen), listen(chosen.host, 0)
-    server = uvicorn.Server(uvicorn.Config(create_app(service), log_config=None, ws="none"))
+    server = uvicorn.Server(loaded_config(service, chosen))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
     thread.start()
     try:

@@ -33,7 +33,7 @@ def test_many_uploads_are_checked_like_each(seed, m, classes, dim, spoilt):
     rng = np.random.default_rng(seed)
     memory = global_memory(classes, dim, Routing(3))
     stacked = uploads_of(memory, rng, m, 0.3 if spoilt else 0.0)
-    together = memory.prepare_many(stacked, np.full(m, SINGLE))
+    together = memory.prepare_many(stacked, np.full((m, 1), SINGLE))
     for i, got in enumerate(together):
         one = Prototypes(stacked.vectors[i].copy(), stacked.seen[i].copy(), memory.task)
         try:

@@ -1,11 +1,13 @@
 """The answers of a batch are, byte for byte, those that each request gets alone."""
 
+import msgspec
 import numpy as np
 import pytest
 
 from latte import Prototypes, ZeroShot
 from latte.coordination.hub import Hub
 from latte.coordination.sqlite_store import SqliteStore
+from latte.coordination.upload_records import Record
 from latte.edge.make_task import make_task
 from latte.wire.array_blocks import complete, encode, encoded_rows
 from latte.wire.expected_arrays import AtMost
@@ -78,10 +80,80 @@ def test_one_bad_upload_does_not_touch_the_others(hub):
     assert sorted(hub.versions) == [f"client {i}" for i in (0, 1, 2, 4, 5)]
 
 
-def test_a_repeated_and_a_stale_upload_are_known_without_the_store(hub, monkeypatch):
+def test_a_new_and_a_stale_upload_are_known_without_the_store(hub, monkeypatch):
     rng = np.random.default_rng(4)
-    first = request(hub, "a", 5, upload(hub, rng))
-    hub.run([first])
+    hub.run([request(hub, "a", 5, upload(hub, rng))])
     monkeypatch.setattr(hub.store, "read", lambda clients: pytest.fail("the store was asked"))
-    repeated, stale = hub.run([first, request(hub, "a", 4, upload(hub, rng))])
-    assert repeated.version == 5 and stale.code == "stale_version"
+    stale, new = hub.run([request(hub, "a", 4, upload(hub, rng)), request(hub, "a", 6, upload(hub, rng))])
+    assert stale.code == "stale_version" and stale.more == {"stored_version": 5} and new.version == 6
+
+
+def codes(answers):
+    return [getattr(answer, "code", "ok") for answer in answers]
+
+
+def a_part(blocks, places):
+    """Return an upload that leaves out all rows: they are those at ``places`` of the upload before."""
+    source = np.array(places, "<i4").tobytes()
+    return tuple(msgspec.structs.replace(b, data=b"", source=source) if b.name == "vectors" else b for b in blocks)
+
+
+def test_a_whole_upload_and_a_part_of_one_client_in_one_batch(hub):
+    """Two connections of one client at once: what is stored is read for the part, whatever comes beside it."""
+    rng = np.random.default_rng(5)
+    blocks = upload(hub, rng, share=1.0)
+    hub.run([request(hub, "a", 1, blocks)])
+    part = request(hub, "a", 2, a_part(blocks, range(CLASSES)), base=1)
+    batch = [request(hub, "b", 1, upload(hub, rng)), part, request(hub, "a", 3, blocks)]
+    assert codes(hub.run(batch)) == ["ok"] * 3
+    assert hub.versions == {"a": 3, "b": 1}
+
+
+def test_what_one_request_raises_is_its_own_refusal(hub, monkeypatch):
+    rng = np.random.default_rng(6)
+    read = hub.reader.read
+
+    def odd(request, before, ready):
+        if request.client == "odd":
+            raise ValueError("client: got something odd, want something else")
+        return read(request, before, ready)
+
+    monkeypatch.setattr(hub.reader, "read", odd)
+    answers = hub.run([request(hub, name, 1, upload(hub, rng)) for name in ("a", "odd", "b")])
+    assert codes(answers) == ["ok", "bad_upload", "ok"]
+
+
+def test_a_part_of_an_upload_that_cannot_be_read_is_asked_for_whole(hub, monkeypatch):
+    blocks = upload(hub, np.random.default_rng(7), share=1.0)
+    hub.run([request(hub, "a", 1, blocks)])
+    monkeypatch.setattr(hub.store, "read", lambda clients: {"a": Record("a", 1, b"1", b"", 0.0)})
+    (answer,) = hub.run([request(hub, "a", 2, a_part(blocks, range(CLASSES)), base=1)])
+    assert answer.code == "unknown_base" and answer.more == {"stored_version": 1}
+
+
+def test_a_key_belongs_to_one_upload(hub):
+    """A repetition is the same upload, whole or as the part that it was; anything else under its key is refused."""
+    rng = np.random.default_rng(8)
+    first, other = upload(hub, rng, share=1.0), upload(hub, rng, share=1.0)
+    hub.run([request(hub, "a", 1, first)])
+    assert codes(hub.run([request(hub, "a", 1, first), request(hub, "a", 1, other)])) == ["ok", "key_reused"]
+    turned = request(hub, "a", 2, a_part(first, [0, 1, 2, 3, 3]), base=1)  # refused: class 4 with the row of class 3
+    assert codes(hub.run([turned])) == ["bad_upload"]
+    part = request(hub, "a", 2, a_part(first, range(CLASSES)), base=1)
+    assert codes(hub.run([part, part])) == codes(hub.run([part])) * 2 == ["ok", "ok"]
+    for odd in (other, (), with_source(part.upload, b"123"), with_source(part.upload, bytes(8))):
+        assert codes(hub.run([request(hub, "a", 2, odd, base=1)])) == ["key_reused"]
+
+
+def with_source(blocks, source):
+    return tuple(msgspec.structs.replace(b, source=source) if b.name == "vectors" else b for b in blocks)
+
+
+def test_a_client_that_another_server_was_faster_for_learns_the_stored_version(hub, monkeypatch):
+    rng = np.random.default_rng(9)
+    hub.run([request(hub, "a", 1, upload(hub, rng))])
+    stored = Record("a", 7, b"7", b"", 0.0)
+    monkeypatch.setattr(hub.store, "write", lambda records: frozenset(["a"]))
+    monkeypatch.setattr(hub.store, "read", lambda clients: {"a": stored})
+    (answer,) = hub.run([request(hub, "a", 2, upload(hub, rng))])
+    assert answer.code == "stale_version" and answer.more == {"stored_version": 7}

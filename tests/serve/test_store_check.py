@@ -13,7 +13,7 @@ from latte.coordination.upload_records import DamagedRecordError, Record
 from latte.edge.http_exchange import HttpExchange
 from latte.edge.make_task import make_task
 from latte.serve.store_backup import StorePlace
-from latte.serve.store_check import check_store, forget_damaged
+from latte.serve.store_check import StoreReport, check_store, forget_damaged
 from latte.serve.upload_store import open_store
 from latte.wire.array_blocks import encode
 from latte.wire.messages import Upload, pack
@@ -99,6 +99,25 @@ def test_a_name_that_is_no_text_any_more_is_removed_too(place):
     forget_damaged(place, report)
     assert check_store(place).clients == 4
     assert check_store(place).damages == ()
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_columns_of_other_types_are_found_and_removed(place):
+    """SQLite stores any type in any column; a whole number must not be taken for so many bytes."""
+    change(place, "body = 123456789012345 WHERE name = ?", b"a")
+    change(place, "key = 'text' WHERE name = ?", b"b")
+    change(place, "name = 'c' WHERE name = ?", b"c")
+    change(place, "name = 17 WHERE name = ?", b"d")
+    change(place, "name = CAST(x'ff' AS TEXT) WHERE name = ?", b"e")
+    report = check_store(place, TASK)
+    assert [damage.client for damage in report.damages] == ["a", "b", "c", "17", "\udcff"]
+    assert report.damages[0].fault == "columns of the types bytes, int, bytes, int, int, float"
+    with pytest.raises(DamagedRecordError, match="client 'a' is damaged"):
+        start(place)
+    shown = latte("store", "check", "--data", place.folder)
+    assert shown.returncode == 1 and "5 clients, 5 damaged" in shown.stdout and "Traceback" not in shown.stderr
+    assert forget_damaged(place, report) == 5
+    assert check_store(place, TASK) == StoreReport(0, ())
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import click
 
 from .arguments import Folder, InputFile, OutputFile
 from .options import ENCODER, MAX_PIXELS, PLUGINS, Command
+from .output import silence_retries
 from .run_options import collect_options
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class EdgeOptions:
         from ..edge.http_calls import Connection
         from ..edge.joining import Membership, read_token
 
+        silence_retries()
         token = read_token(self.token_file) if self.token_file is not None else None
         connection = Connection(attempts=1, authority=self.server_ca, certificate=self.cert, key=self.key)
         return Membership(self.server, token, self.name, self.precision, connection, self.privacy)

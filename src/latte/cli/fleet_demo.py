@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .output import line
+from .output import line, silence_retries
 
 if TYPE_CHECKING:
     from ..serve.demo_fleet import DemoFleet, FleetTally
@@ -81,6 +81,7 @@ def run_guest(server: str, token: str, precision: str, seconds: float) -> None:
         need(module, "http")
     from ..simulation.fleet_guest import guest_tallies
 
+    silence_retries()
     shown = 0
     for tally in guest_tallies(server, token, precision, seconds):
         if tally.images == 1:

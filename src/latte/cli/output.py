@@ -88,6 +88,13 @@ def print_rows(rows: Sequence[dict[str, object]], as_json: bool, keys: int = 1) 
             line("  ".join(parts).rstrip())
 
 
+def silence_retries() -> None:
+    """Let no note of a repeated request go to stderr: a command says by itself what it could not reach."""
+    import logging
+
+    logging.getLogger("stamina").addHandler(logging.NullHandler())
+
+
 def _column(name: str, values: Sequence[object]) -> list[str]:
     """Return the lines of a column, its name first, all of one width; numbers stand on the right."""
     texts = [_cell(name), *map(_cell, values)]

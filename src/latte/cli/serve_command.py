@@ -82,7 +82,7 @@ def serve(
         port=port,
         tls=_tls(tls_cert, tls_key, client_ca),
         insecure=insecure,
-        access=Access(required, auth is not False, RequestRate(rate, 2 * rate)),
+        access=Access(required, auth is not False, RequestRate.of(rate)),
         limits=Limits(max_clients),
     )
     running.log_to_stderr(log_level)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import Folder, InputFile
+from .arguments import Folder, InputFile, OutputFile
 from .options import PLUGINS, load_plugins
 from .output import line
 
@@ -25,7 +25,7 @@ def task() -> None:
 
 
 @task.command("create")
-@click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("out", type=OutputFile())
 @click.option("--encoder", envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR.")
 @click.option("--classes", "classnames", help="Class names, comma-separated, or a file with one per line.")
 @click.option("--templates", help="A template set by name, or a file with one template per line.")
@@ -62,6 +62,8 @@ def create(
 
     if (benchmark is None) == (encoder is None or classnames is None):
         raise click.UsageError("give --encoder and --classes, or --benchmark")
+    if benchmark is not None and (templates is not None or classnames is not None):
+        raise click.UsageError("--classes and --templates go with --encoder: a benchmark has its text embeddings")
     load_plugins(plugins)
     chosen = parse_method(spec)
     params = resolve(chosen["name"], chosen["params"], chosen["preset"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .arguments import OutputFile
 from .options import store_options
 from .output import line, print_rows
 
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 _NAME = click.argument("client", required=False)
 _ADMIN = click.option("--admin", is_flag=True, help="A token for the owner of the fleet instead of a client.")
-_OUT = click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file that only you can read."
-)
+_OUT = click.option("--out", type=OutputFile(), help="Write it to a file that only you can read.")
 
 
 @click.group()
@@ -52,6 +50,7 @@ def rotate(client: str | None, admin: bool, out: Path | None, data: Path, store:
     from ..serve.tokens import valid_tokens
 
     name = _name(client, admin)
+    _check_there(data, store)
     with _open_tokens(data, store) as tokens:
         earlier = [entry.id for entry in valid_tokens(tokens.tokens(), name)]
         _create(tokens, data, name, out)
@@ -67,6 +66,7 @@ def revoke(client: str | None, admin: bool, data: Path, store: str | None) -> No
     from ..serve.tokens import valid_tokens
 
     name = _name(client, admin)
+    _check_there(data, store)
     with _open_tokens(data, store) as tokens:
         _revoke(tokens, data, name, [entry.id for entry in valid_tokens(tokens.tokens(), name)])
 
@@ -76,6 +76,7 @@ def revoke(client: str | None, admin: bool, data: Path, store: str | None) -> No
 @store_options
 def list_tokens(as_json: bool, data: Path, store: str | None) -> None:
     """List tokens: whose they are, since when, and whether they are valid. The tokens themselves are not stored."""
+    _check_there(data, store)
     with _open_tokens(data, store) as tokens:
         rows = sorted(tokens.tokens().values(), key=lambda entry: (entry.role, entry.client, entry.created))
     print_rows(
@@ -99,6 +100,16 @@ def _name(client: str | None, admin: bool) -> str | None:
     return client
 
 
+def _check_there(data: Path, store: str | None) -> None:
+    """Refuse a folder without tokens: only the first of them makes one."""
+    from ..core.validate import refuse
+    from ..serve.token_file import TOKEN_FILE
+
+    if store is None and not (data / TOKEN_FILE).is_file():
+        want = "the folder given to latte serve --data, or to latte token create"
+        raise refuse("--data", f"{data}, where there is no {TOKEN_FILE}", want)
+
+
 @contextmanager
 def _open_tokens(data: Path, store: str | None) -> Iterator[TokenStore]:
     from ..serve.upload_store import open_tokens
@@ -115,14 +126,25 @@ def _create(tokens: TokenStore, data: Path, name: str | None, out: Path | None) 
     from ..serve.tokens import new_token
 
     text, stored = new_token(name)
-    tokens.add(stored)
+    with _written(text, out):  # a token that cannot be handed over is not valid
+        tokens.add(stored)
     Audit(data).note("token created", name or "", stored.id, always=True)
     if out is None:
         line(text)
+
+
+@contextmanager
+def _written(text: str, out: Path | None) -> Iterator[None]:
+    """Write a token to the file ``out``, if there is one; the file gets its name when the block ends."""
+    if out is None:
+        yield
         return
-    handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(text + "\n")
+    from ..files.atomic import writing_private
+
+    with writing_private(out) as file:
+        file.write(f"{text}\n".encode())
+        file.flush()
+        yield
 
 
 def _revoke(tokens: TokenStore, data: Path, name: str | None, ids: list[str]) -> None:

@@ -105,20 +105,23 @@ class Hub:
                 answers[i] = self._accept(requests[i], stored, accepted, ready.get(place))
         late = self._commit(accepted)
         for i in due:
-            if requests[i].client in late:
-                answers[i] = stale(requests[i].version, None)
+            if requests[i].client in late and answers[i] is None:
+                answers[i] = stale(requests[i].version, late[requests[i].client])
 
     def _read_stored(self, requests: Sequence[SyncRequest]) -> dict[str, Record]:
         """Return the stored records of the clients that upload.
 
-        If no other process writes, the record of a client that leaves out no rows is made from memory, without its
-        body: nobody needs it.
+        If no other process writes, a record whose upload is not needed is made from memory, without its body.
         """
-        alone = not self.store.shared
-        known = {r.client for r in requests if alone and r.base == NO_VERSION and r.client in self._keys}
-        missing = {r.client for r in requests} - known
-        heads = {c: Record(c, self.versions[c], self._keys[c], b"", self.updated[c]) for c in known}
-        return heads | (self.store.read(sorted(missing)) if missing else {})
+        clients = {request.client for request in requests}
+        whole = clients if self.store.shared else {request.client for request in requests if self._needs_rows(request)}
+        heads = {c: Record(c, self.versions[c], self._keys[c], b"", self.updated[c]) for c in clients - whole}
+        return heads | (self.store.read(sorted(whole)) if whole else {})
+
+    def _needs_rows(self, request: SyncRequest) -> bool:
+        """Return whether the stored upload is needed to answer a request: it has a part of one, or repeats it."""
+        key = self._keys.get(request.client)
+        return key is None or request.base != NO_VERSION or (key == request.key and bool(key))
 
     def _accept(
         self, request: SyncRequest, stored: Mapping[str, Record], accepted: dict[str, AcceptedUpload], ready: Any
@@ -130,14 +133,19 @@ class Hub:
             checked = self.reader.read(request, before, ready)
         except Problem as problem:
             return problem
+        except ValueError as error:  # whatever is odd about one request, the others of the batch are answered
+            return Problem("bad_upload", str(error))
         if checked is not None:
             accepted[request.client] = checked
         return None
 
-    def _commit(self, accepted: dict[str, AcceptedUpload]) -> frozenset[str]:
-        """Store accepted uploads; return the clients whose later upload another process has stored meanwhile."""
+    def _commit(self, accepted: dict[str, AcceptedUpload]) -> dict[str, int]:
+        """Store accepted uploads; return the clients whose later upload another process has stored meanwhile.
+
+        Each has the version that is stored.
+        """
         with self.watch.phase("store"):
-            late = self._write([upload.record for upload in accepted.values()]) if accepted else frozenset()
+            late = self._write([upload.record for upload in accepted.values()]) if accepted else {}
         new = [client for client in accepted if client not in self.versions and client not in late]
         with self.watch.phase("exchange"):
             for client, upload in accepted.items():
@@ -147,13 +155,16 @@ class Hub:
             self.on_join(client)
         return late
 
-    def _write(self, records: Sequence[Record]) -> frozenset[str]:
-        """Store records; after a failure, the next upload of these clients reads their records from the store again.
+    def _write(self, records: Sequence[Record]) -> dict[str, int]:
+        """Store records and return the stored versions of those that are late.
 
-        A write that failed may have been stored nevertheless, so what is in memory cannot be trusted.
+        After a failure, the next upload of these clients reads their records from the store again: a write that failed
+        may have been stored nevertheless, so what is in memory cannot be trusted.
         """
         try:
-            return self.store.write(records)
+            late = sorted(self.store.write(records))
+            stored = self.store.read(late) if late else {}
+            return {client: stored[client].version if client in stored else NO_VERSION for client in late}
         except BaseException:
             for record in records:
                 self._keys.pop(record.client, None)

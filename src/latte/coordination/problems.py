@@ -14,6 +14,7 @@ CODES: dict[str, tuple[int, str]] = {
     "not_found": (404, "There is nothing here"),
     "unknown_client": (404, "The client has not uploaded anything"),
     "method_not_allowed": (405, "This method is not allowed here"),
+    "too_slow": (408, "The request did not arrive in time"),
     "other_task": (409, "The client works on another task"),
     "stale_version": (409, "A later upload of this client is stored"),
     "unknown_base": (409, "The upload leaves out rows of an upload that is not stored"),
@@ -22,6 +23,7 @@ CODES: dict[str, tuple[int, str]] = {
     "bad_upload": (422, "The upload cannot have come from an honest client"),
     "key_reused": (422, "The key belongs to another request of this client"),
     "too_many_requests": (429, "The client asks too often"),
+    "head_too_large": (431, "The request line and the headers are too large"),
     "internal": (500, "The server failed"),
     "busy": (503, "Too many requests are waiting"),
     "stopping": (503, "The server is being stopped"),
@@ -29,6 +31,14 @@ CODES: dict[str, tuple[int, str]] = {
     "too_many_clients": (507, "The federation is full"),
     "store_full": (507, "The disk of the store is full"),
 }
+
+
+LONGEST_DETAIL = 500  # characters of a detail that are sent, logged and remembered: it may quote what was sent
+
+
+def shorten_detail(detail: str) -> str:
+    """Return a detail that has at most LONGEST_DETAIL characters."""
+    return detail if len(detail) <= LONGEST_DETAIL else f"{detail[: LONGEST_DETAIL - 1]}…"
 
 
 @dataclass(eq=False)
@@ -56,6 +66,6 @@ class Problem(Exception):  # noqa: N818  it is the document that a client gets
             "title": title,
             "status": status,
             "code": self.code,
-            "detail": self.detail,
+            "detail": shorten_detail(self.detail),
             **self.more,
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
@@ -53,6 +53,7 @@ _MIGRATIONS = {
 _WRITE = f"""INSERT INTO clients ({ROW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (name) DO UPDATE SET version=excluded.version, key=excluded.key, body=excluded.body,
     checksum=excluded.checksum, updated=excluded.updated WHERE excluded.version > clients.version"""
+_REMOVE = "DELETE FROM clients WHERE name IN (?1, CAST(?1 AS TEXT), ?2)"
 _LEAST_FREE = 1 << 20  # bytes: with less, an error of writing is a full disk
 _MOST_VARIABLES = 500  # of one statement; some builds of SQLite allow 999
 
@@ -70,6 +71,7 @@ class SqliteStore:
             self._path = folder / STORE_FILE
             if anew:
                 set_aside(self._path)
+            make_private(self._path)
             self._database = connect(self._path)
             self._held.callback(self._database.close)
             migrate(self._database, self._path)
@@ -115,9 +117,9 @@ class SqliteStore:
             return frozenset(client for client, written in rows if not written)
 
     def remove(self, client: str) -> bool:
-        """Remove the record of a client, durably."""
+        """Remove the record of a client, durably; also if its name is damaged, and of another type."""
         with explain_errors(self._path), transaction(self._database):
-            return self._database.execute("DELETE FROM clients WHERE name = ?", [name_bytes(client)]).rowcount > 0
+            return self._database.execute(_REMOVE, [name_bytes(client), _number(client)]).rowcount > 0
 
     def changes(self) -> Iterator[Record | Removal]:
         """Yield every record, in the order of joining, at the first call; later nothing, as nobody else writes."""
@@ -153,10 +155,26 @@ class SqliteStore:
         self._held.close()
 
 
+def files_of(path: Path) -> tuple[Path, Path, Path]:
+    """Return a database file and what belongs to it while it is open."""
+    return path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
+
+
+def make_private(path: Path) -> None:
+    """Make a database file, or one that is there and ours, readable for its owner only: it holds uploads and secrets.
+
+    SQLite gives the files that it makes beside it the same permissions.
+    """
+    path.touch(mode=0o600)
+    for file in files_of(path):
+        with suppress(FileNotFoundError, PermissionError):  # another owner's
+            file.chmod(0o600)
+
+
 def set_aside(path: Path) -> None:
     """Rename a database file and the files beside it, so that nothing in them is lost."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-    for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+    for file in files_of(path):
         if file.exists():
             file.rename(file.with_name(f"{file.name}.aside-{stamp}"))
 
@@ -178,6 +196,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """Open a database file with the settings of a store."""
     with explain_errors(path):
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    database.text_factory = stored_text
     try:
         with explain_errors(path):
             _set_up(database, path)
@@ -185,6 +204,21 @@ def connect(path: Path) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def stored_text(content: bytes) -> str:
+    """Return a text of a database; one that is damaged gives the same bytes again."""
+    return content.decode(errors="surrogateescape")
+
+
+def _number(client: str) -> float | bytes:
+    """Return the number that the name of a client is; the name itself where it is none."""
+    for kind in (int, float):
+        with suppress(ValueError, OverflowError):
+            number = kind(client)
+            if -(2**63) <= number < 2**63:
+                return number
+    return name_bytes(client)
 
 
 def _set_up(database: sqlite3.Connection, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -11,13 +12,13 @@ from ..core.contracts import Collaborative, Exchange, Verifying
 from ..core.row_copies import ManyAtOnce
 from ..core.validate import refuse
 from ..methods import create, create_exchange, describe
-from ..wire.array_blocks import Block, complete, decode, encoded_rows, rounding_of
+from ..wire.array_blocks import Block, complete, decode, encoded_rows, in_place, rounding_of
 from ..wire.expected_arrays import SameShapes
 from ..wire.many_blocks import decode_many
 from ..wire.messages import NO_VERSION, SyncRequest, Upload, pack, unpack
 from ..wire.task_file import Task
 from .problems import Problem
-from .upload_records import CHECK, DamagedRecordError, Record
+from .upload_records import DamagedRecordError, Record
 
 
 class ServedExchange(Exchange[Any, Any], Verifying, Protocol):
@@ -60,7 +61,11 @@ class UploadReader:
         ready: dict[int, Any] = {}
         uploads = [request.upload if request.base == NO_VERSION else None for request in requests]
         for group in decode_many(uploads, self._expected, self._kind, self._fingerprint):
-            ready.update(zip(group.places, self._exchange.prepare_many(group.message, group.roundings), strict=True))
+            try:
+                prepared = self._exchange.prepare_many(group.message, group.roundings)
+            except ValueError:
+                continue
+            ready.update(zip(group.places, prepared, strict=True))
         return ready
 
     def read(self, request: SyncRequest, before: Record | None, ready: Any) -> AcceptedUpload | None:
@@ -72,12 +77,26 @@ class UploadReader:
         if before and request.key and request.key == before.key:
             if request.version != before.version:
                 raise Problem("key_reused", f"a key of version {before.version} with version {request.version}")
+            if not self._repeats(request, before):
+                raise Problem("key_reused", f"the key of version {before.version} with another upload")
             return None
         if request.version <= version:
             raise stale(request.version, version)
         blocks, prepared = (request.upload or (), ready) if ready is not None else self._prepare(request, before)
         body = pack(Upload(blocks))
         return AcceptedUpload(Record(request.client, request.version, request.key, body, time.time()), prepared)
+
+    def _repeats(self, request: SyncRequest, before: Record) -> bool:
+        """Return whether the rows that a request brings are those that are stored.
+
+        Which rows it left out cannot be compared any more: they are those of the upload before.
+        """
+        try:
+            rows = encoded_rows(unpack(before.body, Upload).blocks)
+            blocks = complete([in_place(block) for block in request.upload or ()], self._expected, rows)
+        except ValueError:
+            return False
+        return pack(Upload(blocks)) == before.body
 
     def _prepare(self, request: SyncRequest, before: Record | None) -> tuple[tuple[Block, ...], Any]:
         """Return all blocks of an upload, and what the exchange stores of it."""
@@ -98,9 +117,7 @@ class UploadReader:
         try:
             return self._exchange.prepare(self._decode(unpack(record.body, Upload).blocks))
         except ValueError as error:
-            raise DamagedRecordError(
-                f"store: the upload of client {record.client!r} cannot be used ({error}); run: {CHECK}"
-            ) from None
+            raise DamagedRecordError(record.client, str(error)) from None
 
     def check_record(self, record: Record) -> None:
         """Refuse an upload that would be refused if it came now."""
@@ -112,17 +129,16 @@ def _rows_left_out(request: SyncRequest, before: Record | None) -> dict[str, Any
     """Return the rows of the version that the upload is based on; none if it leaves out no rows."""
     if request.base == NO_VERSION:
         return {}
-    if before is None or before.version != request.base:
-        stored = before.version if before else NO_VERSION
-        detail = f"rows of version {request.base} are left out, and version {stored} is stored: send all rows"
-        raise Problem("unknown_base", detail, more={"stored_version": stored})
-    return encoded_rows(unpack(before.body, Upload).blocks)
+    stored = before.version if before else NO_VERSION
+    if before is not None and stored == request.base:
+        with suppress(ValueError):  # what is stored cannot be read: as good as nothing
+            return encoded_rows(unpack(before.body, Upload).blocks)
+    detail = f"rows of version {request.base} are left out, and version {stored} is stored: send all rows"
+    raise Problem("unknown_base", detail, more={"stored_version": stored})
 
 
-def stale(version: int, stored: int | None) -> Problem:
-    """Return the refusal of an upload that is older than what is ``stored``; None: another process stored it."""
-    if stored is None:
-        return Problem("stale_version", f"version {version}, and a later one was stored meanwhile")
+def stale(version: int, stored: int) -> Problem:
+    """Return the refusal of an upload that is not later than what is ``stored``."""
     return Problem("stale_version", f"version {version}, and {stored} is stored", more={"stored_version": stored})
 
 

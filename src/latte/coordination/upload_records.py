@@ -10,7 +10,7 @@ import secrets
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 log = logging.getLogger("latte.serve")
 ROW_COLUMNS = "name, version, key, body, checksum, updated"
@@ -19,6 +19,15 @@ CHECK = "latte store check"  # what finds and removes damaged uploads
 
 StoredRow: TypeAlias = tuple[bytes, int, bytes, bytes, int, float]  # ROW_COLUMNS, as a database returns them
 T = TypeVar("T")
+_BYTES = (bytes, bytearray, memoryview)
+_KINDS: tuple[Any, ...] = (
+    _BYTES,
+    int,
+    _BYTES,
+    _BYTES,
+    int,
+    (int, float),
+)  # of the columns: SQLite stores any type in any of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +64,26 @@ class Removal:
 
 
 class DamagedRecordError(ValueError):
-    """A stored upload whose bytes are not those that were written."""
+    """A stored upload whose bytes are not those that were written: what is the matter with it is its ``fault``."""
+
+    def __init__(self, client: str, fault: str) -> None:
+        super().__init__(f"store: the upload of client {client!r} is damaged ({fault}); run: {CHECK}")
+        self.fault = fault
 
 
 def record_of(row: StoredRow) -> Record:
-    """Return the record in a row; refuse a row that does not match its checksum."""
+    """Return the record in a row; refuse a row that does not match its checksum, or has other types."""
+    if not all(map(isinstance, row, _KINDS)):
+        raise DamagedRecordError(name_text(row[0]), f"columns of the types {_type_names(row)}")
     name, version, key, body, checksum, updated = row
     record = Record(name_text(name), version, bytes(key), bytes(body), updated)
     if record.checksum != checksum:
-        raise DamagedRecordError(
-            f"store: the upload of client {record.client!r} is damaged (its checksum does not match); run: {CHECK}"
-        )
+        raise DamagedRecordError(record.client, "its checksum does not match")
     return record
+
+
+def _type_names(row: Sequence[object]) -> str:
+    return ", ".join(type(value).__name__ for value in row)
 
 
 def sound_records(rows: Iterable[StoredRow]) -> Iterator[Record]:
@@ -86,9 +103,13 @@ def name_bytes(client: str) -> bytes:
     return client.encode(errors="surrogateescape")
 
 
-def name_text(stored: bytes) -> str:
-    """Return a stored name as text; :func:`name_bytes` gives the same bytes again, even those of a damaged name."""
-    return bytes(stored).decode(errors="surrogateescape")
+def name_text(stored: object) -> str:
+    """Return a stored name as text; :func:`name_bytes` gives the same bytes again, even those of a damaged name.
+
+    >>> name_text(b"camera"), name_text("camera"), name_text(7)
+    ('camera', 'camera', '7')
+    """
+    return bytes(stored).decode(errors="surrogateescape") if isinstance(stored, _BYTES) else str(stored)
 
 
 def new_secret() -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from .names import check_task, client_name, pack_names, pack_task, unpack_names
 from .stored import require
 from .task_exchange import TaskExchange, Up
-from .types import Arrays, Message, State, array_fields
+from .types import Arrays, Message, Rounding, State, array_fields
 from .validate import message, refuse
 from .zero_shot import ZeroShot
 
@@ -49,7 +49,7 @@ class BaseExchange(TaskExchange[Up], Generic[Up, Down]):
         with self._lock:
             return tuple(self._uploads)
 
-    def prepare(self, upload: Up, rounding: float | None = None) -> Up:
+    def prepare(self, upload: Up, rounding: Rounding | None = None) -> Up:
         """Check an upload and return what :meth:`store` stores: a copy that no other code can change."""
         return self._verified(upload)
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .types import Arrays, Message, Prediction, State
+from .types import Arrays, Message, Prediction, Rounding, State
 
 Sent = TypeVar("Sent", bound=Message, covariant=True)
 Accepted = TypeVar("Accepted", bound=Message, contravariant=True)
@@ -89,11 +89,11 @@ class Exchange(Protocol[Accepted, Sent]):
 class Verifying(Protocol):
     """An exchange that checks an upload first and stores it later, when the upload is safe on a disk."""
 
-    def prepare(self, upload: Any, rounding: float | None = None) -> Any:
+    def prepare(self, upload: Any, rounding: Rounding | None = None) -> Any:
         """Refuse an upload that no client can have made, or return what :meth:`store` stores of it.
 
-        ``rounding`` is the distance by which encoding can have moved a vector of unit length; None: the upload comes
-        from this process, and is only checked for what could do harm.
+        ``rounding`` is the distance by which encoding can have moved vectors of unit length, a number or one for each
+        row; None: the upload comes from this process, and is only checked for what could do harm.
         """
 
     def store(self, client: str, prepared: Any) -> None:

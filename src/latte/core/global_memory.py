@@ -21,7 +21,7 @@ from .row_copies import Picked, RowCopies, RowForm
 from .stored import require
 from .stored_table import stable_place, stored_table
 from .table import FEWEST, Table
-from .types import Arrays, External, Integers, Mask, Prototypes, Reals, State, Vectors
+from .types import Arrays, External, Integers, Mask, Prototypes, Reals, Rounding, State, Vectors
 from .validate import boolean, message, refuse, unit_where
 from .zero_shot import ZeroShot
 
@@ -99,12 +99,12 @@ class GlobalMemory(WholeCopy):
         """Store the latest prototypes of ``client``, with their entropies (B5); a new client joins."""
         self.store(client_name(client), self.prepare(upload))
 
-    def prepare(self, upload: Prototypes, rounding: float | None = None) -> PreparedRow:
+    def prepare(self, upload: Prototypes, rounding: Rounding | None = None) -> PreparedRow:
         """Check an upload and return what :meth:`store` stores of it; nothing changes.
 
-        With a ``rounding``, the distance by which encoding can have moved a vector, a prototype has to be classified as
-        its own class by zero-shot. An honest prototype is: it is a sum, with positive weights, of embeddings that are
-        classified so, and the embeddings of one class form a convex cone.
+        With a ``rounding``, the distance by which encoding can have moved each vector, a prototype has to be classified
+        as its own class by zero-shot. An honest prototype is: it is a sum, with positive weights, of embeddings that
+        are classified so, and the embeddings of one class form a convex cone.
         """
         classes, dim = self.zero_shot.text.shape
         message("upload", upload, Prototypes, self.task)

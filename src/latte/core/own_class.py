@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from .types import Mask, Reals
+from .types import Mask, Reals, Rounding
 from .validate import refuse
 from .zero_shot import ZeroShot
 
 SINGLE_ROUNDING = 1e-6  # the rounding of unit vectors in single precision, with room for sums over their dimensions
 
 
-def check_own_class(name: str, logits: Reals, seen: Mask, zero_shot: ZeroShot, rounding: float) -> None:
+def check_own_class(name: str, logits: Reals, seen: Mask, zero_shot: ZeroShot, rounding: Rounding) -> None:
     """Refuse vectors, one per class, if a ``seen`` vector has a higher logit for another class than for its own.
 
-    ``logits`` (C, C) are those of the vectors, one row each. A vector that moved by ``rounding`` changes the difference
-    of two logits by at most that times the distance of the two texts times the scale.
+    ``logits`` (C, C) are those of the vectors, one row each. A vector that moved by its ``rounding`` (a number, or one
+    for each row) changes the difference of two logits by at most that times the distance of the two texts times the
+    scale.
     """
-    excess = _excess(logits, zero_shot, np.float64(rounding))
+    excess = _excess(logits, zero_shot, np.asarray(rounding))
     odd = np.flatnonzero(seen & (excess.max(axis=1) > 0))
     if len(odd):
         own, other = int(odd[0]), int(excess[odd[0]].argmax())
@@ -30,15 +29,18 @@ def check_own_class(name: str, logits: Reals, seen: Mask, zero_shot: ZeroShot, r
 
 
 def own_classes(logits: Reals, seen: Mask, zero_shot: ZeroShot, roundings: Reals) -> Mask:
-    """Return which of m lists of vectors :func:`check_own_class` accepts: ``logits`` (m, C, C), ``seen`` (m, C)."""
-    excess = _excess(logits, zero_shot, roundings[:, None, None])
+    """Return which of m lists of vectors :func:`check_own_class` accepts: ``logits`` (m, C, C), ``seen`` (m, C).
+
+    ``roundings`` are those of each row, (m, C), or of each list, (m, 1).
+    """
+    excess = _excess(logits, zero_shot, roundings)
     fine: Mask = ~(seen & (excess.max(axis=2) > 0)).any(axis=1)
     return fine
 
 
-def _excess(logits: Reals, zero_shot: ZeroShot, rounding: Any) -> Reals:
+def _excess(logits: Reals, zero_shot: ZeroShot, rounding: Reals) -> Reals:
     """Return by how much the logit of each class exceeds that of the own class, less what rounding can explain."""
-    slack = zero_shot.scale * (rounding + SINGLE_ROUNDING) * zero_shot.distances
+    slack = zero_shot.scale * (rounding[..., None] + SINGLE_ROUNDING) * zero_shot.distances
     own = np.diagonal(logits, axis1=-2, axis2=-1)[..., None]
     excess: Reals = logits - own - slack
     return excess

@@ -18,7 +18,7 @@ from .stored import exactly, require
 from .sums_store import Freshness, fitting, load_table, table_state
 from .sums_table import SumsTable
 from .task_exchange import TaskExchange
-from .types import Arrays, Integers, Mask, Reals, State
+from .types import Arrays, Integers, Mask, Reals, Rounding, State
 from .validate import at_least, refuse
 from .zero_shot import ZeroShot
 
@@ -84,7 +84,7 @@ class RistrettoExchange(TaskExchange[ClassSums]):
 
     # --- the exchange -------------------------------------------------------------------------------------
 
-    def prepare(self, upload: ClassSums, rounding: float | None = None) -> ClassSums:
+    def prepare(self, upload: ClassSums, rounding: Rounding | None = None) -> ClassSums:
         """Check an upload and return what :meth:`store` stores of it; nothing changes."""
         return checked_sums(upload, self.zero_shot)
 

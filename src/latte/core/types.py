@@ -32,6 +32,7 @@ Vectors: TypeAlias = NDArray[np.float32]
 Reals: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 Integers: TypeAlias = NDArray[np.int64]
+Rounding: TypeAlias = float | Reals  # how far a way can have moved vectors of unit length: all, or each row
 State: TypeAlias = dict[str, NDArray[Any]]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 

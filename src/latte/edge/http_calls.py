@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +27,9 @@ class Connection:
     """How to reach a server.
 
     ``timeout`` in seconds for each step of a request. A request that fails on the way is repeated ``attempts`` times
-    at most, and for at most ``patience`` seconds, after pauses that double and vary at random (or that the server asks
-    for). ``authority`` is the certificate of the authority that signed the server's; ``certificate`` and ``key`` are
-    the client's own.
+    at most, and for at most ``patience`` seconds, after pauses that double and vary at random, or that the server asks
+    for; a pause that is longer than the rest of the patience is not waited for. ``authority`` is the certificate of the
+    authority that signed the server's; ``certificate`` and ``key`` are the client's own.
     """
 
     timeout: float = 10.0
@@ -40,12 +41,27 @@ class Connection:
 
     def tls(self) -> ssl.SSLContext | None:
         """Return the settings of TLS; None for those of the machine."""
+        if self.key is not None and self.certificate is None:
+            raise refuse("key", f"{self.key} without a certificate", "both, or neither")
         if self.authority is None and self.certificate is None:
             return None
-        context = ssl.create_default_context(cafile=self.authority)
+        context = self._trusting()
         if self.certificate is not None:
-            context.load_cert_chain(self.certificate, self.key)
+            self._show_certificate(context, self.certificate)
         return context
+
+    def _trusting(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self.authority)
+        except OSError as error:  # those of ssl are some, too
+            raise refuse("authority", f"{self.authority} ({_reason(error)})", "certificates in PEM") from None
+
+    def _show_certificate(self, context: ssl.SSLContext, certificate: Path) -> None:
+        try:
+            context.load_cert_chain(certificate, self.key)
+        except OSError as error:
+            shown = f"{certificate} and {self.key or 'no key'} ({_reason(error)})"
+            raise refuse("certificate and key", shown, "a certificate and its key, in PEM") from None
 
 
 class RefusedError(ValueError):
@@ -118,8 +134,13 @@ class Calls:
 
     def _several(self, call: Callable[[], HttpAnswer]) -> bytes:
         connection = self._connection
+        end = time.monotonic() + connection.patience
         attempts = self._stamina.retry_context(
-            on=_pause_of, attempts=connection.attempts, timeout=connection.patience, wait_initial=0.1, wait_max=10.0
+            on=lambda error: _pause_of(error, end - time.monotonic()),
+            attempts=connection.attempts,
+            timeout=connection.patience,
+            wait_initial=0.1,
+            wait_max=10.0,
         )
         for attempt in attempts:
             with attempt:
@@ -164,11 +185,17 @@ class Calls:
         self.protocol = version
 
 
-def _pause_of(error: Exception) -> bool | float:
-    """Return whether to repeat, or after how many seconds, as stamina asks."""
+def _pause_of(error: Exception, left: float) -> bool | float:
+    """Return whether to repeat, or after how many seconds, as stamina asks; never after more than are ``left``."""
     if not isinstance(error, _AgainError):
         return False
-    return True if error.pause is None else error.pause
+    if error.pause is None:
+        return True
+    return error.pause if error.pause <= left else False
+
+
+def _reason(error: OSError) -> object:
+    return getattr(error, "reason", None) or error.strerror or error
 
 
 def _seconds(text: str | None) -> float | None:

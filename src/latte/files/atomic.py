@@ -24,10 +24,11 @@ STALE = 3600.0  # seconds without a write after which a temporary file counts as
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, private: bool = False) -> Iterator[Path]:
     """Yield a temporary name beside ``path``; the file written there becomes ``path`` when the block ends.
 
-    If the block raises, that file is removed and ``path`` is unchanged. A link is followed, not replaced.
+    If the block raises, that file is removed and ``path`` is unchanged. A link is followed, not replaced. The file has
+    the permissions of the one that it replaces; a ``private`` one has its own.
     """
     target = Path(os.path.realpath(path))
     start = f".{target.name[:40]}."
@@ -35,7 +36,7 @@ def replacing(path: Path) -> Iterator[Path]:
     part = target.with_name(f"{start}{secrets.token_hex(8)}{ENDING}")
     try:
         yield part
-        publish(part, target)
+        publish(part, target, private)
     except BaseException as error:
         with suppress(OSError):
             part.unlink()
@@ -58,6 +59,21 @@ def writing(path: Path) -> Iterator[BinaryIO]:
         return
     with replacing(path) as part, part.open("xb") as file:
         yield file
+
+
+@contextmanager
+def writing_private(path: Path) -> Iterator[BinaryIO]:
+    """Do what :func:`writing` does, with a file that only its owner may read, whatever was there."""
+    if _is_special(path):
+        with writing(path) as file:
+            yield file
+        return
+    with replacing(path, private=True) as part, os.fdopen(_new_private(part), "wb") as file:
+        yield file
+
+
+def _new_private(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -113,12 +129,16 @@ def _try_to_write(folder: Path, path: Path, what: str) -> None:
         raise refuse(what, f"{path}, which cannot be written ({error.strerror})", "a place that can") from None
 
 
-def publish(part: Path, target: Path) -> None:
-    """Give a finished file its name, once its bytes are on disk; it keeps the permissions of the file it replaces."""
+def publish(part: Path, target: Path, private: bool = False) -> None:
+    """Give a finished file its name, once its bytes are on disk.
+
+    It gets the permissions of the file that it replaces, unless it is ``private``.
+    """
     with part.open("rb+") as file:
         os.fsync(file.fileno())
     with suppress(FileNotFoundError):
-        part.chmod(stat.S_IMODE(target.stat().st_mode))
+        if not private:
+            part.chmod(stat.S_IMODE(target.stat().st_mode))
     part.replace(target)
     _sync_folder(target.parent)
 

@@ -15,6 +15,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from ..core.contracts import Verifying
 from ..core.sync import sync
+from ..core.types import Rounding
 from ..core.validate import refuse
 from ..data.benchmark import Federation
 from ..data.partition import generators
@@ -59,7 +60,7 @@ class CheckedExchange:
     def __init__(self, exchange: Any) -> None:
         self._exchange, self.task = _require_checks(exchange), exchange.task
         self.pull, self.pull_many = exchange.pull, exchange.pull_many
-        self.rounding: dict[str, float] = {}  # of the uploads of every client, on their way here
+        self.rounding: dict[str, Rounding] = {}  # of the uploads of every client, on their way here
 
     def push(self, client: str, upload: Any) -> None:
         """Check and store an upload."""

@@ -16,6 +16,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
 from ..core.contracts import Collaborative
 from ..core.privacy import Privacy
 from ..core.private_client import PrivateClient
+from ..core.types import Rounding
 from ..core.validate import refuse
 from ..data.benchmark import Federation
 from ..methods import create
@@ -29,17 +30,17 @@ LABELS = "latte.labels"
 _MEMORY, _PLACE = "latte.memory", "latte.place"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Walk:
     """The result of a walk: which ``client`` the node is, the ``labels`` of its latest samples, and its upload.
 
-    ``rounding`` is how far encoding can have moved a vector; ``precision`` is that of the download.
+    ``rounding`` is how far encoding can have moved each vector; ``precision`` is that of the download.
     """
 
     client: int
     labels: tuple[int, ...]
     upload: Any
-    rounding: float = 0.0
+    rounding: Rounding = 0.0
     precision: str = LOSSLESS
 
 

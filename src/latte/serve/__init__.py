@@ -4,7 +4,7 @@
 module             contents
 ================== ==================================================================================
 ``batches``        requests that arrive while a batch runs form the next one
-``app``            the routes
+``app``            the routes; ``bounded_http`` limits requests before they get there
 ``upload_store``   opens a store: the embedded one, or ``postgres_store``
 ``store_backup``   backups of both kinds (``backup_file`` is the format); ``store_check`` looks for damage
 ``tokens``         bearer tokens, bound to the names of clients

@@ -22,12 +22,12 @@ from ..coordination.problems import Problem
 from ..coordination.upload_records import StoreFullError, StoreUnavailableError
 from ..core.names import client_name
 from ..version import __version__
-from ..wire.messages import NO_VERSION, SyncRequest
+from ..wire.messages import NO_VERSION, Name, Short, SyncRequest
 from ..wire.versions import HEADER, spoken_header
-from .board_routes import fleet, fleet_events, page_file
+from .board_routes import fleet, fleet_events, page_file, read_limit
 from .bodies import problem_response, read_json_body, read_sync, sync_response
 from .openapi import openapi_document
-from .routes import MOST_LISTED, PAGE_SPECS, SPECS, TASK_TYPE
+from .routes import PAGE_SPECS, SPECS, TASK_TYPE
 from .server_metrics import CONTENT_TYPE
 from .service import Caller, Service
 from .short_way import ShortWay
@@ -41,14 +41,14 @@ Handler: TypeAlias = Callable[[Service, Request], Awaitable[Response]]
 class JoinRequest(msgspec.Struct, frozen=True):
     """The client that joins, and the fingerprint of its task."""
 
-    client: str
-    task: str
+    client: Name
+    task: Short
 
 
 class LeaveRequest(msgspec.Struct, frozen=True):
     """The client that leaves."""
 
-    client: str
+    client: Name
 
 
 def create_app(service: Service) -> ASGIApp:
@@ -65,6 +65,7 @@ def create_app(service: Service) -> ASGIApp:
     routes = [Route(spec.path, endpoints[spec.name], methods=[spec.method], name=spec.name) for spec in SPECS]
     handlers = {HTTPException: _http_problem, Exception: _failure}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)  # type: ignore[arg-type]
+    app.router.redirect_slashes = False  # a path is a route of the document, or not found
     return ShortWay(app, {spec.path: endpoints[spec.name] for spec in SPECS if spec.name in FREQUENT}, _failure)
 
 
@@ -72,16 +73,18 @@ def _endpoint(service: Service, name: str, handler: Handler) -> Callable[[Reques
     """Return a handler that counts its requests and turns refusals into problem documents."""
     metrics = service.metrics
     seconds, well = metrics.seconds.labels(name), metrics.requests.labels(name, "ok")
+    failed = metrics.requests.labels(name, "internal")
 
     async def endpoint(request: Request) -> Response:
-        start = time.perf_counter()
+        start, counter = time.perf_counter(), failed
         try:
             response, counter = await handler(service, request), well
         except (Problem, StoreFullError, StoreUnavailableError) as error:
             problem = error if isinstance(error, Problem) else store_problem(error)
             response, counter = problem_response(problem), metrics.requests.labels(name, problem.code)
-        counter.inc()
-        seconds.observe(time.perf_counter() - start)
+        finally:
+            counter.inc()
+            seconds.observe(time.perf_counter() - start)
         metrics.sent.inc(len(getattr(response, "body", b"")))  # a stream has none yet
         return response
 
@@ -116,7 +119,7 @@ async def _exchange(service: Service, request: Request, change: Callable[[SyncRe
         caller = await _caller(service, request)
         message, size = await read_sync(request, service.most_body)
     except Problem as problem:
-        service.log.note_refusal(caller.client or "", problem)
+        service.note_refusal(caller, "", problem)
         raise
     service.metrics.received.inc(size)
     return sync_response(await service.sync(change(message), caller))
@@ -171,11 +174,8 @@ async def _whoami(service: Service, request: Request) -> Response:
 
 async def _clients(service: Service, request: Request) -> Response:
     (await _caller(service, request)).check_admin()
-    after, limit = request.query_params.get("after", ""), request.query_params.get("limit", "100")
-    if not limit.isdecimal() or not 1 <= int(limit[:9]) <= MOST_LISTED:
-        raise Problem("bad_request", f"limit {limit[:40]!r}, want a whole number from 1 to {MOST_LISTED}")
-    hub = service.hub
-    names = sorted(name for name in list(hub.versions) if name > after)[: int(limit)]
+    after, limit, hub = request.query_params.get("after", ""), read_limit(request), service.hub
+    names = sorted(name for name in list(hub.versions) if name > after)[:limit]
     rows = [{"client": n, "version": hub.versions.get(n, NO_VERSION), "updated": hub.updated.get(n)} for n in names]
     return JSONResponse({"clients": rows, "total": len(hub)})
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from ..coordination.problems import shorten_detail
+
 AUDIT_FILE = "audit.jsonl"
 _PAUSE = 10.0  # seconds between two entries of the same kind for the same client: a flood cannot fill the disk
 _MOST = 10_000  # pairs of kind and client whose last entry is remembered
@@ -25,15 +27,18 @@ class Audit:
         self._last: dict[tuple[str, str], tuple[float, int]] = {}  # the time of the last entry, entries left out since
         self._lock = Lock()
 
-    def note(self, event: str, client: str, detail: str = "", always: bool = False) -> None:
-        """Add an entry; without ``always``, the same ``event`` of one client is added at most every ten seconds."""
+    def note(self, event: str, client: str, detail: str = "", always: bool = False, known: bool = True) -> None:
+        """Add an entry; without ``always``, the same ``event`` of one client is added at most every ten seconds.
+
+        If the caller is not ``known``, ``client`` is the name it claims, and all such callers count as one.
+        """
         with self._lock:
-            left_out = 0 if always else self._left_out(event, client)
+            left_out = 0 if always else self._left_out(event, client if known else "")
             if left_out is None:
                 return
             entry: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event}
             entry |= {"client": client} if client else {}
-            entry |= {"detail": detail} if detail else {}
+            entry |= {"detail": shorten_detail(detail)} if detail else {}
             entry |= {"left_out": left_out} if left_out else {}
             log.info(event, extra={"fields": entry})
             self._write(json.dumps(entry), always)

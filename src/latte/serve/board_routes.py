@@ -36,6 +36,7 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 _LONGEST_FIND = 1024  # characters
+_LONGEST_LIMIT = 9  # digits: a long number takes long to read
 _LONGEST_STALE = 10.0**9  # seconds
 QUIET = 8.0  # seconds after which a stream says something: a page takes a connection for lost after 20
 
@@ -102,16 +103,21 @@ async def _pause(service: Service, authorization: str | None, seconds: float) ->
 def fleet_query(request: Request) -> FleetQuery:
     """Return the query in the parameters of a request; values that are not valid are refused."""
     values = request.query_params
-    state, limit, stale = (values.get(name, default) for name, default in
-                           (("state", "all"), ("limit", "100"), ("stale", str(STALE_AFTER))))  # fmt: skip
+    state, stale = values.get("state", "all"), values.get("stale", str(STALE_AFTER))
     if state not in STATES:
         raise Problem("bad_request", f"state {state[:40]!r}, want one of {', '.join(STATES)}")
-    if not limit.isdecimal() or not 1 <= int(limit[:9]) <= MOST_LISTED:
-        raise Problem("bad_request", f"limit {limit[:40]!r}, want a whole number from 1 to {MOST_LISTED}")
     find, client = values.get("find", ""), values.get("client", "")
     if max(len(find), len(client)) > _LONGEST_FIND:
         raise Problem("bad_request", f"find or client of more than {_LONGEST_FIND} characters")
-    return FleetQuery(find, state, _seconds(stale), int(limit), client)
+    return FleetQuery(find, state, _seconds(stale), read_limit(request), client)
+
+
+def read_limit(request: Request) -> int:
+    """Return how many rows a request asks for."""
+    limit = request.query_params.get("limit", "100")
+    if not limit.isdecimal() or len(limit) > _LONGEST_LIMIT or not 1 <= int(limit) <= MOST_LISTED:
+        raise Problem("bad_request", f"limit {limit[:40]!r}, want a whole number from 1 to {MOST_LISTED}")
+    return int(limit)
 
 
 def _seconds(text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import msgspec
@@ -80,7 +81,7 @@ def problem_response(problem: Problem) -> Response:
     """Return a refusal: with the scheme for 401, and with the time to wait if the client may try again."""
     headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else {}
     if problem.retry_after is not None:
-        headers["Retry-After"] = str(max(1, round(problem.retry_after)))
+        headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after)))
     headers[HEADER] = spoken_header()
     document: dict[str, Any] = problem.document()
     return JSONResponse(document, problem.status, headers, media_type="application/problem+json")

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ..coordination.problems import Problem
+from ..coordination.problems import Problem, shorten_detail
 from ..wire.messages import DeviceReport
 from .report_course import ReportCourse
 from .sync_load import SyncLoad
 
 MOST_REFUSALS = 100  # kinds and clients; the oldest goes first
-LONGEST_DETAIL = 500  # characters
 
 
 @dataclass(slots=True)
@@ -72,7 +71,7 @@ class FleetLog:
         key = client, problem.code
         before = self._refusals.pop(key, None)
         count = before.count + 1 if before else 1
-        self._refusals[key] = Refusal(time.time(), client, problem.code, problem.detail[:LONGEST_DETAIL], count)
+        self._refusals[key] = Refusal(time.time(), client, problem.code, shorten_detail(problem.detail), count)
         if len(self._refusals) > MOST_REFUSALS:
             self._refusals.popitem(last=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..coordination.problems import CODES
-from .routes import SPECS, RouteSpec
+from .routes import CONNECTION, SPECS, RouteSpec
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
@@ -35,8 +35,9 @@ def _operation(spec: RouteSpec) -> dict[str, Any]:
     kind, schema = spec.gives
     responses: dict[str, Any] = {"200": {"description": spec.summary, "content": {kind: {"schema": schema}}}}
     responses |= {status: {"description": text} for status, text in spec.statuses.items()}
-    for status in sorted({CODES[code][0] for code in spec.codes}):
-        titles = [f"{code}: {CODES[code][1]}." for code in spec.codes if CODES[code][0] == status]
+    codes = (*spec.codes, *CONNECTION)
+    for status in sorted({CODES[code][0] for code in codes}):
+        titles = [f"{code}: {CODES[code][1]}." for code in codes if CODES[code][0] == status]
         responses[str(status)] = {"description": " ".join(titles), "content": _PROBLEM}
     operation: dict[str, Any] = {"operationId": spec.name, "summary": spec.summary, "responses": responses}
     if spec.takes is not None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
+
+from ..core.validate import refuse
 
 MOST_CLIENTS = 200_000  # whose buckets are remembered; full buckets are forgotten first
 
@@ -14,6 +17,17 @@ class RequestRate:
 
     per_second: float = 50.0
     burst: float = 100.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.per_second) and self.per_second >= 0):
+            raise refuse("rate", self.per_second, "requests per second, 0 or above")
+        if self.per_second and not self.burst >= 1:
+            raise refuse("burst", self.burst, "at least 1: with less, every request is refused")
+
+    @classmethod
+    def of(cls, per_second: float) -> RequestRate:
+        """Return it with room for the requests of two seconds at once, and for one at least."""
+        return cls(per_second, max(1.0, 2 * per_second))
 
 
 class Buckets:

@@ -21,6 +21,7 @@ _CLIENT: Schema = {"type": "string", "minLength": 1, "description": "The name of
 _LIST_LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "default": 100}
 
 _CALLER = ("unauthorized", "too_many_requests", "internal", "store_unavailable")  # the last: tokens cannot be read
+CONNECTION = ("too_slow", "head_too_large")  # of every route, before it is known which
 _STORE = ("store_full",)
 _BODY = ("bad_message", "bad_request", "too_large", "unsupported_media")
 _MESSAGE = (*_CALLER, *_BODY, *_STORE, "unsupported_protocol", "forbidden", "other_task", "busy", "stopping")

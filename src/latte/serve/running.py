@@ -8,6 +8,7 @@ import json
 import logging
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from ..core.validate import refuse
 from ..wire.task_file import Task
 from .app import create_app
 from .audit import Audit
+from .bounded_http import BoundedHttp
 from .service import Access, Service
 from .upload_store import open_store, open_tokens
 
@@ -94,11 +96,15 @@ def open_service(task: Task, options: ServerOptions) -> Service:
 def serve(task: Task, options: ServerOptions, started: Callable[[str], None]) -> None:
     """Run a server until SIGINT or SIGTERM; ``started`` gets its address as soon as it listens."""
     service = open_service(task, options)
-    listener = listen(options.host, options.port)
+    try:
+        server = _Server(loaded_config(service, options), service)
+        listener = listen(options.host, options.port)
+    except BaseException:
+        service.close_stores()
+        raise
     scheme = "https" if options.tls else "http"
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    server = _Server(_configuration(service, options), service)
     spare_collector()
     try:
         with server.capture_signals():  # before anybody knows that there is a server to stop
@@ -132,16 +138,39 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _configuration(service: Service, options: ServerOptions) -> uvicorn.Config:
+def loaded_config(service: Service, options: ServerOptions) -> uvicorn.Config:
+    """Return the settings of uvicorn; files of TLS that cannot be used are refused."""
+    config = _config(service, options)
+    try:
+        config.load()
+    except OSError as error:  # those of ssl are some, too
+        if options.tls is None:
+            raise
+        raise tls_refusal(options.tls, error) from None
+    return config
+
+
+def tls_refusal(tls: Tls, error: OSError) -> ValueError:
+    """Return which of the files of TLS is to blame for an error."""
+    reason = getattr(error, "reason", None) or error.strerror or error
+    if tls.client_authority is not None:
+        try:
+            ssl.create_default_context(cafile=tls.client_authority)
+        except OSError:
+            return refuse("--client-ca", f"{tls.client_authority} ({reason})", "certificates in PEM")
+    shown = f"{tls.certificate} and {tls.key} ({reason})"
+    return refuse("--tls-cert and --tls-key", shown, "a certificate chain and its key, in PEM")
+
+
+def _config(service: Service, options: ServerOptions) -> uvicorn.Config:
     tls: dict[str, Any] = {}
     if options.tls:
         tls = {"ssl_certfile": options.tls.certificate, "ssl_keyfile": options.tls.key}
     if options.tls and options.tls.client_authority:
-        import ssl
-
         tls |= {"ssl_ca_certs": str(options.tls.client_authority), "ssl_cert_reqs": ssl.CERT_REQUIRED}
     return uvicorn.Config(
         create_app(service),
+        http=BoundedHttp,
         log_config=None,
         access_log=False,
         proxy_headers=False,  # nothing here depends on a client's address
@@ -149,7 +178,6 @@ def _configuration(service: Service, options: ServerOptions) -> uvicorn.Config:
         timeout_graceful_shutdown=GRACE,
         timeout_keep_alive=75,
         ws="none",  # there are no websockets, and older versions warn when they load their packages
-        h11_max_incomplete_event_size=65_536,
         **tls,
     )
 

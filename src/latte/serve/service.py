@@ -24,7 +24,10 @@ _SLACK = 1 << 20  # bytes of a body beyond twice the largest upload: what the cl
 _PATIENCE = 1.0  # seconds by which the refusal of an impatient client is delayed: it cannot keep the server busy
 _MOST_DELAYED = 256  # refusals that are delayed at once
 _FOLLOW_EVERY = 1.0  # seconds; every batch of requests follows by itself
-_AUDITED = ("bad_upload", "other_task", "forbidden", "key_reused", "too_many_clients", "unauthorized")
+_AUDITED = (
+    "bad_message", "bad_upload", "forbidden", "key_reused", "other_task", "too_large", "too_many_clients",
+    "unauthorized", "unsupported_media", "unsupported_protocol",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +114,20 @@ class Service:
             if isinstance(answer, Problem):
                 raise answer
         except Problem as problem:
-            if problem.code in _AUDITED:
-                self.audit.note(f"refused: {problem.code}", request.client, problem.detail)
-            self.log.note_refusal(request.client, problem)
+            self.note_refusal(caller, request.client, problem)
             raise
         exchanged = request.upload is not None or request.precision is not None
         if exchanged and request.client in self.hub.versions:
             self.log.note_sync(request.client, request.report, time.perf_counter() - start)
         return answer
+
+    def note_refusal(self, caller: Caller, claimed: str, problem: Problem) -> None:
+        """Note a refusal under the name that the token belongs to; where there is none, under the ``claimed`` one."""
+        known = caller.client is not None
+        name = claimed if caller.client is None else caller.client
+        if problem.code in _AUDITED:
+            self.audit.note(f"refused: {problem.code}", name, problem.detail, known=known)
+        self.log.note_refusal(name, problem)
 
     def _run(self, requests: Sequence[SyncRequest]) -> Sequence[SyncReply | Problem]:
         answers = self.hub.run(requests)
@@ -158,6 +167,10 @@ class Service:
         """Answer all accepted requests, then close the store."""
         self.ready = False
         await self.batches.close()
+        self.close_stores()
+        log.info("stopped", extra={"fields": {"clients": len(self.hub), "at": time.time()}})
+
+    def close_stores(self) -> None:
+        """Release the store and the tokens."""
         self.hub.store.close()
         self.tokens.close()
-        log.info("stopped", extra={"fields": {"clients": len(self.hub), "at": time.time()}})

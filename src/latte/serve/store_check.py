@@ -51,8 +51,8 @@ def _examine(rows: Iterable[StoredRow], uploads: UploadCheck) -> Iterator[Damage
         try:
             uploads.check(record_of(row))
             yield None
-        except DamagedRecordError:
-            yield Damage(name_text(row[0]), "its checksum does not match")
+        except DamagedRecordError as error:
+            yield Damage(name_text(row[0]), error.fault)
         except ValueError as error:
             yield Damage(name_text(row[0]), str(error))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ..coordination.sqlite_store import STORE_FILE, STORE_SCHEMA, explain_errors
+from ..coordination.sqlite_store import STORE_FILE, STORE_SCHEMA, explain_errors, stored_text
 from ..coordination.upload_records import ROW_COLUMNS, StoredRow, in_chunks
 from ..core.validate import refuse
 from .token_file import TOKEN_FILE
@@ -69,7 +69,9 @@ def _sqlite(store: Path, folder: Path, examine: bool) -> Iterator[Contents]:
 def _open(path: Path) -> sqlite3.Connection:
     """Open a file only to read it: its owner may have it open, so its lock is not needed."""
     with explain_errors(path):
-        return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)
+        database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)
+    database.text_factory = stored_text
+    return database
 
 
 def _file_tokens(path: Path) -> list[Token]:

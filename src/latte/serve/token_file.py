@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ..coordination.sqlite_store import connect, explain_errors, transaction
+from ..coordination.sqlite_store import connect, explain_errors, make_private, transaction
 from ..coordination.upload_records import name_bytes, name_text
 from .tokens import Token
 
@@ -31,7 +31,7 @@ class TokenFile:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / TOKEN_FILE
-        self._path.touch(mode=0o600)
+        make_private(self._path)
         self._database = connect(self._path)
         try:
             with explain_errors(self._path):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,15 +31,16 @@ except ModuleNotFoundError:
 NEXT, ZERO = -1, -2  # in ``source``: the next row of ``data``; a row of zeros
 _BITS, _RAW, _SINGLE = "bits", "raw", "single"
 _MOST_AXES = 8
+Code: TypeAlias = Annotated[str, msgspec.Meta(max_length=32)]  # longer than any, and too short to do harm in a log
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
     """One array: ``coding`` is a precision for embeddings, else "raw", "single" (float32) or "bits"."""
 
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    coding: str
+    name: Annotated[str, msgspec.Meta(max_length=256)]
+    dtype: Code
+    shape: Annotated[tuple[int, ...], msgspec.Meta(max_length=32)]
+    coding: Code
     data: bytes
     source: bytes = b""  # int32, one per row; empty: all rows are in data, in order
 
@@ -112,6 +113,15 @@ def complete(blocks: Sequence[Block], expected: Expected, base: Mapping[str, Enc
     return tuple(_complete(block, expected, base) for block in blocks)
 
 
+def in_place(block: Block) -> Block:
+    """Return a block whose rows that are left out are said to be at their own places."""
+    if not block.source:
+        return block
+    source = np.frombuffer(block.source, "<i4")
+    places = np.where(source >= 0, np.arange(len(source)), source).astype("<i4")
+    return msgspec.structs.replace(block, source=places.tobytes())
+
+
 def decode(blocks: Sequence[Block], kind: type[Any], task: str) -> Any:
     """Return the message of ``kind`` that complete ``blocks`` are, for the classifier with the fingerprint ``task``."""
     arrays = {block.name: _array(block) for block in blocks}
@@ -126,22 +136,29 @@ def encoded_rows(blocks: Sequence[Block]) -> dict[str, EncodedRows]:
     return {block.name: _rows_of(block) for block in blocks if block.coding in PRECISIONS}
 
 
-def rounding_of(blocks: Sequence[Block]) -> float:
-    """Return how far encoding can have moved a vector of unit length in the direction of another vector."""
-    return max((_format_of(b).rounding(_rows_of(b)) for b in blocks if b.coding in PRECISIONS), default=0.0)
+def rounding_of(blocks: Sequence[Block]) -> NDArray[np.float64]:
+    """Return how far encoding can have moved each row (n,), a vector of unit length, in the direction of another.
+
+    If several arrays have the same number of rows, the larger number counts for each place; if these differ, the
+    largest of all (1,).
+    """
+    return _largest([_format_of(b).roundings(_rows_of(b)) for b in blocks if b.coding in PRECISIONS], (1,))
 
 
 def rounding_of_each(stacked: Sequence[Block]) -> NDArray[np.float64]:
-    """Return :func:`rounding_of` (m,) of each of m messages that were stacked to one."""
-    rows = [
-        (_format_of(b), _rows_of(b).reshape(b.shape[0], -1, _format_of(b).stride))
-        for b in stacked
-        if b.coding in PRECISIONS
-    ]
-    count = stacked[0].shape[0] if stacked else 0
-    largest: NDArray[np.float64] = np.max(
-        [form.roundings(encoded) for form, encoded in rows] or [np.zeros(count)], axis=0
-    )
+    """Return :func:`rounding_of` (m, n) of each of m messages that were stacked to one."""
+    vectors = [(block, _format_of(block)) for block in stacked if block.coding in PRECISIONS]
+    arrays = [form.roundings(_rows_of(b).reshape(b.shape[0], -1, form.stride)) for b, form in vectors]
+    return _largest(arrays, (stacked[0].shape[0] if stacked else 0, 1))
+
+
+def _largest(roundings: Sequence[NDArray[np.float64]], none: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return the largest of several arrays at each place of the last axis; if their numbers differ, of all places."""
+    if not roundings:
+        return np.zeros(none)
+    if len({array.shape for array in roundings}) > 1:
+        roundings = [array.max(axis=-1, keepdims=True, initial=0.0) for array in roundings]
+    largest: NDArray[np.float64] = np.max(roundings, axis=0)
     return largest
 
 

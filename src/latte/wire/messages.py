@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.extras import need
+from ..core.names import LONGEST
 from ..core.validate import refuse
 from .array_blocks import NEXT, Block
 from .hashes import row_ids
@@ -32,6 +33,7 @@ Version = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Short = Annotated[str, msgspec.Meta(max_length=256)]
+Name = Annotated[str, msgspec.Meta(max_length=LONGEST)]  # of a client; its bytes are counted by client_name
 Key = Annotated[bytes, msgspec.Meta(max_length=64)]
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -81,7 +83,7 @@ class SyncRequest(msgspec.Struct, frozen=True):
     """
 
     task: Short
-    client: str
+    client: Name
     protocol: int = PROTOCOL
     version: Version = NO_VERSION
     base: Version = NO_VERSION

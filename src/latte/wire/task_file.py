@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..core.validate import refuse
+from ..core.sync import SYNC_TIMES
+from ..core.validate import at_least, choice, refuse
 from ..core.zero_shot import ZeroShot
 from ..files.atomic import write_bytes
 from ..files.documents import parse_json
@@ -141,6 +142,8 @@ def _task(tensors: Tensors, name: str) -> Task:
     if set(tensors.arrays) != {"text"}:
         raise refuse(name, f"the arrays {shorten(sorted(tensors.arrays))}", "text, and no other")
     try:
+        choice("sync", about.sync, SYNC_TIMES)
+        at_least("period", about.period, 1)
         zero_shot = ZeroShot(tensors.arrays["text"], about.classnames, about.scale)
     except ValueError as error:
         raise refuse_inside(name, error) from None
