@@ -1,7 +1,8 @@
 """A memory file that is kept up to date while pictures are classified, by one process at a time.
 
 Until a call is finished, its file has a note ``unfinished``: how many pictures it covers, and a digest of their names.
-The same call after an interruption continues behind those pictures, and prints what the interrupted call would have.
+The same call after an interruption continues behind those pictures, and prints the lines that the interrupted call
+would have printed; its counts at the end are those of its own pictures.
 """
 
 from __future__ import annotations
