@@ -13,7 +13,8 @@ from latte.core.global_memory import GlobalMemory
 from latte.edge.make_task import make_task
 from latte.wire.array_blocks import decode, encode, rounding_of
 from latte.wire.messages import SyncRequest
-from latte.wire.rows import PRECISIONS, RowFormat, rotated_back
+from latte.wire.rotation import rotate_back
+from latte.wire.rows import PRECISIONS, RowFormat
 from small_tasks import a_task
 
 CLASSES, DIM = 6, 256
@@ -32,7 +33,7 @@ SHAPES = {
     "heavy": lambda rng, d: rng.standard_t(1.5, size=d),
     "sparse": lambda rng, d: rng.normal(size=d) * (rng.random(d) < 3 / d) + 1e-3 * rng.normal(size=d),
     "one number": lambda rng, d: np.eye(d)[rng.integers(d)],
-    "one number once rotated": lambda rng, d: rotated_back(np.eye(d, dtype=np.float32)[rng.integers(d)][None])[0],
+    "one number once rotated": lambda rng, d: rotate_back(np.eye(d, dtype=np.float32)[rng.integers(d)][None])[0],
     "constant": lambda rng, d: np.ones(d),
     "of a text": lambda rng, d: a_task(4, d).text[rng.integers(4)] + 0.3 * rng.normal(size=d) / np.sqrt(d),
 }
@@ -71,7 +72,7 @@ def test_no_step_of_a_unit_row_exceeds_that_of_a_single_number(precision, dim):
     """The largest whole number is always used, so that the step of a unit row is at most 1/127 or 1/7."""
     form, steps = RowFormat.of(precision, dim, FLOAT32), {"int8": 127, "int4": 7}[precision]
     rng = np.random.default_rng(dim)
-    rows = np.concatenate([unit(rng.normal(size=(50, dim))), rotated_back(np.eye(dim, dtype=np.float32))])
+    rows = np.concatenate([unit(rng.normal(size=(50, dim))), rotate_back(np.eye(dim, dtype=np.float32))])
     scale = np.ascontiguousarray(form.encode(rows)[:, :4]).view("<f4")
     assert scale.max() <= 1.001 / steps and form.widest_step <= 1 / steps
 
@@ -130,13 +131,13 @@ def test_the_scale_of_an_unseen_row_allows_nothing_to_the_others(hub, precision)
 def test_a_seen_row_of_one_number_allows_nothing_to_the_others(hub, precision):
     text, seen = hub.task.zero_shot.text, np.ones(CLASSES, np.bool_)
     rows = np.roll(text, 1, axis=0)
-    spikes = rotated_back(np.eye(DIM, dtype=np.float32))
+    spikes = rotate_back(np.eye(DIM, dtype=np.float32))
     rows[0] = spikes[(spikes @ text.T).argmax(axis=1) == 0][0]
     assert codes(hub, [uploads(hub, precision, rows, seen)] * 2) == ["bad_upload"] * 2
 
 
 def test_a_row_with_one_large_number_is_allowed_what_others_are():
     form, rng = RowFormat.of("int4", DIM, FLOAT32), np.random.default_rng(3)
-    spread, spike = unit(rng.normal(size=(1, DIM))), rotated_back(np.eye(1, DIM, dtype=np.float32))
+    spread, spike = unit(rng.normal(size=(1, DIM))), rotate_back(np.eye(1, DIM, dtype=np.float32))
     usual, most = form.roundings(form.encode(spread))[0], form.roundings(form.encode(spike))[0]
     assert usual <= most < 2 * usual

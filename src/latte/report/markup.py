@@ -102,7 +102,7 @@ def _latex(table: ResultTable) -> str:
 
 def _float(notes: Sequence[str], caption: str, panels: Sequence[str]) -> str:
     lines = [
-        *(f"% {visible(note)}" for note in notes),
+        *(f"% {latex(note)}" for note in notes),
         "\\begin{table}",
         "\\centering\\footnotesize\\setlength{\\tabcolsep}{3pt}",
         f"\\caption{{{caption}.}}",
