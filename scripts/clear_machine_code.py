@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from latte.simulation.engine.compiled import SOURCES, cache_folder
+from latte.simulation.engine.compiled import cache_folder
+from latte.simulation.engine.loop_files import hash_sources
 from latte.simulation.engine.loops_read import read_clients
 
 
 def main() -> None:
     folder: Path = cache_folder(read_clients)
-    old = [file for file in folder.glob("*.nb[ci]") if f".{SOURCES}." not in file.name]
+    old = [file for file in folder.glob("*.nb[ci]") if f".{hash_sources()}." not in file.name]
     for file in old:
         file.unlink(missing_ok=True)
     print(f"{len(old)} files removed from {folder}")

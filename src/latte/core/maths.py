@@ -55,19 +55,19 @@ def match_entropy(scores: Reals, target: float) -> float:
     (10.361, 0.5)
     """
     shifted, nats = scores - np.maximum.reduce(scores), target * math.log(len(scores))
-    squares, spread = shifted * shifted, _deviation(shifted)
+    spread = _deviation(shifted)
     if spread == 0:
         return 1.0
+    powers = np.array((np.ones(len(scores)), shifted, shifted * shifted))  # one product gives three sums
     rate, low, high = 1 / spread, 0.0, math.inf
     for _ in range(MATCH_STEPS):
-        weights = np.exp(rate * shifted)
-        total = float(np.add.reduce(weights))
-        mean = float(weights.dot(shifted)) / total
+        total, first, second = powers.dot(np.exp(rate * shifted)).tolist()
+        mean = first / total
         gap = math.log(total) - rate * mean - nats
         if abs(gap) < MATCH_TOLERANCE:
             break
         low, high = (rate, high) if gap > 0 else (low, rate)
-        slope = rate * (float(weights.dot(squares)) / total - mean**2)
+        slope = rate * (second / total - mean**2)
         step = rate + gap / slope if slope > 0 else low
         rate = step if low < step < high else min((low + high) / 2, 2 * low + rate)
     return 1 / rate
