@@ -18,6 +18,7 @@ GATE = 1e-3  # B1: the released code silences a class whose weighted sum is not 
 # The largest weight of a class is 1: a weighted sum whose squared length is below this is rounding, without direction.
 CANCELLED = 1e-12
 _LOWEST = np.finfo(np.float64).min
+_TOGETHER = 16  # classes whose Gram matrices are computed by one call; each has the bits of one by itself
 
 
 class MergedMemory(WholeCopy):
@@ -42,8 +43,11 @@ class MergedMemory(WholeCopy):
 
     def replace_all(self, vectors: Vectors, entropy: Reals, valid: Mask) -> None:
         """Replace everything: (C, K, D), (C, K), (C, K)."""
-        for label in range(len(vectors)):  # one class at a time keeps the float64 copy small
-            self.replace_class(label, vectors[label], entropy[label], valid[label])
+        self.vectors[:] = vectors
+        self.offset[:] = np.where(valid, -self.gamma * entropy, -np.inf)
+        for first in range(0, len(vectors), _TOGETHER):  # a few classes at a time keep the float64 copy small
+            wide = vectors[first : first + _TOGETHER].astype(np.float64)
+            np.matmul(wide, wide.transpose(0, 2, 1), out=self.gram[first : first + _TOGETHER])
 
     def cosines(self, vector: Vectors, beta: float, gate: float | None = None) -> Reals:
         """Return f · c_y per class (C,), eq. 4 to 6 without the scale; 0 for a class with nothing to read."""
@@ -93,6 +97,9 @@ def merge_class(local: LocalMemory, external: External, label: int) -> tuple[Vec
 
 def merge_memories(local: LocalMemory, external: External) -> MergedItems:
     """Return the S most certain items of every class, in the order of :func:`merge_class`."""
+    if not external.valid.any():
+        nothing = np.zeros_like(local.valid)
+        return MergedItems(local.vectors, local.entropy, local.valid, nothing)
     positions = merged_positions(local, external)
     vectors = np.concatenate([local.vectors, external.vectors], axis=1)
     entropy = np.concatenate([local.entropy, external.entropy], axis=1)

@@ -203,6 +203,8 @@ def read_course(database: sqlite3.Connection) -> list[Stretch]:
 
 def compare_labels(database: sqlite3.Connection) -> Labelled:
     """Return how the answers compare with the stored labels; of a picture that came twice, the last answer counts."""
+    if database.execute("SELECT 1 FROM labels LIMIT 1").fetchone() is None:  # as on most devices, at every sync
+        return Labelled(0, 0, 0, 0, 0)
     statement = """SELECT count(*), coalesce(sum(right), 0), coalesce(sum(plain), 0),
         coalesce(sum(right AND NOT plain), 0), coalesce(sum(plain AND NOT right), 0)
         FROM (SELECT p.label = l.label AS right, p.zero_shot = l.label AS plain, max(p.number)

@@ -16,7 +16,7 @@ from ..core.global_memory import GlobalMemory
 from ..core.local_memory import NAMES, LocalMemory
 from ..core.maths import entropy_of_one, match_entropy, normalised
 from ..core.privacy import Privacy, refuse_near_copies
-from ..core.readout import MergedMemory, merge_class
+from ..core.readout import MergedMemory, merge_class, merge_memories
 from ..core.stored import require, stored_entropies, stored_mask, stored_vectors
 from ..core.types import Arrays, External, MemoryFill, Prediction, Prototypes, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, boolean, entropies, message, refuse, unit_where
@@ -139,8 +139,11 @@ class Latte(BaseMethod[LatteParams]):
         slots = self.external.valid.shape[1] if self.params.memory == "external" else self.params.k_l
         rate = self.params.readout_rate(self.zero_shot.classes)
         self.merged = MergedMemory(self.zero_shot.classes, slots, self.zero_shot.dim, rate)
-        for label in range(self.zero_shot.classes):
-            self._merge_class(label)
+        if self.params.memory == "both":
+            self.merged.replace_all(*merge_memories(self.local, self.external)[:3])
+        else:
+            source = self.local if self.params.memory == "local" else self.external  # read without a cut
+            self.merged.replace_all(source.vectors, source.entropy, source.valid)
 
     def _merge_class(self, label: int) -> None:
         """Replace what is read for one class: an insertion changes no other."""

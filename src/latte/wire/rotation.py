@@ -53,13 +53,15 @@ def _transform(columns: NDArray[np.float32]) -> None:
     Only sums of two numbers, in a fixed order: every machine gets the same bits.
     """
     half, (power, n) = 1, columns.shape
+    source, target = columns, np.empty_like(columns)
     while half < power:
-        pairs = columns.reshape(power // (2 * half), 2, half * n)
-        difference = pairs[:, 0] - pairs[:, 1]
-        pairs[:, 0] += pairs[:, 1]
-        pairs[:, 1] = difference
+        shape = power // (2 * half), 2, half * n
+        pairs, results = source.reshape(shape), target.reshape(shape)
+        np.add(pairs[:, 0], pairs[:, 1], out=results[:, 0])
+        np.subtract(pairs[:, 0], pairs[:, 1], out=results[:, 1])
+        source, target = target, source
         half *= 2
-    columns *= np.float32(1 / np.sqrt(power))
+    np.multiply(source, np.float32(1 / np.sqrt(power)), out=columns)
 
 
 def _power_below(dim: int) -> int:
