@@ -100,9 +100,14 @@ def _latex(table: ResultTable) -> str:
     return _float(table.notes, f"{latex(table.title)}: {_LATEX_UNIT}{brackets}", panels)
 
 
+def _comment(note: str) -> str:
+    """Return a note as it stands in a comment of LaTeX: without commands, whoever chose its words."""
+    return visible(note).replace("\\", r"\textbackslash{}")
+
+
 def _float(notes: Sequence[str], caption: str, panels: Sequence[str]) -> str:
     lines = [
-        *(f"% {latex(note)}" for note in notes),
+        *(f"% {_comment(note)}" for note in notes),
         "\\begin{table}",
         "\\centering\\footnotesize\\setlength{\\tabcolsep}{3pt}",
         f"\\caption{{{caption}.}}",
