@@ -10,14 +10,13 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from ..core.contracts import Collaborative, Method
 from ..core.sync import is_due
 from ..core.types import Vectors
 from ..encoders import BadImageError, Encoder
-from ..version import __version__
 from ..wire.messages import DeviceReport
 from ..wire.task_file import Task
 from .alone import fill_of
@@ -27,6 +26,7 @@ from .device_file import DeviceStatus, NumberedAnswer, Source
 from .device_record import DeviceRecord
 from .encoded_pictures import GROUP_SECONDS, EncodedPicture, EncodedPictures
 from .feeds import Arrival, PictureFeed
+from .self_report import FeedState, report_of, status_now
 from .tally import Tally
 
 SAVE_EVERY = 500  # pictures that have to be seen again after a crash, at most: they take a tenth of a second
@@ -44,14 +44,6 @@ class SyncTimes:
     kind: str = "every"
     period: int = 16
     seconds: float = SYNC_SECONDS
-
-
-class FeedState(NamedTuple):
-    """What is known of where pictures come from."""
-
-    waiting: int = 0
-    dropped: int = 0
-    problem: str = ""
 
 
 class Device:
@@ -256,38 +248,11 @@ class Device:
 
     def current_status(self) -> DeviceStatus:
         """Return what this device says of itself."""
-        sync, feed = self.link.state if self.link else SyncState(), self._feed()
-        return replace(
-            self.status,
-            updated=time.time(),
-            waiting=feed.waiting,
-            dropped=feed.dropped,
-            problem=feed.problem,
-            synced=sync.synced or self.status.synced,
-            sync_images=sync.images or self.status.sync_images,
-            sync_problem=sync.problem,
-        )
+        return status_now(self.status, self._feed(), self.link.state if self.link else SyncState())
 
     def summary_report(self) -> DeviceReport:
         """Return what the owner of the fleet gets to know with a sync."""
-        counts, recent, labelled = self.tally.counts(), self.tally.recent(), self.record.labelled()
-        fill, feed = fill_of(self.method), self._feed()
-        return DeviceReport(
-            images=counts.answered,
-            differing=counts.changed,
-            agreement=recent.agreement,
-            entropy=min(1.0, max(0.0, recent.entropy)),
-            classes=fill.classes if fill else 0,
-            unreadable=counts.unreadable,
-            waiting=feed.waiting,
-            dropped=feed.dropped,
-            labelled=labelled.labelled,
-            correct=labelled.correct,
-            correct_zero_shot=labelled.correct_zero_shot,
-            gained=labelled.gained,
-            lost=labelled.lost,
-            software=f"latte {__version__}",
-        )
+        return report_of(self.tally, self.record.labelled(), fill_of(self.method), self._feed())
 
     def close(self, patience: float = 5.0) -> None:
         """Share what is new, for which a server that answers gets ``patience`` seconds; save, and end the syncs.

@@ -122,8 +122,8 @@ def run_grid(
 
 def _grid_engine(name: str, params: ParameterChoice) -> GridEngine[Any]:
     """Return the engine for a grid of readouts, or refuse a method that has none."""
-    named = named_engine(name)
-    if named is not None and named.needs_loops and not has_loops():
+    engine = named_engine(name)
+    if engine is not None and engine.needs_loops and not has_loops():
         raise ModuleNotFoundError(f"a grid of the readouts of {name} needs numba; {install_advice('fast')}")
     engine = usable_engine(name, params)
     if not isinstance(engine, GridEngine):
