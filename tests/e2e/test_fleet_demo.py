@@ -113,6 +113,13 @@ def test_nothing_is_left_of_a_demo_that_ends_while_its_server_starts(tmp_path, n
         wait_until(lambda: list(tmp_path.iterdir()) == [], "the end of the folder")
 
 
+def test_the_server_of_a_demo_that_has_already_ended_removes_its_folder(tmp_path):
+    folder = tmp_path / "latte-fleet-killed"
+    folder.mkdir()  # its input is at its end before it starts, as when the demo is killed meanwhile
+    run(sys.executable, "-m", "latte.serve.demo_server", folder, "127.0.0.1", 0, cwd=tmp_path)
+    assert not folder.exists()
+
+
 def test_another_device_joins_with_one_command(tmp_path):
     with start(tmp_path) as process:
         address, admin, guest = address_of(process)

@@ -22,15 +22,16 @@ TASK_NAME = "federation.task"
 
 def main(folder: Path, host: str, port: int) -> None:
     """Serve until SIGTERM, or until the program that started it has ended."""
-    signal.signal(signal.SIGTERM, _leave)  # until the server has its own handler, which waits for open requests
-    threading.Thread(target=_stop_with_parent, daemon=True).start()
-    log_to_stderr("warning")
-    options = ServerOptions(folder / "data", host=host, port=port, insecure=True, access=Access(required=True))
     try:
+        signal.signal(signal.SIGTERM, _leave)  # until the server has its own handler, which waits for open requests
+        threading.Thread(target=_stop_with_parent, daemon=True).start()  # may end this process at once
+        log_to_stderr("warning")
+        options = ServerOptions(folder / "data", host=host, port=port, insecure=True, access=Access(required=True))
         serve(read_task(folder / TASK_NAME), options, lambda address: print(address, flush=True))
     except (ValueError, OSError) as error:
         print(error, flush=True)
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not leave half of the folder behind
         shutil.rmtree(folder, ignore_errors=True)
 
 
