@@ -38,7 +38,7 @@ def entropy_of_one(logits: Reals) -> float:
     shifted = logits - np.maximum.reduce(logits)
     weights = np.exp(shifted)
     total = float(np.add.reduce(weights))
-    nats = math.log(total) - float(weights @ shifted) / total
+    nats = math.log(total) - float(weights.dot(shifted)) / total
     return min(max(nats / math.log(len(logits)), 0.0), 1.0)
 
 

@@ -52,13 +52,16 @@ class MergedMemory(WholeCopy):
     def cosines(self, vector: Vectors, beta: float, gate: float | None = None) -> Reals:
         """Return f · c_y per class (C,), eq. 4 to 6 without the scale; 0 for a class with nothing to read."""
         # reshaped here: a view that is stored is no view any more in a copy of this object
-        similarity = (self.vectors.reshape(-1, len(vector)) @ vector).astype(np.float64).reshape(self.offset.shape)
+        similarity = self.vectors.reshape(-1, len(vector)).dot(vector).astype(np.float64).reshape(self.offset.shape)
         weights = self._weights(similarity, beta, scale_free=gate is None)
         dots = np.einsum("ck,ck->c", weights, similarity)
         squares = np.einsum("ck,ck->c", weights, (self.gram @ weights[:, :, None])[:, :, 0])
         # B2: the paper leaves the empty class undefined (a sum over nothing), the released code gives 0; so do we.
         limit = CANCELLED if gate is None else gate * gate  # B1: the paper's formula has no threshold
-        return np.where(squares > limit, dots / np.sqrt(np.maximum(squares, limit)), 0.0)
+        lengths = np.maximum(squares, limit)
+        dots /= np.sqrt(lengths, out=lengths)
+        dots[squares <= limit] = 0.0
+        return dots
 
     def _weights(self, similarity: Reals, beta: float, scale_free: bool) -> Reals:
         """Return w = exp(beta s - gamma h) (C, K), eq. 4, 0 in free slots."""

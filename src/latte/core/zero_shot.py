@@ -82,7 +82,7 @@ class ZeroShot:
         In float64: the scale multiplies rounding by a hundred, and entropies decide which items stay in a memory.
         """
         wide = vectors.astype(np.float64, copy=False)
-        logits: Reals = self.scaled @ wide if wide.ndim == 1 else wide @ self.scaled.T
+        logits: Reals = self.scaled.dot(wide) if wide.ndim == 1 else wide @ self.scaled.T
         return logits
 
     @cached_property
