@@ -5,10 +5,11 @@ python benchmarks/edge_cost.py --model ../shared/data/mini-vlm
 The bare encoder is a loop without Latte's device: open a JPEG file, decode, preprocess, run the model, one picture
 after the other, with the same functions and settings (one thread of ONNX Runtime) in the same process. A device does
 that and all the rest, as `latte edge FILES` does: it looks for files, decodes ahead in a thread, predicts and learns,
-records every picture on disk before its answer, writes the answer as JSON, and syncs after every 16 pictures with a
-server in another process on which other clients have left what they learnt. The three take turns of 64 pictures on one
-core: two threads on two halves of a core would slow each other. A turn ends when the last of its four syncs has been
-answered. Processor time is that of all threads.
+records every picture on disk before its answer, writes the answer as JSON, and syncs with a server in another process
+on which other clients have left what they learnt: after every 16 pictures, and at most once per second, as is the
+default (``--pause 0``: after every 16, however fast). The ways take turns of 64 pictures on one core: two threads on
+two halves of a core would slow each other. A turn takes less than a second, and the others' turns make the pause longer
+than that: so every turn has a sync, and ends when it has been answered. Processor time is that of all threads.
 
 Then the same for frames that the model takes as they are: the time of the thread that classifies, beside the model
 alone. Then a syncing device classifies many pictures, and the memory of the process is printed on the way.
@@ -34,12 +35,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import numpy as np  # noqa: E402
 
-from latte.edge.device import Device, SyncTimes  # noqa: E402
+from latte.edge.device import Device  # noqa: E402
 from latte.edge.device_record import DeviceRecord  # noqa: E402
 from latte.edge.feeds import NamedFiles, PictureFeed  # noqa: E402
 from latte.edge.http_exchange import HttpExchange  # noqa: E402
 from latte.edge.joining import Membership, link_to, new_member  # noqa: E402
 from latte.edge.make_task import identify, make_task  # noqa: E402
+from latte.edge.sync_times import SYNC_PAUSE, SyncTimes  # noqa: E402
 from latte.encoders import Encoder, load_encoder, open_picture, zero_shot  # noqa: E402
 from latte.wire.task_file import Task, write_task  # noqa: E402
 from serving import server_process  # noqa: E402
@@ -56,6 +58,7 @@ def main() -> None:
     parser.add_argument("--method", default="latte")
     parser.add_argument("--pictures", type=int, default=1920, help="for the times")
     parser.add_argument("--images", type=int, default=10_000, help="for the memory of the process; 0: leave it out")
+    parser.add_argument("--pause", type=float, default=SYNC_PAUSE, help="least seconds between two syncs")
     options = parser.parse_args()
     encoder = load_encoder(f"onnx:{options.model}", threads=1)
     task = make_task(zero_shot(encoder, CLASSES), options.method, encoder=identify(encoder), period=PERIOD)
@@ -65,18 +68,21 @@ def main() -> None:
         with server_process(folder / "task", folder / "data", "--rate", 0) as (server, _):
             donate(server, task, encoder)
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-            alone = open_device(encoder, task, folder / "alone", None)
-            syncing = open_device(encoder, task, folder / "syncing", server)
+            times = SyncTimes("every", PERIOD, 0, options.pause)
+            alone = open_device(encoder, task, folder / "alone", None, times)
+            syncing = open_device(encoder, task, folder / "syncing", server, times)
             compare_programs(encoder, alone, syncing, jpegs(folder, options.pictures))
             compare_frames(encoder, alone, syncing, pictures(encoder, options.pictures))
             watch_memory(syncing, options.images)
+            state = syncing.current_status()
+            print(f"the last sync was after {state.sync_images} of {syncing.tally.answered} pictures")
             syncing.close()
 
 
-def open_device(encoder: Encoder, task: Task, folder: Path, server: str | None) -> Device:
+def open_device(encoder: Encoder, task: Task, folder: Path, server: str | None, times: SyncTimes) -> Device:
     link = link_to(Membership(server), task, folder.name) if server else None
     record = DeviceRecord(folder, task.fingerprint)
-    return Device(encoder, task, new_member(task), record, link, SyncTimes("every", PERIOD, 0))
+    return Device(encoder, task, new_member(task), record, link, times)
 
 
 def donate(server: str, task: Task, encoder: Encoder) -> None:

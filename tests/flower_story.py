@@ -100,8 +100,8 @@ class Story:
             os.mkfifo(fifo)
             self.lists[node] = os.open(fifo, os.O_RDWR)
         command = devices.edge_command(
-            f"folder:{folder}", self.state(node), f"device {node}", "--precision", "exact", "--sync-seconds", 0,
-            "--threads", 1, "--from", fifo,
+            f"folder:{folder}", self.state(node), f"device {node}", "--precision", "exact",
+            "--sync-seconds", 0, "--sync-pause", 0, "--threads", 1, "--from", fifo,
         )  # fmt: skip
         self.processes.start(f"device{node}", [str(word) for word in command])
 

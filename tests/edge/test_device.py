@@ -13,12 +13,13 @@ from devices import RowEncoder, rows, small_task
 from latte.checks.material import same
 from latte.core.types import External
 from latte.edge.background_sync import BackgroundSync
-from latte.edge.device import Device, SyncTimes
+from latte.edge.device import Device
 from latte.edge.device_file import Source, add_labels, compare_labels, open_record, read_answers, read_course
 from latte.edge.device_record import DeviceRecord, DiskFullError
 from latte.edge.evidence import Labelled
 from latte.edge.joining import new_member
 from latte.edge.latest_frames import LatestFrames
+from latte.edge.sync_times import SyncTimes
 from latte.methods import create_exchange
 from waiting import wait_until
 
@@ -27,7 +28,7 @@ METHODS = st.sampled_from(["latte", "ristretto"])
 
 def open_device(folder, task, link=None, **options):
     record = DeviceRecord(folder, task.fingerprint, **options)
-    return Device(RowEncoder(task.zero_shot.dim), task, new_member(task), record, link, SyncTimes("every", 2, 0))
+    return Device(RowEncoder(task.zero_shot.dim), task, new_member(task), record, link, SyncTimes("every", 2, 0, 0))
 
 
 def state_of(device):

@@ -8,12 +8,13 @@ from devices import RowEncoder, rows, small_task
 from latte.checks.material import same
 from latte.edge.background_sync import BackgroundSync
 from latte.edge.classify import EmbeddedPicture, answer_picture
-from latte.edge.device import Device, SyncTimes
+from latte.edge.device import Device
 from latte.edge.device_file import Source, open_record, read_answers
 from latte.edge.device_record import DeviceRecord, DiskFullError
 from latte.edge.feeds import Arrival, PictureFeed
 from latte.edge.group_commits import Entry, GroupCommits
 from latte.edge.joining import new_member
+from latte.edge.sync_times import SyncTimes
 from latte.encoders import BadImageError
 from waiting import DEADLINE
 
@@ -40,7 +41,9 @@ class Place:
 def open_device(folder, link=None, period=16):
     task = small_task()
     record = DeviceRecord(folder, task.fingerprint)
-    return Device(RowEncoder(task.zero_shot.dim), task, new_member(task), record, link, SyncTimes("every", period, 0))
+    return Device(
+        RowEncoder(task.zero_shot.dim), task, new_member(task), record, link, SyncTimes("every", period, 0, 0)
+    )
 
 
 def arrivals(count):

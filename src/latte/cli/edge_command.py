@@ -131,9 +131,10 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     from dataclasses import replace
 
     from ..core.private_client import PrivateClient
-    from ..edge.device import Device, SyncTimes
+    from ..edge.device import Device
     from ..edge.device_record import DeviceRecord
     from ..edge.joining import check_encoder, join, link_to, new_member
+    from ..edge.sync_times import SyncTimes
     from ..encoders import check_encoder_spec, load_encoder
 
     check_encoder_spec(chosen.encoder)
@@ -147,7 +148,7 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     encoder = load_encoder(chosen.encoder, chosen.threads)
     check_encoder(task, encoder, chosen.any_encoder)
     link = link_to(membership, task, name)
-    times = SyncTimes(task.sync, task.period, chosen.sync_seconds)
+    times = SyncTimes(task.sync, task.period, chosen.sync_seconds, chosen.sync_pause)
     device = Device(encoder, task, method, record, link, times)
     device.status = replace(device.status, name=name, server=chosen.server)
     return device

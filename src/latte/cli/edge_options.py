@@ -64,6 +64,14 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         help="Sync after this time at the latest, if there is anything new; 0: only when the task says so.",
     ),
     click.option(
+        "--sync-pause",
+        metavar="SECONDS",
+        type=click.FloatRange(0),
+        default=1.0,
+        show_default=True,
+        help="Wait at least this long between two syncs, however fast pictures come.",
+    ),
+    click.option(
         "--least-images",
         metavar="N",
         type=click.IntRange(1),
@@ -104,6 +112,7 @@ class EdgeOptions:
     max_pixels: int
     precision: str
     sync_seconds: float
+    sync_pause: float
     least_images: int
     noise: float
     plugins: tuple[Path, ...]

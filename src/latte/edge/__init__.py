@@ -18,7 +18,7 @@ module              contents
 ``device_summary``  that file in short; ``answer_log`` is a file of JSON lines that follows it
 ``feeds``           where pictures come from: files; ``watch_folder`` for a folder, ``latest_frames`` for a camera
 ``joining``         task and name from the server, and the way to sync
-``background_sync`` syncs that nobody waits for
+``background_sync`` syncs that nobody waits for; ``sync_times`` says when
 ``http_exchange``   the exchange of a federation over HTTP; ``http_calls`` are the calls of the server's routes
 ``folder_exchange`` the same through a folder in which a Flower node carries messages: ``exchange_folder``
 ``make_task``       what the clients of a federation share

@@ -10,11 +10,9 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ..core.contracts import Collaborative, Method
-from ..core.sync import is_due
 from ..core.types import Vectors
 from ..encoders import BadImageError, Encoder
 from ..wire.messages import DeviceReport
@@ -27,23 +25,11 @@ from .device_record import DeviceRecord
 from .encoded_pictures import GROUP_SECONDS, EncodedPicture, EncodedPictures
 from .feeds import Arrival, PictureFeed
 from .self_report import FeedState, report_of, status_now
+from .sync_times import SyncClock, SyncTimes
 from .tally import Tally
 
 SAVE_EVERY = 500  # pictures that have to be seen again after a crash, at most: they take a tenth of a second
 STATUS_EVERY = 1.0  # seconds
-SYNC_SECONDS = 60.0  # after which something new is shared even if the task's number of pictures has not come
-
-
-@dataclass(frozen=True, slots=True)
-class SyncTimes:
-    """When a device syncs: after so many pictures of its own (see ``latte.core.sync``), or after so many seconds.
-
-    With ``seconds`` 0, only pictures count.
-    """
-
-    kind: str = "every"
-    period: int = 16
-    seconds: float = SYNC_SECONDS
 
 
 class Device:
@@ -63,7 +49,7 @@ class Device:
         times: SyncTimes | None = None,
     ) -> None:
         self.encoder, self.task, self.method, self.record = encoder, task, method, record
-        self.link, self.times = link, times or SyncTimes(task.sync, task.period)
+        self.link = link
         self.restored = self._unsaved = record.restore(method)
         self.tally = Tally(record.counts(), record.recent())
         before = record.last_status()
@@ -73,8 +59,8 @@ class Device:
         self._encoded = EncodedPictures()  # and not learnt from yet
         self._unseen: deque[NumberedAnswer] = deque()  # recorded, and not given to anybody yet
         self._feed: Callable[[], FeedState] = FeedState  # says what is known of where pictures come from
-        self._offered, self._reported = time.monotonic(), 0.0
-        self._unshared = self.tally.answered  # pictures since the last summary: whether one arrived, nobody knows
+        self._reported = 0.0
+        self._clock = SyncClock(times or SyncTimes(task.sync, task.period), self.tally.answered)
 
     # --- pictures -----------------------------------------------------------------------------------------
 
@@ -94,7 +80,7 @@ class Device:
                 self._encode(arrival)
             if time.monotonic() - began >= GROUP_SECONDS:  # of a slow model, no answer waits for the next picture
                 self._flush()
-            elif self._encoded.is_due() or self._sync_is_due(self._encoded.readable):
+            elif self._encoded.is_due() or self._sync_follows():
                 self._learn_encoded()
             if self.record.busy:
                 self._record(self.record.commit)
@@ -142,8 +128,9 @@ class Device:
         numbered = self.record.add(source, answer, picture.row)
         self.tally.count(answer)
         self._unsaved += 1
-        self._unshared += picture.row is not None
-        self._between_pictures(picture.row is not None)
+        if picture.row is not None:
+            self._clock.count(self.tally.answered)
+        self._between_pictures()
         return numbered
 
     def _record(self, write: Callable[[], list[NumberedAnswer]]) -> None:
@@ -187,27 +174,23 @@ class Device:
     def idle(self) -> None:
         """Do what is due while there is no picture: take over a download, share, say how it goes, record."""
         self._learn_encoded()
-        self._between_pictures(learnt=False)
+        self._between_pictures()
         self._record(self.record.flush)
 
-    def _between_pictures(self, learnt: bool) -> None:
+    def _between_pictures(self) -> None:
         if self.link is not None:
-            self._sync(self.link, learnt)
+            self._receive(self.link)
+            if self._clock.is_time():
+                self._share(self.link)
         if self._unsaved >= SAVE_EVERY:
             self._save()
         if time.monotonic() - self._reported > STATUS_EVERY:
             self.report()
 
-    def _sync(self, link: BackgroundSync, learnt: bool) -> None:
-        self._receive(link)
-        due = learnt and self._sync_is_due()
-        late = 0 < self.times.seconds <= time.monotonic() - self._offered
-        if self._unshared and (due or late):
-            self._share(link)
-
-    def _sync_is_due(self, more: int = 0) -> bool:
-        """Return whether a sync follows the last picture, or the one after so many more."""
-        return self.link is not None and is_due(self.times.kind, self.tally.answered + more, self.times.period)
+    def _sync_follows(self) -> bool:
+        """Return whether a sync should follow the pictures that are encoded."""
+        images = self.tally.answered + self._encoded.readable
+        return self.link is not None and self._clock.is_time_after(images)
 
     def _receive(self, link: BackgroundSync) -> None:
         """Take over what others learnt; the memory is saved, because pictures alone cannot restore it any more.
@@ -228,7 +211,7 @@ class Device:
         upload = _collaborative(self.method).summary()
         if not getattr(upload, "empty", False):
             link.offer(upload, self.summary_report())
-        self._offered, self._unshared = time.monotonic(), 0
+        self._clock.restart()
 
     def save(self) -> None:
         """Store the memory now."""
@@ -261,7 +244,7 @@ class Device:
         """
         self._learn_encoded()
         if self.link is not None:
-            if self._unshared:
+            if self._clock.unshared:
                 self._share(self.link)
             self.link.drain(patience)
             self.link.stop(patience)
