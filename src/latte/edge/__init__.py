@@ -17,6 +17,7 @@ module              contents
 ``self_report``     what a device says of itself, here and to its server
 ``device_summary``  that file in short; ``answer_log`` is a file of JSON lines that follows it
 ``feeds``           where pictures come from: files; ``watch_folder`` for a folder, ``latest_frames`` for a camera
+``handover``        from the thread that reads pictures to the one that classifies them
 ``joining``         task and name from the server, and the way to sync
 ``background_sync`` syncs that nobody waits for; ``sync_times`` says when
 ``http_exchange``   the exchange of a federation over HTTP; ``http_calls`` are the calls of the server's routes

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..encoders.pictures import BadImageError
 from .device_file import Source
+from .handover import Handover, NothingYetError
 from .watch_folder import WRITING_PATIENCE, FolderWatch, age, file_source
 
 QUEUE_ROOM = 256  # names of files that wait in a queue
@@ -154,28 +155,23 @@ class PictureFeed:
 
     def __init__(self, place: PicturePlace, prepare: Prepare, ahead: int = PICTURES_AHEAD) -> None:
         self.place, self._prepare = place, prepare
-        # two queues without locks of Python's own: those cost a tenth of a millisecond per picture
-        self._ready: queue.SimpleQueue[Arrival | BaseException | None] = queue.SimpleQueue()
-        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()  # an entry for each picture that may be read ahead
-        for _ in range(ahead):
-            self._room.put(None)
+        self._ready: Handover[Arrival | BaseException | None] = Handover(ahead)
         self._over = threading.Event()
         self.hurry = False
 
     @property
     def waiting(self) -> int:
         """Pictures that are known and not classified yet."""
-        return self.place.waiting + self._ready.qsize()
+        return self.place.waiting + len(self._ready)
 
     def __iter__(self) -> Iterator[Arrival | None]:
         threading.Thread(target=self._read, name="latte-read", daemon=True).start()
         while True:
             try:
-                arrival = self._ready.get(timeout=_HURRY if self.hurry else _TICK)
-            except queue.Empty:
+                arrival = self._ready.get(_HURRY if self.hurry else _TICK)
+            except NothingYetError:
                 yield None
                 continue
-            self._room.put(None)
             if arrival is None:
                 return
             if isinstance(arrival, BaseException):
@@ -200,12 +196,8 @@ class PictureFeed:
     def _put(self, item: Arrival | BaseException | None) -> bool:
         """Wait for room; return False if nobody takes pictures any more."""
         while not self._over.is_set():
-            try:
-                self._room.get(timeout=_TICK)
-            except queue.Empty:
-                continue
-            self._ready.put(item)
-            return True
+            if self._ready.put(item, _TICK):
+                return True
         return False
 
 
