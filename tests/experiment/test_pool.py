@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from latte.experiment import workers as pool
+from waiting import run
 
 
 def die_once(message: str) -> str:
@@ -95,3 +97,48 @@ def test_the_work_s_own_exception_is_its_answer_at_once(tmp_path, monkeypatch, w
         answers = on(Unlucky(), monkeypatch, count_and_fail, message)
     assert isinstance(answers[0], pool.WorkError) and "ArithmeticError: the work's own (" in str(answers[0])
     assert Path(message).read_text() == "called\n"
+
+
+INTERRUPTED = """
+import random, signal, time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from latte.core.waiting import signals_wait
+from latte.experiment import workers
+
+class Interrupt(Exception):
+    pass
+
+def interrupt(*_):
+    raise Interrupt
+
+@contextmanager
+def threads(name, jobs):
+    pool = ThreadPoolExecutor(1)
+    try:
+        yield pool
+    finally:
+        with signals_wait():
+            pool.shutdown(cancel_futures=True)  # waits for ever for a future that is locked
+
+@contextmanager
+def held_then_interrupted():
+    with hold():
+        yield
+    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 0.01))
+
+hold, workers.signals_held, workers.executor_for = workers.signals_held, held_then_interrupted, threads
+signal.signal(signal.SIGALRM, interrupt)
+interrupted = 0
+for _ in range(40):
+    try:
+        for _ in workers.unordered(lambda message: time.sleep(0.001) or message, ["work"] * 1000, 1):
+            pass
+    except Interrupt:
+        interrupted += 1
+assert interrupted == 40
+"""
+
+
+def test_a_signal_at_any_moment_leaves_no_future_locked():
+    run(sys.executable, "-c", INTERRUPTED, check=True)

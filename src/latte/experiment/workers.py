@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
+import queue
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
+from functools import partial
+from typing import TypeAlias
 
 from ..core.extras import need
 from ..core.validate import refuse
@@ -26,6 +29,9 @@ _THREADS = (
     "NUMEXPR_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
+
+
+Answers: TypeAlias = queue.SimpleQueue[tuple[int, str | BaseException]]  # by position
 
 
 class WorkError(RuntimeError):
@@ -48,10 +54,7 @@ def unordered(
     for attempt in range(1, WORKER_TRIES + 1):
         lost: dict[int, str] = {}
         with executor_for(executor, min(jobs, len(left))) as pool:
-            with signals_held():
-                positions = {_submit(pool, call, message): i for i, message in left.items()}
-            for future in as_completed(positions):
-                position, answer = positions[future], _answer(future)
+            for position, answer in _answers(pool, call, left):
                 if isinstance(answer, LostWorkerError) and attempt < WORKER_TRIES:
                     lost[position] = left[position]
                 else:
@@ -109,6 +112,27 @@ def _no_logs() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
+
+
+def _answers(
+    pool: Executor, call: Callable[[str], str], messages: Mapping[int, str]
+) -> Iterator[tuple[int, str | BaseException]]:
+    """Yield (position, answer or loss) as they come.
+
+    A signal that raises an exception while this thread holds the lock of a future would leave it locked, and a pool
+    that is closed waits for it for ever (``as_completed`` holds the locks of all). So this thread waits at a queue.
+    """
+    answers: Answers = queue.SimpleQueue()
+    with signals_held():
+        for position, message in messages.items():
+            _submit(pool, call, message).add_done_callback(partial(_deliver, answers, position))
+    for _ in messages:
+        yield answers.get()
+
+
+def _deliver(answers: Answers, position: int, future: Future[str | BaseException]) -> None:
+    """Put the answer of a future that is done into the queue; a thread of the pool calls this."""
+    answers.put((position, _answer(future)))
 
 
 def _submit(pool: Executor, call: Callable[[str], str], message: str) -> Future[str | BaseException]:
