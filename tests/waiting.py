@@ -106,3 +106,13 @@ def wait_until(condition: Callable[[], T], what: str, *processes: Running) -> T:
         if over:
             pytest.fail("\n".join([f"waited in vain for {what}", *map(str, processes)]))
         time.sleep(PAUSE)
+
+
+def output_of(process: subprocess.Popen[T]) -> tuple[T, T]:
+    """Return what a process with pipes printed until it ended; one that does not end is killed, and shown."""
+    try:
+        return process.communicate(timeout=DEADLINE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, errors = process.communicate()
+        pytest.fail(f"waited in vain for the end of {process.args}\nstdout: {output!r}\nstderr: {errors!r}")

@@ -18,7 +18,7 @@ import pytest
 import tiny_onnx
 from latte import Clip, ZeroShot
 from latte.edge import learning
-from waiting import latte
+from waiting import latte, output_of
 
 pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
@@ -255,7 +255,7 @@ def test_special_files_are_no_pictures_and_hold_nobody_up(pictures, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "latte", "classify", *command, *COMMON], stdout=subprocess.PIPE, text=True
     )
-    rows = [json.loads(line) for line in process.communicate()[0].splitlines()]
+    rows = [json.loads(line) for line in output_of(process)[0].splitlines()]
     assert process.returncode == 1 and [row["label"] is None for row in rows] == [False, False, True, True]
     assert "a FIFO" in rows[2]["problem"] and "a device" in rows[3]["problem"]
 

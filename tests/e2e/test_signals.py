@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tiny_onnx
-from waiting import wait_until
+from waiting import output_of, wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks at processes in /proc")
 SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -62,7 +62,7 @@ def stop(process, number, everybody=True):
     """Send the signal; return the exit code, what was printed and the last line on stderr."""
     workers = descendants(process.pid)
     (os.killpg if everybody else os.kill)(process.pid, number)
-    output, errors = process.communicate()
+    output, errors = output_of(process)
     assert "Traceback" not in errors and "Exception ignored" not in errors and "leaked" not in errors, errors
     said = [line for line in errors.splitlines() if "latte: " in line and "x.png: the file is empty" not in line]
     assert len(said) == 1 and said[0].startswith(WORDS), errors
@@ -203,7 +203,7 @@ def test_whoever_ignores_ctrl_c_still_does(tmp_path):
     )
     wait(process, lambda: loaded(process, "_multiarray_umath"))
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate()
+    output, errors = output_of(process)
     assert process.returncode == 0 and output.startswith("[") and "interrupted" not in errors
 
 
@@ -265,5 +265,5 @@ def test_a_short_import_is_finished_and_a_long_one_is_not_waited_for(tmp_path, n
     process = subprocess.Popen([sys.executable, "-c", WORKING], cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
     assert process.stdout.readline() == "importing\n"
     process.send_signal(number)
-    output, errors = process.communicate()
+    output, errors = output_of(process)
     assert process.returncode == code and output == last and errors.count("latte: ") == 1 == len(errors.splitlines())

@@ -38,7 +38,7 @@ def on_terminal(columns: int, *arguments: object) -> list[str]:
             break
         content += part
     os.close(master)
-    assert process.wait() == 0
+    assert process.wait(DEADLINE) == 0
     return content.decode().replace("\r\n", "\n").splitlines()
 
 

@@ -14,6 +14,7 @@ import pytest
 import latte
 from latte.files.atomic import STALE, append_line, replacing, write_bytes, write_text, writing
 from latte.files.tensors import read_safetensors, write_safetensors
+from waiting import output_of
 
 ROWS = 20_000
 SAVES = 30
@@ -50,7 +51,7 @@ def test_many_threads_and_processes_save_and_read_one_file(tmp_path):
         reads += 1
     assert not errors and reads > 0
     for process in processes:
-        assert process.communicate()[1] == b"" and process.returncode == 0
+        assert output_of(process)[1] == b"" and process.returncode == 0
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 

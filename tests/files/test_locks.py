@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from latte.files.locks import lock
+from waiting import output_of
 
 HOLD = """
 import sys
@@ -54,7 +55,7 @@ def test_a_killed_holder_locks_nobody_out(tmp_path):
     path = tmp_path / "lock"
     process = holder(path)
     process.send_signal(signal.SIGKILL)
-    process.communicate()
+    output_of(process)
     assert path.exists()
     with lock(path, "thing"):
         pass
