@@ -54,7 +54,7 @@ class MergedMemory(WholeCopy):
         # reshaped here: a view that is stored is no view any more in a copy of this object
         similarity = self.vectors.reshape(-1, len(vector)).dot(vector).astype(np.float64).reshape(self.offset.shape)
         weights = self._weights(similarity, beta, scale_free=gate is None)
-        dots = np.einsum("ck,ck->c", weights, similarity)
+        dots: Reals = np.einsum("ck,ck->c", weights, similarity)
         squares = np.einsum("ck,ck->c", weights, (self.gram @ weights[:, :, None])[:, :, 0])
         # B2: the paper leaves the empty class undefined (a sum over nothing), the released code gives 0; so do we.
         limit = CANCELLED if gate is None else gate * gate  # B1: the paper's formula has no threshold
