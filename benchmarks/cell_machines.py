@@ -17,9 +17,9 @@ class Costs:
     """Measured costs of one server process, C = 10, D = 512, k_e = 9. Everything below follows from these."""
 
     few: int = 1_000  # known clients, and the processor ms of a sync with so many: benchmarks/serve_load.py
-    few_ms: float = 0.46
+    few_ms: float = 0.57
     many: int = 20_000
-    many_ms: float = 2.93
+    many_ms: float = 3.57
     up: int = 3_300  # bytes of a steady sync in int8 with deltas: benchmarks/wire_bytes.py
     down: int = 24_600
     memory: int = 26_000  # bytes of memory per client: ten vectors of 512 float32 numbers, the same in int8, name
