@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from ..core.validate import at_least, choice, refuse
+from ..core.validate import at_least, choice
+from ..errors import refuse
 from ..methods import describe
 from ..methods.dmn import DmnParams
 from ..methods.latte import LatteParams

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core.types import Mask, Reals
-from ..core.validate import refuse
 from ..data.benchmark import Federation
+from ..errors import refuse
 from ..methods import resolve
 from ..methods.latte import Latte, LatteParams
 from ..simulation.readable import set_up

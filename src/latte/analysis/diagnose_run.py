@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..core.validate import near, refuse
+from ..core.validate import near
 from ..data.benchmark import Federation
 from ..data.catalogue import BenchmarkFile, find_benchmark, read_benchmark
 from ..data.partition import federate, generators
+from ..errors import refuse
 from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.plan import RunFile
 from ..experiment.runs import Run, find_runs, read_run

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.documents import parse_json
 from ..files.schema import structure
 

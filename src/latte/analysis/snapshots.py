@@ -9,9 +9,9 @@ import numpy as np
 from ..core.maths import entropy_of_one
 from ..core.readout import merge_memories
 from ..core.types import Integers, Mask, Reals, Vectors
-from ..core.validate import refuse
 from ..data.benchmark import Federation
 from ..data.partition import federate
+from ..errors import refuse
 from ..experiment.item import run_item
 from ..methods.latte import Latte
 from ..simulation.collaboration import InsideShare, inside_share

@@ -10,7 +10,8 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ..core.validate import at_least, refuse
+from ..core.validate import at_least
+from ..errors import refuse
 
 LEVEL = 0.95
 

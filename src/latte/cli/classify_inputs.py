@@ -137,8 +137,8 @@ def read_class_labels(path: Path | None, names: Sequence[str]) -> dict[str, str]
 
 def read_classnames(text: str) -> list[str]:
     """Return class names: separated by commas, or the lines of the file that ``text`` names."""
-    from ..core.validate import refuse
     from ..encoders.prompts import check_classnames
+    from ..errors import refuse
     from ..files.reading import read_lines
 
     is_file = "," not in text and os.path.exists(text)  # noqa: PTH110  Path.exists fails on very long names

@@ -77,9 +77,9 @@ def check(names: tuple[str, ...], data: Path | None) -> None:
 @click.argument("target", type=OutputFile())
 def convert(source: Path, target: Path) -> None:
     """Convert the .npz file SOURCE to the embedding file TARGET (.safetensors)."""
-    from ..core.validate import refuse
     from ..data.embeddings import save_embeddings
     from ..data.npz import convert_npz
+    from ..errors import refuse
 
     if target.suffix != ".safetensors":
         raise refuse("target", f"{target}", "a name that ends in .safetensors")

@@ -92,8 +92,8 @@ def _labels(file: Path | None, name: str | None, table: Path | None, names: tupl
 
 
 def _classnames(folder: Path) -> tuple[str, ...]:
-    from ..core.validate import refuse
     from ..edge.joining import TASK_FILE
+    from ..errors import refuse
     from ..wire.task_file import read_task
 
     if not (folder / TASK_FILE).is_file():

@@ -65,7 +65,7 @@ class ExperimentOptions:
 
     def _no_methods(self) -> Exception:
         """Return what to say where no methods are named: a file is refused, a call is told how it is used."""
-        from ..core.validate import refuse
+        from ..errors import refuse
 
         example = "--methods clip,latte,ristretto (see: latte methods)"
         if self.config is not None:

@@ -102,7 +102,7 @@ def _name(client: str | None, admin: bool) -> str | None:
 
 def _check_there(data: Path, store: str | None) -> None:
     """Refuse a folder without tokens: only the first of them makes one."""
-    from ..core.validate import refuse
+    from ..errors import refuse
     from ..serve.token_file import TOKEN_FILE
 
     if store is None and not (data / TOKEN_FILE).is_file():

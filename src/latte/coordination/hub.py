@@ -14,7 +14,8 @@ from typing import Any
 
 from ..core.contracts import Secretive
 from ..core.names import client_name
-from ..core.validate import choice, refuse
+from ..core.validate import choice
+from ..errors import refuse
 from ..wire.messages import NO_VERSION, PROTOCOL, SyncReply, SyncRequest
 from ..wire.rows import PRECISIONS
 from ..wire.task_file import Task, describe_difference

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.locks import lock
 from .upload_records import (
     ROW_COLUMNS,

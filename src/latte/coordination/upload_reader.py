@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from ..core.contracts import Collaborative, Exchange, Verifying
 from ..core.row_copies import ManyAtOnce
-from ..core.validate import refuse
+from ..errors import refuse
 from ..methods import create, create_exchange, describe
 from ..wire.array_blocks import Block, complete, decode, encoded_rows, in_place, rounding_of
 from ..wire.expected_arrays import SameShapes

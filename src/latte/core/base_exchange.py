@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from ..errors import refuse
 from .names import check_task, client_name, pack_names, pack_task, unpack_names
 from .stored import require
 from .task_exchange import TaskExchange, Up
 from .types import Arrays, Message, Rounding, State, array_fields
-from .validate import message, refuse
+from .validate import message
 from .zero_shot import ZeroShot
 
 Down = TypeVar("Down", bound=Message)

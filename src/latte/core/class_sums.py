@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..errors import refuse
 from .types import Reals
-from .validate import NORM_TOLERANCE, message, numbers, refuse
+from .validate import NORM_TOLERANCE, message, numbers
 from .zero_shot import ZeroShot
 
 EPS = 1e-9  # guards divisions by a count of zero

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import refuse
 from .copying import WholeCopy
 from .donors import Donors, donors_of, donors_of_many
 from .maths import entropy
@@ -22,7 +23,7 @@ from .stored import require
 from .stored_table import stable_place, stored_table
 from .table import FEWEST, Table
 from .types import Arrays, External, Integers, Mask, Prototypes, Reals, Rounding, State, Vectors
-from .validate import boolean, message, refuse, unit_where
+from .validate import boolean, message, unit_where
 from .zero_shot import ZeroShot
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import refuse
 from .copying import WholeCopy
 from .maths import normalised, weighted_sums
 from .near_copies import check_near_copy, near_copies
 from .stored import require, stored_entropies, stored_mask, stored_vectors
 from .types import Arrays, Mask, MemoryFill, Reals, State, Vectors
-from .validate import at_least, choice, real, refuse, unit_rows
+from .validate import at_least, choice, real, unit_rows
 
 PROTOTYPE_KINDS = ("exp_weighted", "mean", "min_entropy")
 REPLACEMENTS = ("lower", "always")

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import refuse
 from .stored import exactly
 from .types import State
-from .validate import refuse, same_task
+from .validate import same_task
 
 LONGEST = 1024  # bytes in UTF-8: room for any path or address, and too little to fill a server with names
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import refuse
 from .copying import WholeCopy
 from .stored import exactly
 from .types import Mask, Vectors
-from .validate import real, refuse, unit_rows
+from .validate import real, unit_rows
 
 NEAR_COPY = 0.99  # cosine, for devices
 MOST_NEAR_COPY = 0.9999  # a cosine of float32 vectors is exact to about 1e-7: a copy must not miss its threshold

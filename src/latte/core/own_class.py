@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..errors import refuse
 from .types import Mask, Reals, Rounding
-from .validate import refuse
 from .zero_shot import ZeroShot
 
 SINGLE_ROUNDING = 1e-6  # the rounding of unit vectors in single precision, with room for sums over their dimensions

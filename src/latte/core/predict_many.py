@@ -6,9 +6,10 @@ from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
+from ..errors import refuse
 from .contracts import Method
 from .types import Prediction
-from .validate import numbers, refuse
+from .validate import numbers
 
 
 def predict_many(self: Method, images: ArrayLike) -> list[Prediction]:

@@ -11,8 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from ..errors import refuse
 from .types import Mask, Reals
-from .validate import at_least, factor, real, refuse
+from .validate import at_least, factor, real
 
 DELTA = 1e-5  # the probability with which the guarantee may fail
 _MOST_EPSILON = 1e9

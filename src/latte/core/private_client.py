@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..errors import refuse
 from .contracts import Collaborative
 from .privacy import DELTA, Hiding, Privacy, epsilon
 from .types import Arrays, MemoryFill, Prediction, State
-from .validate import refuse
 
 UPLOADS = 100  # for the second number of :meth:`PrivateClient.guarantee`: a device syncs many times
 

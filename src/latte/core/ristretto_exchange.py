@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import refuse
 from .class_sums import ClassSums, Head, checked_sums
 from .crowd import TOGETHER, CrowdSums, CrowdTable, pool_some
 from .linear_heads import Heads, HeadTask, RistrettoParams, SharedCovariance, heads_of, solve
@@ -19,7 +20,7 @@ from .sums_store import Freshness, fitting, load_table, table_state
 from .sums_table import SumsTable
 from .task_exchange import TaskExchange
 from .types import Arrays, Integers, Mask, Reals, Rounding, State
-from .validate import at_least, refuse
+from .validate import at_least
 from .zero_shot import ZeroShot
 
 __all__ = ["Freshness", "RistrettoExchange"]

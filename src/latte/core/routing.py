@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .validate import MOST_SLOTS, at_least, choice, refuse
+from ..errors import refuse
+from .validate import MOST_SLOTS, at_least, choice
 
 EMPTY_QUERIES = ("client", "none", "released")
 

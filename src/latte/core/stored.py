@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ..errors import refuse
 from .types import Arrays, Mask, Reals, Vectors
-from .validate import entropies, refuse, unit_rows
+from .validate import entropies, unit_rows
 
 
 def require(arrays: Arrays, names: Iterable[str]) -> Arrays:

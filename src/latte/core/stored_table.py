@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import refuse
 from .stored import exactly, stored_entropies, stored_mask, stored_vectors
 from .table import Table
 from .types import Arrays
-from .validate import refuse
 from .zero_shot import ZeroShot
 
 LAST_PLACE = 2**63 - 1  # in the order of joining

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
+from ..errors import refuse
 from .contracts import Collaborative, Exchange
-from .validate import refuse
 
 SYNC_TIMES = ("every", "doubling", "powers")
 DOUBLINGS = 16  # the last power of two of ``doubling``, and its period unless another is set

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
+from ..errors import refuse
 from .copying import WholeCopy
 from .names import client_name
 from .types import Message
-from .validate import refuse
 from .zero_shot import ZeroShot
 
 Up = TypeVar("Up", bound=Message)

@@ -10,25 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import refuse
 from .types import Mask, Reals, Vectors
 
 NORM_TOLERANCE = 1e-3
 UNIT_ROUNDING = 1e-6  # a row whose squared length is this near to 1 is left as it is, to the last bit
 LARGEST = 2**63 - 1  # a larger whole number fits neither an array nor the files of other programs
 MOST_SLOTS = 1_000  # of a memory per class: reading keeps their squared number. The largest published one is 50
-_SHOWN = 400  # characters of a bad value that a refusal shows
 _LOW, _HIGH = (1 - NORM_TOLERANCE) ** 2, (1 + NORM_TOLERANCE) ** 2
 # What multiplies a cosine, an entropy or a logit is at most this: no exponent and no logit of any method overflows, and
 # the formulas are at their limit (the most similar item, the most certain one), since a cosine of float32 vectors is
 # known to 1e-7 only.
 LARGEST_FACTOR = 1e9
-
-
-def refuse(name: str, got: object, want: str) -> ValueError:
-    """Return the error that every refusal of bad input raises."""
-    text = str(got)
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
-    return ValueError(f"{name}: got {shown}, want {want}")
 
 
 def show(value: object) -> str:

@@ -12,8 +12,9 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..errors import refuse
 from .types import Reals, Vectors
-from .validate import LARGEST_FACTOR, factor, first_twice, precise_unit_rows, refuse, unit_rows
+from .validate import LARGEST_FACTOR, factor, first_twice, precise_unit_rows, unit_rows
 
 AnyArray = TypeVar("AnyArray", bound=NDArray[Any])
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Integers
-from ..core.validate import first_twice, refuse
+from ..core.validate import first_twice
 from ..core.zero_shot import ZeroShot
+from ..errors import refuse
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.validate import NORM_TOLERANCE, near, refuse
+from ..core.validate import NORM_TOLERANCE, near
+from ..errors import refuse
 from .benchmark import Embeddings
 from .bundled import BUNDLED_FILE, DEMO_FILE
 from .embeddings import fixed_federation, load_embeddings

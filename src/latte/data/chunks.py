@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.atomic import write_text
 from ..files.documents import parse_json
 from ..files.reading import read_bytes

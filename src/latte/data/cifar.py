@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..core.types import Integers
-from ..core.validate import choice, refuse
+from ..core.validate import choice
+from ..errors import refuse
 from ..files.archives import open_tar
 from ..files.reading import read_bytes
 from .cifar_pickle import PIXELS, read_batch

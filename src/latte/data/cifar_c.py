@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Integers
-from ..core.validate import choice, refuse
+from ..core.validate import choice
+from ..errors import refuse
 from ..files.arrays import map_npy
 from .corruptions import CORRUPTIONS, SEVERITIES, check_severity
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Integers
-from ..core.validate import refuse
+from ..errors import refuse
 
 PIXELS = 3 * 32 * 32  # bytes of an image
 

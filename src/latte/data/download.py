@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.atomic import publish
 from ..files.checksums import checksum
 from ..files.locks import lock

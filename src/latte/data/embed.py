@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Vectors
-from ..core.validate import choice, refuse
+from ..core.validate import choice
 from ..core.zero_shot import ZeroShot
 from ..encoders import BadImageError, Encoder, zero_shot
 from ..encoders.encoder import BATCH
@@ -21,6 +21,7 @@ from ..encoders.parallel import map_in_order
 from ..encoders.prompts import check_templates, read_templates
 from ..encoders.stream import encode_files
 from ..encoders.views import ViewPlan, make_views
+from ..errors import refuse
 from ..files.locks import lock
 from .benchmark import Embeddings
 from .chunks import BadImage, Chunk, PartialEmbedding

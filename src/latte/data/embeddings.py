@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Integers
-from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
+from ..errors import refuse
 from ..files.documents import parse_json
 from ..files.schema import refuse_inside, shorten, structure
 from ..files.tensors import read_safetensors, write_safetensors

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
-from ..core.validate import choice, refuse
+from ..core.validate import choice
+from ..errors import refuse
 from ..files.archives import open_tar
 from ..files.atomic import replacing
 from ..files.documents import parse_toml

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from ..core.types import Integers
-from ..core.validate import choice, refuse
+from ..core.validate import choice
 from ..encoders.pictures import PICTURE_SUFFIXES
+from ..errors import refuse
 from ..files.documents import parse_toml
 from ..files.schema import structure
 

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from ..core.types import Integers
-from ..core.validate import near, refuse
+from ..core.validate import near
+from ..errors import refuse
 from .cifar import CifarImages, read_cifar
 from .cifar_c import open_cifar_c
 from .corruptions import CORRUPTIONS

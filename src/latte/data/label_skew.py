@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..core.types import Integers
-from ..core.validate import refuse
+from ..errors import refuse
 from .benchmark import Federation
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.validate import float32, refuse
+from ..core.validate import float32
 from ..core.zero_shot import ZeroShot
+from ..errors import refuse
 from ..files.arrays import ArrayHeader, Npz, open_npz
 from ..files.checksums import checksum
 from ..files.documents import parse_json

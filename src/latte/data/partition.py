@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.types import Integers
-from ..core.validate import at_least, choice, refuse
+from ..core.validate import at_least, choice
+from ..errors import refuse
 from .benchmark import ClientStream, Embeddings, Federation
 from .embeddings import fixed_federation
 

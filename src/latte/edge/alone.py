@@ -14,8 +14,9 @@ from ..core.near_copies import NEAR_COPY
 from ..core.stored import exactly
 from ..core.sync import is_due, sync
 from ..core.types import Arrays, MemoryFill, Prediction, State
-from ..core.validate import at_least, refuse
+from ..core.validate import at_least
 from ..core.zero_shot import ZeroShot
+from ..errors import refuse
 from ..methods import create, create_exchange, describe
 
 NAME = "self"  # of the only client of the exchange

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..core.escape import csv_cell
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.atomic import check_writable, write_bytes
 from ..files.locks import lock
 from ..files.reading import check_regular, open_file

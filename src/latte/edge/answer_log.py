@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.documents import parse_json
 from .device_file import NumberedAnswer, open_record, read_answers
 

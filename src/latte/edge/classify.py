@@ -10,12 +10,12 @@ import numpy as np
 
 from ..core.contracts import Method
 from ..core.types import Vectors
-from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
 from ..encoders import Encoder
 from ..encoders.encoder import BATCH
 from ..encoders.pictures import MOST_PIXELS, PICTURE_SUFFIXES
 from ..encoders.stream import encode_files
+from ..errors import refuse
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.documents import parse_json
 from ..files.schema import structure
 from .classify import Answer

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..core.contracts import Method
 from ..core.types import Vectors
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.locks import lock
 from ..files.tensors import parse_safetensors, safetensors_bytes
 from .classify import Answer

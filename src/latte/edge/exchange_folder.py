@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.atomic import write_bytes
 from ..files.reading import open_file
 from ..wire.array_blocks import Block

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.extras import need
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.documents import parse_json
 from ..wire.messages import MEDIA_TYPE, NO_VERSION
 from ..wire.versions import HEADER, PROTOCOL, UNSUPPORTED, choose_version, read_header, upgrade_advice

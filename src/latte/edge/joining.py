@@ -12,8 +12,8 @@ from ..core.contracts import Collaborative, Method
 from ..core.names import client_name
 from ..core.privacy import Privacy
 from ..core.private_client import PrivateClient
-from ..core.validate import refuse
 from ..encoders import Encoder
+from ..errors import refuse
 from ..files.atomic import write_text
 from ..files.documents import parse_json
 from ..files.reading import read_text

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.reading import read_lines
 from .device_file import absolute_name
 

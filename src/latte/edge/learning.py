@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..core.contracts import Method
-from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
+from ..errors import refuse
 from ..files.documents import parse_json
 from ..files.locks import lock
 from ..files.reading import check_regular

@@ -7,9 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from ..core.sync import SYNC_TIMES
-from ..core.validate import at_least, choice, refuse
+from ..core.validate import at_least, choice
 from ..core.zero_shot import ZeroShot
 from ..encoders import Encoder
+from ..errors import refuse
 from ..methods import describe, resolve
 from ..wire.task_file import EncoderIdentity, Task
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..core.contracts import Method
-from ..core.validate import refuse
 from ..core.zero_shot import ZeroShot
+from ..errors import refuse
 from ..files.schema import refuse_inside, shorten
 from ..files.tensors import Tensors, read_safetensors, write_safetensors
 

@@ -22,7 +22,8 @@ import os
 from pathlib import Path
 
 from ..core.extras import need
-from ..core.validate import close_names, refuse
+from ..core.validate import close_names
+from ..errors import refuse
 from ..lazy import lazy_names
 from .encoder import BATCH, BatchProgress, Encoder
 from .pictures import BadImageError, as_picture, open_picture

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Vectors
-from ..core.validate import at_least, refuse, unit_rows
+from ..core.validate import at_least, unit_rows
+from ..errors import refuse
 from .preprocess import Preprocess
 
 BATCH = 32

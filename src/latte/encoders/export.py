@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.extras import need
-from ..core.validate import choice, refuse
+from ..core.validate import choice
+from ..errors import refuse
 from ..files.atomic import replacing, write_bytes, write_text
 from ..files.checksums import checksum
 from ..files.documents import read_json

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.types import Vectors
-from ..core.validate import refuse
+from ..errors import refuse
 from .hf import HfEncoder
 from .onnx import OnnxEncoder
 from .prompts import DEFAULT, read_templates

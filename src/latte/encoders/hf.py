@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.extras import need
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.documents import read_json
 from ..files.schema import shorten
 from .encoder import too_long

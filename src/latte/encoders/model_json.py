@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..core.validate import at_least, choice, real, refuse
+from ..core.validate import at_least, choice, real
+from ..errors import refuse
 from ..files.documents import read_json
 from ..files.schema import refuse_inside, shorten
 from .preprocess import INTERPOLATIONS, Preprocess, from_json

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from ..core.extras import need
 from ..core.types import Vectors
-from ..core.validate import at_least, refuse
+from ..core.validate import at_least
+from ..errors import refuse
 from ..files.checksums import checksum
 from ..files.schema import shorten
 from .encoder import BaseEncoder, too_long

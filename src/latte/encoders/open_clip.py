@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.extras import install_advice
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.schema import shorten
 from .encoder import too_long
 from .preprocess import Preprocess, from_open_clip

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Vectors
-from ..core.validate import at_least, choice, refuse
+from ..core.validate import at_least, choice
+from ..errors import refuse
 from ..files.schema import structure
 from .pictures import as_picture
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.validate import refuse
+from ..errors import refuse
 from .prompts import check_classnames
 
 if TYPE_CHECKING:

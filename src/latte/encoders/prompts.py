@@ -11,8 +11,9 @@ from importlib import resources
 from pathlib import Path
 
 from ..core.types import Vectors
-from ..core.validate import near, refuse
+from ..core.validate import near
 from ..core.zero_shot import ZeroShot
+from ..errors import refuse
 from ..files.reading import read_text
 from ..files.schema import refuse_inside
 from .encoder import BATCH, BatchProgress, Encoder

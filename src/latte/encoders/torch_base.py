@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from ..core.extras import need
 from ..core.types import Vectors
-from ..core.validate import at_least, refuse
+from ..core.validate import at_least
+from ..errors import refuse
 from .encoder import BaseEncoder
 from .preprocess import Preprocess
 from .prompt_tuner import CONTEXT, PromptTuner

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..core.extras import need
-from ..core.validate import refuse
+from ..errors import refuse
 from . import check_encoder_spec, load_encoder, split_spec
 from .encoder import Encoder
 from .onnx import OnnxEncoder

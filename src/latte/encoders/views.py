@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.types import Vectors
-from ..core.validate import at_least, choice, refuse
+from ..core.validate import at_least, choice
+from ..errors import refuse
 from .augmix import AUGMENTATIONS, CHAINS, MOST_IN_CHAIN
 from .parallel import map_in_order
 from .pictures import as_picture

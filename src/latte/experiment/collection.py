@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.validate import refuse
+from ..errors import refuse
 from .runs import RESULTS, Run, read_run
 from .sweep import PURPOSES, SWEEP_FILE, SweepFile, read_sweep_file
 

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from ..core.near_copies import NEUTRAL
-from ..core.validate import at_least, choice, first_twice, refuse, whole
+from ..core.validate import at_least, choice, first_twice, whole
 from ..data.partition import ORDERS
+from ..errors import refuse
 from ..files.documents import parse_toml, read_toml
 from ..files.reading import check_text
 from ..methods import resolve

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
-from ..core.validate import near, refuse
+from ..core.validate import near
+from ..errors import refuse
 from ..simulation.schedule import Schedule
 from .config import RunConfig, parameters, parse_seeds, parse_value
 from .structure import build_config, dump_config

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.atomic import append_line, write_text
 from ..files.checksums import sha256_of
 from ..files.documents import parse_json, read_json

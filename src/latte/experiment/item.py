@@ -12,10 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ..core.validate import refuse
 from ..data.benchmark import Federation
 from ..data.catalogue import BenchmarkFile, read_benchmark
 from ..data.partition import federate, generators
+from ..errors import refuse
 from ..methods import METHODS, describe, register, resolve
 from ..simulation.engine import run_fast, use_engine
 from ..simulation.outcome import Outcome

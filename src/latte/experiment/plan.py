@@ -9,13 +9,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.validate import choice, refuse
+from ..core.validate import choice
 from ..data.benchmark import Embeddings
 from ..data.catalogue import UNKNOWN as UNKNOWN
 from ..data.catalogue import BenchmarkFile, default_clients, find_benchmark, find_problems, read_benchmark
 from ..data.partition import federate
 from ..encoders import split_spec as split_encoder
 from ..encoders.prompt_tuner import TUNABLE
+from ..errors import refuse
 from ..files.checksums import checksum, sha256_of
 from ..methods import METHODS, create, describe
 from ..simulation.engine import TaskSize, size_of

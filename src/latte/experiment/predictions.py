@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Mask
-from ..core.validate import refuse
 from ..data.benchmark import Federation
+from ..errors import refuse
 from ..files.atomic import write_text
 from ..files.checksums import checksum, sha256_of
 from ..files.documents import parse_json, read_json

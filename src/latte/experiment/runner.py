@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core.validate import at_least, refuse
+from ..core.validate import at_least
+from ..errors import refuse
 from ..simulation.engine import (
     Follow,
     compile_loops,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.documents import read_json
 from ..files.schema import structure
 from ..simulation.records import Result

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.schema import structure
 from .config import RunConfig, parse_method, parse_seeds
 

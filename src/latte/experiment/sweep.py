@@ -12,7 +12,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from ..core.validate import choice, refuse
+from ..core.validate import choice
+from ..errors import refuse
 from ..files.atomic import write_text
 from ..files.checksums import sha256_of
 from ..files.documents import read_json

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.atomic import write_text
 from ..files.documents import read_json
 from ..files.schema import shorten, structure

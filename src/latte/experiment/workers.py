@@ -15,8 +15,8 @@ from functools import partial
 from typing import TypeAlias
 
 from ..core.extras import need
-from ..core.validate import refuse
 from ..data.processes import processes, signals_held
+from ..errors import refuse
 from .failures import describe_failure
 
 WORKER_TRIES = 3

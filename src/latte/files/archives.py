@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..core.validate import refuse
+from ..errors import refuse
 from .reading import open_file
 from .schema import shorten
 

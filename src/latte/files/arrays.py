@@ -21,7 +21,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.validate import refuse
+from ..errors import refuse
 from .reading import open_file, size_of
 from .schema import shorten
 

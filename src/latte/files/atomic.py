@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ..core.validate import refuse
+from ..errors import refuse
 
 ENDING = ".part"
 STALE = 3600.0  # seconds without a write after which a temporary file counts as left behind by a killed process

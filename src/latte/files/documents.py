@@ -14,7 +14,8 @@ from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..core.validate import first_twice, refuse
+from ..core.validate import first_twice
+from ..errors import refuse
 from .reading import check_text, decode_text, read_bytes
 from .schema import shorten, structure
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..core.escape import visible
-from ..core.validate import refuse
+from ..errors import refuse
 from .documents import parse_json
 from .schema import structure
 

@@ -7,7 +7,7 @@ import stat
 from io import BufferedReader
 from pathlib import Path
 
-from ..core.validate import refuse
+from ..errors import refuse
 
 MOST_FILE_BYTES = 1 << 30  # of a file that is read whole: results of a million clients stay below
 _KINDS = {

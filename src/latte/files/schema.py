@@ -12,7 +12,8 @@ from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar, get_args, get_origin
 
-from ..core.validate import near, real, refuse
+from ..core.validate import near, real
+from ..errors import refuse
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.validate import refuse
+from ..errors import refuse
 from .arrays import check_shape
 from .atomic import writing
 from .documents import MOST_DOCUMENT_BYTES, parse_json

@@ -16,9 +16,9 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from ..core.contracts import Verifying
 from ..core.sync import sync
 from ..core.types import Rounding
-from ..core.validate import refuse
 from ..data.benchmark import Federation
 from ..data.partition import generators
+from ..errors import refuse
 from ..files.atomic import write_text
 from ..methods import create_exchange, describe
 from ..simulation.outcome import Outcome

@@ -16,8 +16,8 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from ..core.privacy import Privacy
-from ..core.validate import refuse
 from ..edge.exchange_folder import ExchangeFolder
+from ..errors import refuse
 from .mods import plugin_mod
 from .node import attend
 from .sync_records import PRIVACY, read_query, reply_content

@@ -17,7 +17,7 @@ from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
 from ..core.types import Arrays, Message
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.arrays import read_npy_header
 from ..wire.array_blocks import Block, complete, decode, encode
 from ..wire.expected_arrays import AtMost

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..core.validate import at_least, choice, real, refuse
+from ..core.validate import at_least, choice, real
 from ..data.catalogue import default_clients, find_benchmark, read_benchmark
 from ..data.partition import federate
+from ..errors import refuse
 from ..files.documents import parse_json
 from ..simulation.schedule import SYNCS, Schedule
 

@@ -20,8 +20,8 @@ from typing import TypeVar
 import msgspec
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from ..core.validate import refuse
 from ..edge.exchange_folder import FolderAnswer
+from ..errors import refuse
 from ..wire.array_blocks import Block
 from ..wire.messages import NO_VERSION, DeviceReport
 from .message_records import blocks_of, record_of

@@ -17,8 +17,8 @@ from ..core.contracts import Collaborative
 from ..core.privacy import Privacy
 from ..core.private_client import PrivateClient
 from ..core.types import Rounding
-from ..core.validate import refuse
 from ..data.benchmark import Federation
+from ..errors import refuse
 from ..methods import create
 from ..wire.array_blocks import rounding_of
 from ..wire.rows import LOSSLESS

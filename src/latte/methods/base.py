@@ -15,8 +15,9 @@ from ..core.copying import WholeCopy
 from ..core.predict_many import stacked_images
 from ..core.stored import require
 from ..core.types import Arrays, MemoryFill, Prediction, Reals, State, Vectors
-from ..core.validate import message, numbers, refuse, unit_rows
+from ..core.validate import message, numbers, unit_rows
 from ..core.zero_shot import ZeroShot
+from ..errors import refuse
 from .parameters import Choices, ParameterClass, choose_parameters
 
 P = TypeVar("P", bound=ParameterClass)

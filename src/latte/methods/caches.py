@@ -9,7 +9,8 @@ import numpy as np
 from ..core.local_memory import LocalMemory
 from ..core.stored import finite_vectors
 from ..core.types import Arrays, Mask, Reals, Vectors
-from ..core.validate import NORM_TOLERANCE, refuse
+from ..core.validate import NORM_TOLERANCE
+from ..errors import refuse
 
 
 class Cache(LocalMemory):

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..core.maths import entropy_nats, softmax
 from ..core.types import Integers, Reals
-from ..core.validate import choice, real, refuse
+from ..core.validate import choice, real
+from ..errors import refuse
 
 VIEWS = ("first", "confident")
 CONFIDENT = 0.1  # the share that TPT introduced and TDA, DMN and VTE took over

@@ -7,8 +7,9 @@ from typing import Any
 
 from ..core.contracts import CreatedMethod, Exchange
 from ..core.predict_many import predict_many
-from ..core.validate import at_least, refuse
+from ..core.validate import at_least
 from ..core.zero_shot import ZeroShot
+from ..errors import refuse
 from .base import NoParams
 from .parameters import Choices, ParameterChoice, choose_parameters
 from .registry import MethodInfo, describe

@@ -19,8 +19,9 @@ from ..core.privacy import Privacy, refuse_near_copies
 from ..core.readout import MergedMemory, merge_class, merge_memories
 from ..core.stored import require, stored_entropies, stored_mask, stored_vectors
 from ..core.types import Arrays, External, MemoryFill, Prediction, Prototypes, State, Vectors
-from ..core.validate import MOST_SLOTS, at_least, boolean, entropies, message, refuse, unit_where
+from ..core.validate import MOST_SLOTS, at_least, boolean, entropies, message, unit_where
 from ..core.zero_shot import ZeroShot
+from ..errors import refuse
 from .base import BaseMethod
 from .latte_params import PRESETS, LatteParams
 from .traffic import Content, Messages

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
-from ..core.validate import near, refuse
+from ..core.validate import near
+from ..errors import refuse
 
 
 class ParameterClass(Protocol):

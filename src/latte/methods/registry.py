@@ -31,7 +31,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..core.validate import near, refuse
+from ..core.validate import near
+from ..errors import refuse
 from .base import NoParams
 
 

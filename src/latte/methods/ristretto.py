@@ -17,8 +17,9 @@ from ..core.privacy import Privacy, refuse_near_copies
 from ..core.ristretto_exchange import RistrettoExchange
 from ..core.stored import exactly, require
 from ..core.types import Arrays, MemoryFill, Prediction, Reals, State
-from ..core.validate import numbers, precise_unit_rows, refuse
+from ..core.validate import numbers, precise_unit_rows
 from ..core.zero_shot import ZeroShot
+from ..errors import refuse
 from .base import BaseMethod
 from .traffic import Content, Messages
 

@@ -24,7 +24,8 @@ from ..core.maths import entropy_of_one, softmax
 from ..core.near_copies import check_near_copy, near_copy_field
 from ..core.stored import exactly, require
 from ..core.types import Arrays, MemoryFill, Prediction, Reals, State, Vectors
-from ..core.validate import MOST_SLOTS, at_least, factor, real, refuse
+from ..core.validate import MOST_SLOTS, at_least, factor, real
+from ..errors import refuse
 from .base import BaseMethod
 from .caches import SortedCache, push
 from .confident_views import check_views, mean_probabilities, most_confident

@@ -22,8 +22,9 @@ import numpy as np
 from ..core.extras import need
 from ..core.maths import entropy_of_one
 from ..core.types import Prediction, Vectors
-from ..core.validate import at_least, real, refuse
+from ..core.validate import at_least, real
 from ..core.zero_shot import ZeroShot
+from ..errors import refuse
 from .base import BaseMethod
 from .confident_views import CONFIDENT, check_share, most_confident
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..analysis.stats import Paired
-from ..core.validate import refuse
+from ..errors import refuse
 from .axes import Axis, named_axis, nice_axis
 from .palette import Look, look
 from .paper import display

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..core.validate import refuse
+from ..errors import refuse
 from ..simulation.records import SETTINGS, Result, same_scores
 from . import paper
 from .metrics import MACRO, MICRO, Metric

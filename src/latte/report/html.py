@@ -22,7 +22,7 @@ import jinja2
 
 from ..analysis.stats import Paired
 from ..core.escape import visible
-from ..core.validate import refuse
+from ..errors import refuse
 from .charts import Series, difference_chart, heat_map, line_chart
 from .palette import DARK_PAGE, LIGHT_PAGE, look
 from .result_table import ResultTable

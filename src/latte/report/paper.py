@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-from ..core.validate import choice, refuse
+from ..core.validate import choice
+from ..errors import refuse
 
 BENCHMARKS = {
     "vlcs": "VLCS",

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..core.validate import choice, refuse
+from ..core.validate import choice
+from ..errors import refuse
 from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.plan import UNKNOWN, OpenBenchmark, Plan, open_benchmark, plan_on
 from ..experiment.runs import check_classifiers

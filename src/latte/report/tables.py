@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..analysis.stats import Paired, estimate, paired
-from ..core.validate import refuse
+from ..errors import refuse
 from ..simulation.records import Result
 from . import paper
 from .groups import Group, in_order

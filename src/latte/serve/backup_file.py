@@ -25,7 +25,7 @@ import msgspec
 
 from ..coordination.upload_records import Record
 from ..core.names import client_name
-from ..core.validate import refuse
+from ..errors import refuse
 from ..files.atomic import writing
 from ..files.reading import open_file, size_of
 from ..version import __version__

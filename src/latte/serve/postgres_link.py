@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from ..coordination.upload_records import StoreFullError, StoreUnavailableError
 from ..core.extras import need
-from ..core.validate import refuse
+from ..errors import refuse
 from .postgres_tables import migrate, renew_xids, stored_version
 from .upload_store import POSTGRES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.validate import refuse
+from ..errors import refuse
 
 if TYPE_CHECKING:
     from .postgres_link import Database

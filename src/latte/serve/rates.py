@@ -6,7 +6,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from ..core.validate import refuse
+from ..errors import refuse
 
 MOST_CLIENTS = 200_000  # whose buckets are remembered; full buckets are forgotten first
 

@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 
 from ..coordination.hub import Hub, Limits
-from ..core.validate import refuse
+from ..errors import refuse
 from ..wire.task_file import Task
 from .app import create_app
 from .audit import Audit

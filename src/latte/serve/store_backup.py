@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..coordination.sqlite_store import SqliteStore, set_aside
 from ..coordination.upload_records import DamagedStoreError, Store, record_of, secret_of
-from ..core.validate import refuse
+from ..errors import refuse
 from .audit import Audit
 from .backup_file import Backup, BackupEnd, open_backup, write_backup
 from .store_contents import open_contents

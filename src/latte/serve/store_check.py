@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..coordination.upload_check import UploadCheck
 from ..coordination.upload_records import DamagedRecordError, StoredRow, name_text, record_of
-from ..core.validate import refuse
+from ..errors import refuse
 from ..wire.task_file import Task, describe_difference
 from .audit import Audit
 from .store_backup import StorePlace

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from ..coordination.sqlite_store import STORE_FILE, STORE_SCHEMA, explain_errors, stored_text
 from ..coordination.upload_records import ROW_COLUMNS, StoredRow, in_chunks
-from ..core.validate import refuse
+from ..errors import refuse
 from .token_file import TOKEN_FILE
 from .token_file import read_tokens as tokens_of_file
 from .tokens import Token

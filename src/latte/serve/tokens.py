@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..core.names import client_name
-from ..core.validate import refuse
+from ..errors import refuse
 
 PREFIX = "latte"
 ADMIN = "admin"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..coordination.upload_records import DamagedStoreError as DamagedStoreError
 from ..coordination.upload_records import Store
-from ..core.validate import refuse
+from ..errors import refuse
 from .tokens import TokenStore
 
 POSTGRES = ("postgresql://", "postgres://")

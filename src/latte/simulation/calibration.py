@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.types import Integers, Mask, Reals
-from ..core.validate import at_least, refuse
+from ..core.validate import at_least
+from ..errors import refuse
 
 BINS = 20
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from ..core.contracts import Collaborative
 from ..core.sync import sync
-from ..core.validate import refuse
 from ..data.benchmark import ClientStream, Federation
 from ..data.bundled import demo_embeddings
 from ..data.partition import federate
 from ..edge.http_exchange import HttpExchange
+from ..errors import refuse
 from ..methods import create
 from ..version import __version__
 from ..wire.messages import DeviceReport

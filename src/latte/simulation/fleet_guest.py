@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..core.sync import is_due, sync
-from ..core.validate import refuse
 from ..edge.http_calls import Calls, Connection
 from ..edge.http_exchange import HttpExchange
+from ..errors import refuse
 from ..files.documents import parse_json
 from .fleet_client import Pace, SingleTrips, demo_federation, open_client, paced
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from ..core.class_sums import ClassSums
 from ..core.types import Prototypes, Reals
-from ..core.validate import choice, refuse
+from ..core.validate import choice
+from ..errors import refuse
 from .wrapped_exchange import TracedExchange, WrappedExchange
 
 INFLATION = 100.0

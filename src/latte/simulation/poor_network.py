@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..core.class_sums import ClassSums, Head
 from ..core.types import External, Prototypes, Reals
-from ..core.validate import refuse
+from ..errors import refuse
 from .wrapped_exchange import TracedExchange, WrappedExchange
 
 LEVELS = 127  # of a signed byte on each side of zero

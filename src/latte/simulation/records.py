@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..core.validate import at_least, choice, real, refuse
+from ..core.validate import at_least, choice, real
+from ..errors import refuse
 from ..files.documents import parse_json
 from ..files.schema import structure
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..core.sync import SYNC_TIMES, is_due
-from ..core.validate import at_least, choice, real, refuse
+from ..core.validate import at_least, choice, real
+from ..errors import refuse
 
 MOST_ROUNDS = 1_000_000  # before a client starts: rounds without clients are walked, too
 SYNCS = ("method", *SYNC_TIMES)

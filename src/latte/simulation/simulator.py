@@ -11,7 +11,7 @@ import numpy as np
 from ..core.contracts import Collaborative, Exchange, Method
 from ..core.sync import sync
 from ..core.types import Prediction
-from ..core.validate import refuse
+from ..errors import refuse
 from .schedule import Schedule, rounds
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..core.validate import at_least, refuse
+from ..core.validate import at_least
+from ..errors import refuse
 from .sphere import HALF_TURN, angle_of_share, bisect
 
 

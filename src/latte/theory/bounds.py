@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.validate import at_least, choice, real, refuse
+from ..core.validate import at_least, choice, real
+from ..errors import refuse
 from .angles import cap_angle, cap_angle_sharp
 from .sphere import HALF_TURN, share_beyond
 

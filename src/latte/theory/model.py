@@ -14,7 +14,8 @@ import numpy as np
 from ..core.local_memory import LocalMemory
 from ..core.maths import entropy
 from ..core.types import Integers, Mask, Reals, Vectors
-from ..core.validate import at_least, refuse
+from ..core.validate import at_least
+from ..errors import refuse
 from .bounds import Setting
 
 SAMPLE_BLOCK = 65_536  # samples drawn at a time

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..core.types import Reals
-from ..core.validate import at_least, refuse
+from ..core.validate import at_least
+from ..errors import refuse
 
 NODES = 200  # of the quadrature: relative error below 1e-12 for d <= 64, below 1e-11 for d = 4096
 HALF_TURN = math.pi / 2

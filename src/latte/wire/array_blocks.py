@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..core.extras import need
 from ..core.types import Message, array_fields
-from ..core.validate import refuse
+from ..errors import refuse
 from .expected_arrays import DTYPE_CODES, Expected, code_of
 from .rows import LOSSLESS, PRECISIONS, EncodedRows, RowFormat
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..core.types import Message, array_fields
-from ..core.validate import refuse
+from ..errors import refuse
 
 DTYPE_CODES = ("b1", "f4", "f8", "i4", "i8", "u1", "u4", "u8")  # of the arrays that can travel
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..core.extras import need
 from ..core.names import LONGEST
-from ..core.validate import refuse
+from ..errors import refuse
 from .array_blocks import NEXT, Block
 from .hashes import row_ids
 from .rows import EncodedRows

@@ -26,7 +26,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.validate import choice, refuse
+from ..core.validate import choice
+from ..errors import refuse
 from .rotation import rotate, rotate_back
 
 PRECISIONS = ("exact", "fp32", "fp16", "int8", "int4")

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ..core.sync import SYNC_TIMES
-from ..core.validate import at_least, choice, refuse
+from ..core.validate import at_least, choice
 from ..core.zero_shot import ZeroShot
+from ..errors import refuse
 from ..files.atomic import write_bytes
 from ..files.documents import parse_json
 from ..files.schema import refuse_inside, shorten, structure

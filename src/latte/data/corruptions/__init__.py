@@ -28,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.validate import at_least, choice, refuse
+from ...core.validate import at_least, choice
+from ...errors import refuse
 from . import blur, colour, digital, frost, noise, spatter, weather
 from .draws import Bytes, Rngs, streams
 from .frost import load_textures

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from ...core.types import Reals
-from ...core.validate import refuse
 from ...encoders import BadImageError, open_picture
 from ...encoders.pictures import PICTURE_SUFFIXES
+from ...errors import refuse
 from .draws import Bytes, Rngs
 
 FROST = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # weight of the image, of the frost

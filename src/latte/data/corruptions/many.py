@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.validate import at_least, refuse
+from ...core.validate import at_least
+from ...errors import refuse
 from ..processes import processes, signals_held
 from . import CORRUPTIONS, check_batch, check_indices, check_severity, corrupt
 from .draws import Bytes

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.extras import need
-from ...core.validate import refuse
+from ...errors import refuse
 from .ops import OPERATORS, Tensor
 
 EXTRA = "export"  # the extra that brings torch and onnx

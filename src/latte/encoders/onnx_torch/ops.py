@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...core.validate import refuse
+from ...errors import refuse
 
 Tensor = Any  # torch.Tensor, which is not imported here
 Operands = Sequence[Tensor]

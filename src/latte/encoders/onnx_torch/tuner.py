@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.extras import need
-from ...core.validate import refuse
+from ...errors import refuse
 from ..onnx import OnnxEncoder, existing_file
 from ..prompt_tuner import CONTEXT, locate_context
 from ..prompts import check_classnames

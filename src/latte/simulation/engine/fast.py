@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ...core.extras import install_advice
-from ...core.validate import at_least, factor, refuse
+from ...core.validate import at_least, factor
 from ...data.benchmark import Federation
+from ...errors import refuse
 from ...methods import METHODS, describe, resolve
 from ...methods.parameters import ParameterChoice
 from ...methods.registry import load_target
