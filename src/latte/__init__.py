@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .edge import Answer, classify_pictures
     from .edge.http_exchange import HttpExchange
     from .encoders import load_encoder
+    from .errors import InputError, refuse
     from .experiment import run_experiment
     from .methods import create, create_exchange, create_federation, describe, register
     from .methods.base import BaseMethod
@@ -65,6 +66,7 @@ _HOMES = {
     "latte.edge": ("Answer", "classify_pictures"),
     "latte.edge.http_exchange": ("HttpExchange",),
     "latte.encoders": ("load_encoder",),
+    "latte.errors": ("InputError", "refuse"),
     "latte.experiment": ("run_experiment",),
     "latte.simulation.schedule": ("Schedule",),
     "latte.simulation.simulator": ("Client", "simulate"),
@@ -82,6 +84,7 @@ __all__ = [
     "External",
     "GlobalMemory",
     "HttpExchange",
+    "InputError",
     "Latte",
     "LatteParams",
     "LocalMemory",
@@ -102,6 +105,7 @@ __all__ = [
     "create_federation",
     "describe",
     "load_encoder",
+    "refuse",
     "register",
     "run_experiment",
     "simulate",

@@ -1,8 +1,16 @@
 """The command line as a user meets it: real processes."""
 
+import importlib
+import re
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 
+import numpy as np
+import pytest
+
+from latte.cli import main
+from latte.errors import refuse
+from latte.experiment.failures import describe_failure
 from waiting import ROOT, latte, run
 
 
@@ -45,3 +53,36 @@ def test_results_page_is_up_to_date():
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     assert module.TARGET.read_text(encoding="utf-8") == module.page(), "run: python scripts/make_results_page.py"
+
+
+# --- errors: a user's are one line, ours look like ours -------------------------------------------------------------
+
+
+def numpy_bug(*_):
+    np.zeros(2) + np.zeros(3)
+
+
+@pytest.mark.parametrize("bug", [numpy_bug, lambda *_: {}["key"], lambda *_: importlib.import_module("no_such_module")])
+def test_a_bug_of_ours_is_a_traceback_and_exit_code_70(bug, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("latte.data.catalogue.list_benchmarks", bug)
+    with pytest.raises(SystemExit) as exit_:
+        main(["data", "ls", "--data", str(tmp_path)])
+    printed = capsys.readouterr()
+    assert exit_.value.code == 70 and not printed.out
+    assert printed.err.startswith("Traceback") and "test_cli.py" in printed.err and "this is a bug" in printed.err
+
+
+def test_a_refusal_is_one_line_and_exit_code_2(capsys, tmp_path):
+    with pytest.raises(SystemExit) as exit_:
+        main(["data", "show", "no-such-file", "--data", str(tmp_path)])
+    assert exit_.value.code == 2 and capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_bug_in_a_worker_says_so_and_where():
+    ours = {"__name__": "latte.somewhere", "np": np}
+    exec(compile("def work():\n    np.zeros(2) + np.zeros(3)", "somewhere.py", "exec"), ours)
+    with pytest.raises(ValueError, match="broadcast") as caught:
+        ours["work"]()
+    bug = caught.value.with_traceback(caught.value.__traceback__.tb_next)  # without the frame of this test
+    assert re.match("a bug in latte, .*broadcast .*somewhere.py, line 2, in work", describe_failure(bug))
+    assert "bug" not in describe_failure(refuse("beta", -1, "a positive number"))

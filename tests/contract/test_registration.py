@@ -15,6 +15,7 @@ from latte.checks import method_checks
 from latte.core.maths import entropy_of_one
 from latte.core.stored import require
 from latte.core.validate import unit_rows
+from latte.errors import refuse
 from latte.experiment.item import load_plugin
 from latte.methods import METHODS
 from latte.methods.registry import Registration
@@ -104,9 +105,9 @@ class Bare:
     def load(self, arrays):
         require(arrays, ["count"])
         if not isinstance(arrays["count"], np.ndarray) or arrays["count"].shape != (1,):
-            raise ValueError("count: got another shape, want (1,)")
+            raise refuse("count", "another shape", "(1,)")
         if arrays["count"].dtype != np.float64 or not np.isfinite(arrays["count"]).all():
-            raise ValueError("count: got no count, want one")
+            raise refuse("count", "no count", "one")
         self.count = arrays["count"].copy()
 
 

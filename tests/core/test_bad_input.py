@@ -1,4 +1,4 @@
-"""Bad input is refused with a ValueError that names the argument, and nothing changes."""
+"""Bad input is refused with a InputError that names the argument, and nothing changes."""
 
 from dataclasses import replace
 
@@ -7,6 +7,7 @@ import pytest
 
 from latte import External, Latte, LatteParams, LocalMemory, Prototypes, Routing, ZeroShot, create, sync
 from latte.core.validate import unit_rows
+from latte.errors import InputError
 from small_tasks import a_task, global_memory, prototypes
 
 TEXT = np.eye(3, 4, dtype=np.float32)
@@ -45,7 +46,7 @@ BAD_VIEWS = {
 def test_views(case):
     client, (views, message) = a_client(), BAD_VIEWS[case]
     before = client.state()
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         client.predict(views)
     after = client.state()
     assert all(before[name].tobytes() == after[name].tobytes() for name in before)
@@ -61,7 +62,7 @@ def test_normalise_accepts_any_length():
     want = a_client().predict(GOOD).scores
     for factor in (7.0, 1e-20, 1e20):
         np.testing.assert_allclose(a_client(normalise=True).predict(GOOD * factor).scores, want, atol=1e-4)
-    with pytest.raises(ValueError, match="zero vector"):
+    with pytest.raises(InputError, match="zero vector"):
         a_client(normalise=True).predict(GOOD * 0)
 
 
@@ -86,7 +87,7 @@ def test_stored_vectors_are_unit():
     ],
 )
 def test_zero_shot(text, names, scale, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         ZeroShot(text, names, scale)
 
 
@@ -99,14 +100,14 @@ def test_zero_shot(text, names, scale, message):
     ],
 )  # fmt: skip
 def test_params(change):
-    with pytest.raises(ValueError, match="got"):
+    with pytest.raises(InputError, match="got"):
         LatteParams(**change)
 
 
 @pytest.mark.parametrize("label", [-1, 3, 99, 1.5, True])
 def test_labels(label):
     memory = LocalMemory(3, 2, 4)
-    with pytest.raises(ValueError, match="label"):
+    with pytest.raises(InputError, match="label"):
         memory.insert(label, GOOD[0], 0.5)
     assert not memory.valid.any()
 
@@ -114,7 +115,7 @@ def test_labels(label):
 @pytest.mark.parametrize("entropy", [-0.1, 1.1, float("nan")])
 def test_entropies(entropy):
     memory = LocalMemory(3, 2, 4)
-    with pytest.raises(ValueError, match="entropy"):
+    with pytest.raises(InputError, match="entropy"):
         memory.insert(0, GOOD[0], entropy)
     assert not memory.valid.any()
 
@@ -137,7 +138,7 @@ def test_uploads(change):
     memory.push("a", an_upload())
     before = memory.state()
     for name in ("a", "b"):
-        with pytest.raises(ValueError, match="upload"):
+        with pytest.raises(InputError, match="upload"):
             memory.push(name, an_upload(**change))
     after = memory.state()
     assert all(before[key].tobytes() == after[key].tobytes() for key in before)
@@ -146,10 +147,10 @@ def test_uploads(change):
 def test_unknown_clients():
     memory = global_memory(3, 4, Routing(2))
     for call in (memory.pull, memory.forget, memory.neighbours):
-        with pytest.raises(ValueError, match="'ghost'"):
+        with pytest.raises(InputError, match="'ghost'"):
             call("ghost")
     for name in ("", 7, None):
-        with pytest.raises(ValueError, match="client"):
+        with pytest.raises(InputError, match="client"):
             memory.push(name, an_upload())
     assert len(memory) == 0
 
@@ -169,11 +170,11 @@ def test_external_memory():
     for field, value in {
         "vectors": np.zeros((3, 2, 4)), "entropy": np.ones((3, 2)), "valid": np.ones((2, 1), np.bool_),
     }.items():  # fmt: skip
-        with pytest.raises(ValueError, match="external"):
+        with pytest.raises(InputError, match="external"):
             client.receive(replace(good, **{field: value}))
-    with pytest.raises(ValueError, match=r"external\.vectors"):
+    with pytest.raises(InputError, match=r"external\.vectors"):
         client.receive(replace(good, valid=~good.valid))
-    with pytest.raises(ValueError, match=r"external\.task"):
+    with pytest.raises(InputError, match=r"external\.task"):
         client.receive(replace(good, task="0" * 64))
     assert all(before[key].tobytes() == client.state()[key].tobytes() for key in before)
 
@@ -184,18 +185,18 @@ def test_states_that_do_not_fit(key):
     before = client.state()
     broken = [{k: v for k, v in before.items() if k != key}, {**before, key: before[key][1:]}]
     for arrays in broken:
-        with pytest.raises(ValueError, match="got"):
+        with pytest.raises(InputError, match="got"):
             client.load(arrays)
         assert all(before[name].tobytes() == client.state()[name].tobytes() for name in before)
 
 
 def test_unknown_names_offer_near_ones():
     zero_shot = ZeroShot(TEXT, NAMES)
-    with pytest.raises(ValueError, match="such as latte"):
+    with pytest.raises(InputError, match="such as latte"):
         create("late", zero_shot)
-    with pytest.raises(ValueError, match="one of alpha"):
+    with pytest.raises(InputError, match="one of alpha"):
         create("latte", zero_shot, {"alhpa": 1})
-    with pytest.raises(ValueError, match="one of vlcs"):
+    with pytest.raises(InputError, match="one of vlcs"):
         create("latte", zero_shot, preset="vlsc")
 
 
@@ -230,6 +231,6 @@ def test_what_is_uploaded_is_stored_bit_for_bit():
 @pytest.mark.parametrize("member", [Latte(ZeroShot(np.eye(2), ("cat", "dog"))), "camera 7", ("camera 7",)])
 def test_a_sync_wants_pairs_of_a_name_and_a_method(member):
     exchange = Latte.exchange_for(ZeroShot(np.eye(2), ("cat", "dog")))
-    with pytest.raises(ValueError, match=r"members: got a \w+, want pairs of a name and a method: sync\("):
+    with pytest.raises(InputError, match=r"members: got a \w+, want pairs of a name and a method: sync\("):
         sync([member], exchange)
     assert len(exchange.state()["names"]) == 0

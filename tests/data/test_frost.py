@@ -13,6 +13,7 @@ from latte.data.cifar import CIFAR10_CLASSNAMES, CifarImages
 from latte.data.corruptions import CORRUPTIONS, corrupt, load_textures
 from latte.data.embeddings import load_embeddings
 from latte.data.image_set import CorruptionPlan, from_corrupted_cifar, open_images
+from latte.errors import InputError
 
 Image = pytest.importorskip("PIL.Image")
 FROST = CORRUPTIONS.index("frost")
@@ -129,7 +130,7 @@ def test_whatever_decides_the_pixels_changes_the_facts(tmp_path):
 
 
 def stop_saving(*_):
-    raise ValueError("stopped")
+    raise InputError("stopped")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 from latte.data import catalogue
 from latte.data.embeddings import load_embeddings, save_embeddings
 from latte.data.npz import convert_npz
+from latte.errors import InputError
 from latte.files import arrays as arrays_module
 from waiting import latte
 
@@ -92,9 +93,9 @@ def test_a_member_that_is_no_embedding(tmp_path, name):
 
 def refused(path, message):
     for read in (catalogue.read_benchmark, catalogue.summarise_benchmark):
-        with pytest.raises(ValueError, match=message) as caught:
+        with pytest.raises(InputError, match=message) as caught:
             read(catalogue.BenchmarkFile("x", path))
-        assert type(caught.value) is ValueError and str(path) in str(caught.value)
+        assert type(caught.value) is InputError and str(path) in str(caught.value)
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
 
@@ -139,7 +140,7 @@ def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
         assert path.stat().st_size < 1 << 20
     before = peak()
     assert len(convert_npz(tmp_path / "spare.npz")) == N
-    with pytest.raises(ValueError, match=r"bomb\.npz: got .* bytes that unpack to .*, want at most 20 times"):
+    with pytest.raises(InputError, match=r"bomb\.npz: got .* bytes that unpack to .*, want at most 20 times"):
         convert_npz(tmp_path / "bomb.npz")
     assert catalogue.summarise_benchmark(catalogue.BenchmarkFile("bomb", tmp_path / "bomb.npz")).images == rows
     assert peak() - before < 48 << 20

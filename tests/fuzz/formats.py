@@ -28,6 +28,7 @@ from latte.data.fetch import unpack_archive
 from latte.edge.memory_file import load_memory, save_memory
 from latte.encoders import read_templates
 from latte.encoders.model_json import read_model_json
+from latte.errors import InputError
 from latte.experiment.collection import collect
 from latte.experiment.config import read_config
 from latte.experiment.folder import RunFolder
@@ -147,7 +148,7 @@ def read_memory(path: Path) -> None:
     before = method.state()
     try:
         load_memory(path, method, TASK)
-    except ValueError:
+    except InputError:
         after = method.state()
         assert all(np.array_equal(before[name], after[name]) for name in before), "a refused memory changed something"
         raise
@@ -304,8 +305,8 @@ def read_run_config(path: Path) -> None:
     raw = read_config(path)
     try:
         configure(raw)
-    except ValueError as error:  # the command line adds the name of the file
-        raise ValueError(f"{path}: {error}") from None
+    except InputError as error:  # the command line adds the name of the file
+        raise InputError(f"{path}: {error}") from None
 
 
 def make_lines(folder: Path) -> Path:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fuzz.formats import FORMATS
+from latte.errors import InputError
 
 MOST_GROWTH = 300 << 20  # bytes that the process may grow while it reads files of a few kilobytes
 LONGEST = 700
@@ -27,7 +28,7 @@ def test_damaged_files_are_refused_in_one_line(form, tmp_path):
         path.write_bytes(damage(rng, sound))
         try:
             form.read(path)
-        except ValueError as error:
+        except InputError as error:
             check_refusal(error, path, seed)
             refused += 1
         except BaseException as error:
@@ -39,7 +40,7 @@ def test_damaged_files_are_refused_in_one_line(form, tmp_path):
 
 def check_refusal(error, path, seed):
     message = str(error)
-    assert type(error) is ValueError, f"seed {seed}: {error!r}"
+    assert type(error) is InputError, f"seed {seed}: {error!r}"
     assert path.name in message or path.parent.name in message, f"seed {seed}: no name in {message!r}"
     assert "\n" not in message and len(message) < LONGEST, f"seed {seed}: {message!r}"
     assert "free memory" not in message, f"seed {seed}: {message!r}"  # nothing of this size needs much

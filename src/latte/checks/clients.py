@@ -16,6 +16,7 @@ import numpy as np
 
 from ..core.contracts import Exchange
 from ..core.types import External, Prototypes, State
+from ..errors import InputError
 from .material import MakeExchange, MakeUpload, a_zero_shot, refuses, same, same_message
 from .states import Stateful
 
@@ -79,7 +80,7 @@ def _check_same_answers(exchange: Exchange[Any, Any], names: list[str], plain: E
 def _accepts(exchange: Exchange[Any, Any], name: str, upload: Any) -> bool:
     try:
         exchange.push(name, upload)
-    except ValueError:
+    except InputError:
         return False
     return True
 

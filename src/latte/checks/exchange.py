@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.contracts import Exchange, Traced
 from ..core.types import Prototypes
+from ..errors import InputError
 from .clients import filled, keeps_odd_names_apart, leaves_nothing_of_bad_names, serves_many_threads
 from .material import (
     MakeExchange,
@@ -183,7 +184,7 @@ def _refuses_doubled_clients(make: MakeExchange, upload: MakeUpload) -> None:
             assert isinstance(restored, Stateful) and isinstance(restored, Exchange)
             try:
                 restored.load(changed)
-            except ValueError:
+            except InputError:
                 continue
             assert _pulls_are(restored, before), f"a state with {key} all {value} should be refused, or change nothing"
 
@@ -191,5 +192,5 @@ def _refuses_doubled_clients(make: MakeExchange, upload: MakeUpload) -> None:
 def _pulls_are(exchange: Exchange[Any, Any], before: list[Any]) -> bool:
     try:
         return all(same_message(old, exchange.pull(name)) for name, old in zip("abcdef", before, strict=True))
-    except ValueError:  # a client is gone
+    except InputError:  # a client is gone
         return False

@@ -12,6 +12,7 @@ from ..core.contracts import Collaborative, Exchange, Method
 from ..core.sync import sync
 from ..core.types import External, Prediction, Prototypes, State, Vectors, array_fields
 from ..core.zero_shot import ZeroShot
+from ..errors import InputError
 
 MakeMethod = Callable[[ZeroShot], Method]
 MakeExchange = Callable[[ZeroShot], Exchange[Any, Any]]
@@ -144,12 +145,12 @@ def same_message(first: Any, second: Any) -> bool:
 
 
 def refuses(call: Callable[[], object], what: str) -> None:
-    """Fail unless ``call`` raises a ValueError with a message."""
+    """Fail unless ``call`` raises an InputError with a message."""
     try:
         call()
-    except ValueError as error:
-        assert str(error), f"{what}: the ValueError should say what it got and what it wants"
+    except InputError as error:
+        assert str(error), f"{what}: the InputError should say what it got and what it wants"
         return
     except Exception as error:
-        raise AssertionError(f"{what} should be refused with a ValueError, not {error!r}") from error
-    raise AssertionError(f"{what} should be refused with a ValueError")
+        raise AssertionError(f"{what} should be refused with an InputError (latte.refuse), not {error!r}") from error
+    raise AssertionError(f"{what} should be refused with an InputError (latte.refuse)")

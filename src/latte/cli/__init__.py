@@ -39,8 +39,9 @@ def __getattr__(name: str) -> object:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 
-    Bad input is one line on stderr (after the usage, where an option itself is wrong) and exit code 2. SIGINT and
-    SIGTERM are one line that says how to go on and exit code 130 or 143 (see :mod:`.stop`).
+    Bad input is one line on stderr (after the usage, where an option itself is wrong) and exit code 2. A bug of ours is
+    a traceback and exit code 70. SIGINT and SIGTERM are one line that says how to go on and exit code 130 or 143 (see
+    :mod:`.stop`).
     """
     try:
         words = sys.argv[1:] if arguments is None else arguments
@@ -62,13 +63,15 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str] | None) -> None:
     import errno
+    import traceback
 
+    from ..errors import InputError, MissingExtra
     from .commands import cli
     from .output import problem
 
     try:
         cli.main(args=arguments, prog_name="latte")
-    except (ValueError, ModuleNotFoundError) as error:  # bad input, or an extra that is not installed
+    except (InputError, MissingExtra) as error:
         problem(error)
         sys.exit(2)
     except MemoryError as error:  # numpy names the size of the array
@@ -77,3 +80,7 @@ def _run(arguments: list[str] | None) -> None:
     except OSError as error:  # a full disk, a folder that may not be written; or a name that no file can have
         problem(error)
         sys.exit(2 if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else 1)
+    except Exception:  # nobody's input: the traceback is what a report of the bug needs
+        traceback.print_exc()
+        problem("this is a bug; please report it with the lines above")
+        sys.exit(70)

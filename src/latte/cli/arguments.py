@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from ..errors import InputError
+
 
 class Folder(click.Path):
     """A folder, to be made if it is not there: nothing else may have its name."""
@@ -74,5 +76,5 @@ class OutputFile(click.Path):
 def _try(kind: click.Path, check: Callable[[], None], param: click.Parameter | None, ctx: click.Context | None) -> None:
     try:
         check()
-    except ValueError as error:
+    except InputError as error:
         kind.fail(str(error).removeprefix(": "), param, ctx)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import InputError
 from .arguments import Folder, InputFile, OutputFile, OutputFolder
 from .output import line, print_rows, problem
 
@@ -122,7 +123,7 @@ def _line(entry: BenchmarkFile) -> dict[str, Any]:
 
     try:
         facts: dict[str, Any] = asdict(summarise_benchmark(entry))
-    except ValueError as error:
+    except InputError as error:
         empty = dict.fromkeys(("images", "views", "classes", "domains"))
         facts = {**empty, "encoder": f"cannot be read: {error}"}
     return {"name": entry.name, **facts, "file": str(entry.path)}
@@ -165,5 +166,5 @@ def _problems(entry: BenchmarkFile) -> list[str]:
 
     try:
         return list(find_problems(read_benchmark(entry)))
-    except ValueError as error:
+    except InputError as error:
         return [str(error)]

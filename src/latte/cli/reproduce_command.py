@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..errors import InputError
 from .arguments import Folder, OutputFile, OutputFolder
 from .output import line
 from .report_command import FORMAT_NAMES, format_of, write_output
@@ -102,7 +103,7 @@ def _available_files(files: tuple[PaperFile, PaperFile], text_encoder: str | Non
 
     plain, viewed = files
     if not plain.path.is_file():
-        raise ValueError(plain.missing())
+        raise InputError(plain.missing())
     if not viewed.path.is_file():
         line(f"left out: {viewed.missing()}", err=True)
         return [plain]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import InputError
 from .arguments import Folder, InputFile
 from .options import PLUGINS, Command, load_plugins
 from .output import problem
@@ -60,8 +61,8 @@ class ExperimentOptions:
         choices = [{**raw, "benchmark": name} for name in names] or [raw]
         try:
             return [apply_settings(configure(choice), self.settings) for choice in choices]
-        except ValueError as error:
-            raise (ValueError(f"{self.config}: {error}") if self.config else error) from None
+        except InputError as error:
+            raise (InputError(f"{self.config}: {error}") if self.config else error) from None
 
     def _no_methods(self) -> Exception:
         """Return what to say where no methods are named: a file is refused, a call is told how it is used."""

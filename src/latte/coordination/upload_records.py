@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
+from ..errors import InputError
+
 log = logging.getLogger("latte.serve")
 ROW_COLUMNS = "name, version, key, body, checksum, updated"
 CHUNK = 8 << 20  # bytes of uploads that are read or written at once: memory stays small, and round trips are few
@@ -63,7 +65,7 @@ class Removal:
     client: str
 
 
-class DamagedRecordError(ValueError):
+class DamagedRecordError(InputError):
     """A stored upload whose bytes are not those that were written: what is the matter with it is its ``fault``."""
 
     def __init__(self, client: str, fault: str) -> None:
@@ -148,7 +150,7 @@ def in_chunks(items: Iterable[T], size: Callable[[T], int], most: int = CHUNK) -
         yield chunk
 
 
-class DamagedStoreError(ValueError):
+class DamagedStoreError(InputError):
     """A store that cannot be read as a whole."""
 
 

@@ -6,6 +6,8 @@ import importlib
 import re
 from typing import Any
 
+from ..errors import MissingExtra
+
 DISTRIBUTION = "latte-tta"
 # pip's own choice on Linux brings gigabytes of GPU libraries
 _TORCH_NOTE = "; without a GPU, first a CPU build of torch: docs/installing.md"
@@ -23,7 +25,7 @@ def need(module: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         package = module.partition(".")[0]
         message = f"{package} is not installed (missing: {error.name}); {install_advice(extra)}"
-        raise ModuleNotFoundError(message, name=error.name) from None
+        raise MissingExtra(message, name=error.name) from None
 
 
 def install_advice(extra: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
-from ..errors import refuse
+from ..errors import InputError, refuse
 from .copying import WholeCopy
 from .names import client_name
 from .types import Message
@@ -56,7 +56,7 @@ class TaskExchange(WholeCopy, Generic[Up]):
         """Store what :meth:`prepare` returned; a new client joins."""
         raise NotImplementedError
 
-    def _unknown(self, client: str) -> ValueError:
+    def _unknown(self, client: str) -> InputError:
         return refuse("client", repr(client), f"one of the {len(self)} clients that have pushed before")
 
     def __setstate__(self, values: dict[str, Any]) -> None:

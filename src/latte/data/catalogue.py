@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..core.validate import NORM_TOLERANCE, near
-from ..errors import refuse
+from ..errors import InputError, refuse
 from .benchmark import Embeddings
 from .bundled import BUNDLED_FILE, DEMO_FILE
 from .embeddings import fixed_federation, load_embeddings
@@ -116,7 +116,7 @@ def find_problems(embeddings: Embeddings) -> Iterator[str]:
     if embeddings.client is not None:
         try:
             fixed_federation(embeddings)
-        except ValueError as error:
+        except InputError as error:
             yield str(error)
     for domain, name in enumerate(embeddings.domains):
         if not (embeddings.domain == domain).any():

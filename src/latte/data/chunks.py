@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.atomic import write_text
 from ..files.documents import parse_json
 from ..files.reading import read_bytes
@@ -78,7 +78,7 @@ class PartialEmbedding:
             return None
         try:
             chunk, sha256 = _read_chunk(file, start, stop)
-        except ValueError:
+        except InputError:
             return None
         rows = chunk.rows
         fits = rows.dtype.name == self.dtype and rows.shape == (stop - start - len(chunk.bad), *self.shape)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..core.types import Integers
 from ..core.validate import choice
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.arrays import map_npy
 from .corruptions import CORRUPTIONS, SEVERITIES, check_severity
 
@@ -37,7 +37,7 @@ def _map_array(file: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         raise refuse(str(file), "no such file", want)
     try:
         array = map_npy(file)
-    except ValueError as error:
+    except InputError as error:
         raise refuse(str(file), f"an unreadable file ({error})", want) from None
     if array.dtype != np.uint8 or array.shape != shape:
         raise refuse(str(file), f"{array.dtype} of shape {array.shape}", want)

@@ -21,7 +21,7 @@ from ..encoders.parallel import map_in_order
 from ..encoders.prompts import check_templates, read_templates
 from ..encoders.stream import encode_files
 from ..encoders.views import ViewPlan, make_views
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.locks import lock
 from .benchmark import Embeddings
 from .chunks import BadImage, Chunk, PartialEmbedding
@@ -51,7 +51,7 @@ class EmbedPlan:
         return 1 if self.views is None else 1 + self.views.count
 
 
-class BadImagesError(ValueError):
+class BadImagesError(InputError):
     """Some pictures cannot be read; ``bad`` lists all of them."""
 
     def __init__(self, bad: Sequence[BadImage]) -> None:

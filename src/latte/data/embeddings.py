@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..core.types import Integers
 from ..core.zero_shot import ZeroShot
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.documents import parse_json
 from ..files.schema import refuse_inside, shorten, structure
 from ..files.tensors import read_safetensors, write_safetensors
@@ -57,7 +57,7 @@ def load_embeddings(path: Path) -> Embeddings:
     about = _read_info(Path(path), metadata)
     try:
         return _embeddings(arrays, metadata, about)
-    except ValueError as error:
+    except InputError as error:
         raise refuse_inside(path, error) from None
 
 

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
 from ..core.validate import choice
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.archives import open_tar
 from ..files.atomic import replacing
 from ..files.documents import parse_toml
@@ -115,7 +115,7 @@ def _check_manual(source: DatasetSource, into: Path, from_dir: Path | None) -> P
         target.symlink_to(present.resolve(), target_is_directory=True)
     if not target.exists():
         place = _example(source, Path("DIR"))
-        raise ValueError(
+        raise InputError(
             f"{source.name} has to be downloaded by hand ({source.page}): {source.manual}; "
             f"then, with {place} in it: latte data fetch {source.name} --from DIR"
         )

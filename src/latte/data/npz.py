@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..core.validate import float32
 from ..core.zero_shot import ZeroShot
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.arrays import ArrayHeader, Npz, open_npz
 from ..files.checksums import checksum
 from ..files.documents import parse_json
@@ -61,7 +61,7 @@ def convert_npz(path: Path) -> Embeddings:
     info = _info(path, note)
     try:
         return _embeddings(path.stem, arrays, texts, info.logit_scale, _metadata(path, note, info))
-    except ValueError as error:
+    except InputError as error:
         raise refuse_inside(path, error) from None
 
 

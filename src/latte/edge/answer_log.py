@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.documents import parse_json
 from .device_file import NumberedAnswer, open_record, read_answers
 
@@ -76,7 +76,7 @@ def _covered_part(file: BinaryIO, last: int) -> tuple[int, int]:
 def _number(line: bytes, name: str) -> int:
     try:
         value = parse_json(line, name)["number"]
-    except (ValueError, TypeError, KeyError, IndexError):
+    except (InputError, TypeError, KeyError, IndexError):
         value = None
     if not isinstance(value, int):
         raise refuse(name, "a line that is no answer of a device", "a file that latte edge wrote, or a new one")

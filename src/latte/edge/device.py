@@ -15,6 +15,7 @@ from typing import Any
 from ..core.contracts import Collaborative, Method
 from ..core.types import Vectors
 from ..encoders import BadImageError, Encoder
+from ..errors import InputError
 from ..wire.messages import DeviceReport
 from ..wire.task_file import Task
 from .alone import fill_of
@@ -202,7 +203,7 @@ class Device:
             return
         try:
             _collaborative(self.method).receive(download)
-        except ValueError as error:
+        except InputError as error:
             link.complain(f"the server sent what cannot be used: {error}")
         else:
             self._save()

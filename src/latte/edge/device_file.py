@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.documents import parse_json
 from ..files.schema import structure
 from .classify import Answer
@@ -121,7 +121,7 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
     """Open the file of a device to read it, also on a disk that is full or cannot be written."""
     try:
         return open_record(folder)
-    except ValueError:
+    except InputError:
         path = folder / DEVICE_FILE
         for mode in ("mode=ro", "immutable=1"):  # the second where not even the files beside it can be made
             with suppress(sqlite3.DatabaseError):

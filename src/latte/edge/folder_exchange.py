@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.validate import choice, message
+from ..errors import InputError
 from ..methods import describe
 from ..wire.array_blocks import complete, decode, encode
 from ..wire.expected_arrays import AtMost
@@ -101,7 +102,7 @@ class FolderExchange:
         for read in (self.folder.offer, self.folder.answer):
             try:
                 last = read()
-            except ValueError:
+            except InputError:
                 continue
             versions.append(last.version if last else NO_VERSION)
         return max(versions, default=NO_VERSION)
@@ -109,6 +110,6 @@ class FolderExchange:
     def _answer_to(self, version: int) -> FolderAnswer | None:
         try:
             answer = self.folder.answer()
-        except ValueError:  # the next answer replaces a damaged one
+        except InputError:  # the next answer replaces a damaged one
             return None
         return answer if answer is not None and answer.version == version else None

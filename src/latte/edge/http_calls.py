@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.extras import need
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.documents import parse_json
 from ..wire.messages import MEDIA_TYPE, NO_VERSION
 from ..wire.versions import HEADER, PROTOCOL, UNSUPPORTED, choose_version, read_header, upgrade_advice
@@ -64,7 +64,7 @@ class Connection:
             raise refuse("certificate and key", shown, "a certificate and its key, in PEM") from None
 
 
-class RefusedError(ValueError):
+class RefusedError(InputError):
     """The server refused a request: ``code`` is that of docs/protocol.md."""
 
     def __init__(self, code: str, status: int, detail: str, stored_version: int = NO_VERSION) -> None:
@@ -210,5 +210,5 @@ def _refusal(response: HttpAnswer) -> RefusedError:
         return RefusedError(
             str(code), response.status_code, str(detail), stored if isinstance(stored, int) else NO_VERSION
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (InputError, KeyError, TypeError, AttributeError):
         return RefusedError("http", response.status_code, f"HTTP status {response.status_code}")

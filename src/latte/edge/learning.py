@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..core.contracts import Method
 from ..core.zero_shot import ZeroShot
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.documents import parse_json
 from ..files.locks import lock
 from ..files.reading import check_regular
@@ -103,7 +103,7 @@ def covered_files(notes: Mapping[str, str], files: Sequence[Path]) -> int:
     """
     try:
         note = structure(parse_json(notes.get(_NOTE, ""), _NOTE), Unfinished, _NOTE)
-    except ValueError:
+    except InputError:
         return 0
     same = 0 < note.done <= len(files) and _digest(files[: note.done]).hexdigest() == note.digest
     return note.done if same else 0

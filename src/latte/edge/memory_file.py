@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..core.contracts import Method
 from ..core.zero_shot import ZeroShot
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.schema import refuse_inside, shorten
 from ..files.tensors import Tensors, read_safetensors, write_safetensors
 
@@ -32,7 +32,7 @@ def load_memory(path: Path, method: Method, zero_shot: ZeroShot) -> Mapping[str,
         raise refuse(str(path), "the memory of another task", want)
     try:
         method.load(tensors.arrays)
-    except ValueError as error:
+    except InputError as error:
         raise refuse_inside(path, error) from None
     return tensors.metadata
 

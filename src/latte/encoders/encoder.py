@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..core.types import Vectors
 from ..core.validate import at_least, unit_rows
-from ..errors import refuse
+from ..errors import InputError, refuse
 from .preprocess import Preprocess
 
 BATCH = 32
@@ -125,7 +125,7 @@ def check_pixels(pixels: Vectors) -> Vectors:
     return pixels
 
 
-def too_long(text: str, tokens: int, context: int) -> ValueError:
+def too_long(text: str, tokens: int, context: int) -> InputError:
     """Return the refusal of a text that overflows the model's context."""
     shown = text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"
     want = f"at most {context} tokens: shorten the class name or the template"

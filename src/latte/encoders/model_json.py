@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..core.validate import at_least, choice, real
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.documents import read_json
 from ..files.schema import refuse_inside, shorten
 from .preprocess import INTERPOLATIONS, Preprocess, from_json
@@ -118,7 +118,7 @@ def read_model_json(folder: Path) -> ModelFile:
     description = read_json(path, Description, extra=True)
     try:
         rule = image_rule(description.image)
-    except ValueError as error:
+    except InputError as error:
         raise refuse_inside(path, error) from None
     return _model_file(description, rule)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.extras import install_advice
-from ..errors import refuse
+from ..errors import MissingExtra, refuse
 from ..files.schema import shorten
 from .encoder import too_long
 from .preprocess import Preprocess, from_open_clip
@@ -126,4 +126,4 @@ def open_clip_package() -> Any:
     except ImportError as error:
         what = f"open_clip cannot be imported ({error})"
         message = f"{what}; {install_advice('torch')}, then: pip install open_clip_torch"
-        raise ModuleNotFoundError(message, name="open_clip") from None
+        raise MissingExtra(message, name="open_clip") from None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core.extras import need
+from ..errors import InputError
 from ..files.reading import read_bytes
 from .large_pictures import LARGE, decode_reduced
 
@@ -23,7 +24,7 @@ _ORIENTATION = 0x0112  # the EXIF tag
 _FILTERS = threading.Lock()
 
 
-class BadImageError(ValueError):
+class BadImageError(InputError):
     """A file that is not a picture or cannot be used. The message is one line with the file's name."""
 
 
@@ -47,7 +48,7 @@ def open_picture(source: str | Path | bytes, most_pixels: int = MOST_PIXELS) -> 
 def _read(path: Path) -> bytes:
     try:
         return read_bytes(path, "picture", MOST_PICTURE_BYTES)
-    except ValueError as error:
+    except InputError as error:
         raise BadImageError(str(error)) from None
 
 

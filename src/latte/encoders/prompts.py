@@ -13,7 +13,7 @@ from pathlib import Path
 from ..core.types import Vectors
 from ..core.validate import near
 from ..core.zero_shot import ZeroShot
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.reading import read_text
 from ..files.schema import refuse_inside
 from .encoder import BATCH, BatchProgress, Encoder
@@ -71,7 +71,7 @@ def read_templates(source: str | Path) -> tuple[str, ...]:
     lines = [line.strip() for line in text.splitlines()]
     try:
         return check_templates([line for line in lines if line and not line.startswith("#")])
-    except ValueError as error:
+    except InputError as error:
         raise refuse_inside(source, error) from None
 
 

@@ -26,7 +26,7 @@ from typing import Any
 from ..core.near_copies import NEUTRAL
 from ..core.validate import at_least, choice, first_twice, whole
 from ..data.partition import ORDERS
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.documents import parse_toml, read_toml
 from ..files.reading import check_text
 from ..methods import resolve
@@ -106,7 +106,7 @@ def _check_words(name: str, value: str) -> None:
     """Refuse a name that no file of a run could hold as text."""
     try:
         check_text(value)
-    except ValueError as error:
+    except InputError as error:
         raise refuse(name, f"{value!r}, {error}", "text") from None
 
 
@@ -188,7 +188,7 @@ def parse_value(text: str) -> Any:
     """
     try:
         return parse_toml(f"value = {text}", "value")["value"]
-    except ValueError:
+    except InputError:
         return text.strip()
 
 

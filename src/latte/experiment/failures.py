@@ -6,6 +6,8 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+from ..errors import InputError, MissingExtra
+
 _OURS = __name__.partition(".")[0]
 
 
@@ -16,6 +18,9 @@ def describe_failure(error: BaseException) -> str:
     """
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     place = _own_line(error.__traceback__)
+    if not place and error.__traceback__ and not isinstance(error, (InputError, MissingExtra, OSError, MemoryError)):
+        place = _show(traceback.extract_tb(error.__traceback__)[-1])
+        return f"a bug in latte, please report it: {text} ({place})"
     return f"{text} ({place})" if place else text
 
 
@@ -27,5 +32,8 @@ def _own_line(trace: TracebackType | None) -> str:
     if not theirs:
         return ""
     chosen = max(i for i, package in enumerate(packages) if package == theirs[0])
-    summary = traceback.extract_tb(trace)[chosen]
+    return _show(traceback.extract_tb(trace)[chosen])
+
+
+def _show(summary: traceback.FrameSummary) -> str:
     return f"{Path(summary.filename).name}, line {summary.lineno}, in {summary.name}: {summary.line}"

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.atomic import append_line, write_text
 from ..files.checksums import sha256_of
 from ..files.documents import parse_json, read_json
@@ -120,7 +120,7 @@ class RunFolder:
         """Return the manifest as far as it can be read."""
         try:
             return read_json(self.path / "manifest.json", dict[str, Any])
-        except ValueError:
+        except InputError:
             return {}
 
     def write_manifest(self, content: dict[str, Any]) -> None:
@@ -129,7 +129,7 @@ class RunFolder:
 
     def _entries(self) -> Iterator[ItemEntry]:
         for line in whole_lines(self.items):
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(InputError):
                 yield structure(parse_json(line, str(self.items)), ItemEntry, str(self.items), extra=True)
 
     @contextlib.contextmanager
@@ -178,7 +178,7 @@ def _content(path: Path) -> bytes:
     """Return the bytes of a file; none where there is no such file."""
     try:
         return read_bytes(path)
-    except ValueError:
+    except InputError:
         return b""
 
 
@@ -190,7 +190,7 @@ def whole_lines(path: Path) -> list[str]:
 def _result(line: str) -> Result | None:
     try:
         result = Result.from_json(line)
-    except ValueError:
+    except InputError:
         return None
     return result if result.to_json() == line else None
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ..data.benchmark import Federation
 from ..data.catalogue import BenchmarkFile, read_benchmark
 from ..data.partition import federate, generators
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..methods import METHODS, describe, register, resolve
 from ..simulation.engine import run_fast, use_engine
 from ..simulation.outcome import Outcome
@@ -119,5 +119,5 @@ def load_plugin(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise ValueError(f"plugin {path}: {describe_failure(error)}") from error
+        raise InputError(f"plugin {path}: {describe_failure(error)}") from error
     return module

@@ -16,7 +16,7 @@ from ..data.catalogue import BenchmarkFile, default_clients, find_benchmark, fin
 from ..data.partition import federate
 from ..encoders import split_spec as split_encoder
 from ..encoders.prompt_tuner import TUNABLE
-from ..errors import refuse
+from ..errors import InputError, MissingExtra, refuse
 from ..files.checksums import checksum, sha256_of
 from ..methods import METHODS, create, describe
 from ..simulation.engine import TaskSize, size_of
@@ -178,10 +178,10 @@ def _try_to_create(name: str, embeddings: Embeddings, params: Mapping[str, Any])
     """Make a method once, which refuses what it cannot do without; one of the user's own may fail in any way."""
     try:
         create(name, embeddings.zero_shot, params)
-    except (ValueError, ModuleNotFoundError):
+    except (InputError, MissingExtra):
         raise
     except Exception as error:
-        raise ValueError(f"method {name}: {describe_failure(error)}") from error
+        raise InputError(f"method {name}: {describe_failure(error)}") from error
 
 
 def _source(name: str) -> str:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..core.types import Mask
 from ..data.benchmark import Federation
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.atomic import write_text
 from ..files.checksums import checksum, sha256_of
 from ..files.documents import parse_json, read_json
@@ -132,7 +132,7 @@ def with_quarters(run: Path, results: Sequence[Result]) -> tuple[Result, ...]:
 def _counted(run: Path, result: Result) -> Result:
     try:
         predictions = read_predictions(run, result.method, result.seed)
-    except ValueError:
+    except InputError:
         return result
     right = [predictions.correct[predictions.client == i].astype(np.int64) for i in range(len(result.clients))]
     counts = zip(result.clients, map(count_quarters, right), strict=True)
@@ -179,7 +179,7 @@ class PredictionFiles:
         """Return what is listed; nothing where the index is missing or damaged."""
         try:
             files = read_json(self.index, PredictionIndex, "index of predictions").files
-        except ValueError:
+        except InputError:
             return {}
         return {(entry.method, entry.seed): entry for entry in files}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..errors import InputError
 from ..simulation.records import Result, same_scores
 from ..version import __version__
 from .failures import describe_failure
@@ -138,7 +139,7 @@ def _agree(line: str, again: str) -> bool:
         return True
     try:
         return same_scores(Result.from_json(line), Result.from_json(again))
-    except ValueError:  # a line that was edited
+    except InputError:  # a line that was edited
         return False
 
 

@@ -13,7 +13,7 @@ from types import NoneType
 from typing import Any
 
 from ..core.validate import choice
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.atomic import write_text
 from ..files.checksums import sha256_of
 from ..files.documents import read_json
@@ -174,5 +174,5 @@ def _purposes(folder: Path) -> tuple[str, ...]:
     """Return what the points of a folder were run for before; nothing where that is not recorded."""
     try:
         return read_sweep_file(folder).purposes
-    except ValueError:
+    except InputError:
         return ()

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.atomic import write_text
 from ..files.documents import read_json
 from ..files.schema import shorten, structure
@@ -202,5 +202,5 @@ def _with_choice(method: MethodConfig, choices: Mapping[str, Choice], setting: s
         return method
     try:
         return replace(method, preset=None, params=dict(choice.params), setting=setting)
-    except ValueError as error:
-        raise ValueError(f"--tuned: {method.label}: {error}") from None
+    except InputError as error:
+        raise InputError(f"--tuned: {method.label}: {error}") from None

@@ -13,7 +13,7 @@ module        contents
 ``locks``     a lock that one process holds at a time
 ============= ========================================================================
 
-Whatever a file holds, reading it gives its content, or raises a ValueError of one line that names the file.
+Whatever a file holds, reading it gives its content, or raises an InputError of one line that names the file.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import refuse
+from ..errors import InputError, refuse
 from .reading import open_file, size_of
 from .schema import shorten
 
@@ -210,5 +210,5 @@ def _fill(array: NDArray[Any], stream: IO[bytes]) -> bool:
     return done == len(view)
 
 
-def _damaged(path: Path, reason: object) -> ValueError:
+def _damaged(path: Path, reason: object) -> InputError:
     return refuse(str(path), f"a damaged or truncated file ({shorten(reason)})", "a whole .npz file")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.validate import first_twice
-from ..errors import refuse
+from ..errors import InputError, refuse
 from .reading import check_text, decode_text, read_bytes
 from .schema import shorten, structure
 
@@ -65,7 +65,7 @@ def _parse(text: str | bytes, name: str, form: str, parse: Callable[[str], Any])
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise ValueError(f"the key {first_twice(key for key, _ in pairs)!r} twice")
+        raise InputError(f"the key {first_twice(key for key, _ in pairs)!r} twice")
     return table
 
 
@@ -81,11 +81,11 @@ def _check(value: Any, levels: int) -> None:
         for branch in value:
             _check(branch, _deeper(levels))
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a number that is NaN or infinite")
+        raise InputError("a number that is NaN or infinite")
     elif isinstance(value, int) and value not in _INTEGERS:
-        raise ValueError("a whole number beyond 64 bits")
+        raise InputError("a whole number beyond 64 bits")
     elif isinstance(value, (date, time)):
-        raise ValueError(f"the date or time {value}")
+        raise InputError(f"the date or time {value}")
 
 
 def _deeper(levels: int) -> int:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..core.escape import visible
-from ..errors import refuse
+from ..errors import InputError, refuse
 from .documents import parse_json
 from .schema import structure
 
@@ -154,7 +154,7 @@ def _holder(descriptor: int) -> str:
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         holder = structure(parse_json(os.read(descriptor, _LONGEST), "lock"), Holder, "lock")
-    except (OSError, ValueError):
+    except (OSError, InputError):
         return "which, it has not said"  # it has only just taken the lock, or somebody else wrote the file
     there = "" if holder.host == socket.gethostname() else f" on {holder.host}"
     return visible(f"pid {holder.pid}{there}, since {holder.since}: {holder.command}")

@@ -7,7 +7,7 @@ import stat
 from io import BufferedReader
 from pathlib import Path
 
-from ..errors import refuse
+from ..errors import InputError, refuse
 
 MOST_FILE_BYTES = 1 << 30  # of a file that is read whole: results of a million clients stay below
 _KINDS = {
@@ -48,7 +48,7 @@ def check_regular(path: Path, kind: str = "file") -> None:
         raise _special(path, kind, mode)
 
 
-def _special(path: Path, kind: str, mode: int) -> ValueError:
+def _special(path: Path, kind: str, mode: int) -> InputError:
     what = _KINDS.get(stat.S_IFMT(mode), "a special file")
     return refuse(kind, f"{path}, which is {what}", "a regular file")
 
@@ -88,11 +88,11 @@ def decode_text(content: bytes, name: str) -> str:
 def check_text(text: str) -> None:
     """Refuse a string that cannot be written as UTF-8 text."""
     if "\0" in text:
-        raise ValueError("a text with a NUL character")
+        raise InputError("a text with a NUL character")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("a text with half a surrogate pair") from None
+        raise InputError("a text with half a surrogate pair") from None
 
 
 def read_lines(path: Path, kind: str = "file") -> list[str]:

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar, get_args, get_origin
 
 from ..core.validate import near, real
-from ..errors import refuse
+from ..errors import InputError, refuse
 
 T = TypeVar("T")
 
@@ -33,8 +33,8 @@ def structure(raw: Any, kind: type[T], name: str, extra: bool = False, root: str
         value: T = _converter(not extra).structure(raw, kind)
     except cattrs.BaseValidationError as error:
         problems = cattrs.transform_error(error, path=root, format_exception=_explain)
-        raise ValueError(f"{name}: {_join_problems(problems)}" if name else _join_problems(problems)) from None
-    except ValueError as error:
+        raise InputError(f"{name}: {_join_problems(problems)}" if name else _join_problems(problems)) from None
+    except InputError as error:
         raise refuse_inside(name or root, error) from None
     return value
 
@@ -45,9 +45,9 @@ def shorten(value: object, length: int = 80) -> str:
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
-def refuse_inside(name: object, error: ValueError) -> ValueError:
+def refuse_inside(name: object, error: InputError) -> InputError:
     """Return ``error`` as the refusal of the file ``name``, shortened to one line."""
-    return ValueError(f"{name}: {shorten(error, LONGEST_PROBLEM)}")
+    return InputError(f"{name}: {shorten(error, LONGEST_PROBLEM)}")
 
 
 @lru_cache
@@ -116,7 +116,7 @@ def _each(converter: Any, values: Sequence[Any], kind: Any, places: Sequence[Any
     for place, value in zip(places, values, strict=True):
         try:
             done.append(converter.structure(value, kind))
-        except (ValueError, cattrs.BaseValidationError) as error:
+        except (InputError, cattrs.BaseValidationError) as error:
             error.add_note(cattrs.IterableValidationNote(f"at {place}", place, kind))
             errors.append(error)
     if errors:

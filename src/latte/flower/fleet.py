@@ -19,6 +19,7 @@ from flwr.app import Message
 from ..coordination.hub import Hub
 from ..coordination.problems import Problem
 from ..edge.exchange_folder import FolderAnswer
+from ..errors import InputError
 from ..wire.messages import NO_VERSION, SyncReply, SyncRequest
 from .settings import FleetSettings
 from .sync_records import NodeQuery, NodeReply, query_content, read_reply
@@ -123,7 +124,7 @@ class Fleet:
                 continue
             try:
                 yield node, read_reply(message.content)
-            except ValueError as error:
+            except InputError as error:
                 self._complain(node, f"bad_message: {error}")
                 self._pause(node)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ..core.privacy import Privacy
 from ..edge.exchange_folder import ExchangeFolder, FolderAnswer, Offer, look_for
+from ..errors import InputError
 from ..methods import describe
 from ..wire.messages import NO_VERSION, DeviceReport
 from ..wire.task_file import Task, describe_difference, parse_task
@@ -33,7 +34,7 @@ def attend(query: NodeQuery, folder: ExchangeFolder, privacy: Privacy | None = N
         if query.answer is not None:
             folder.put_answer(query.answer)
         return _reply(query, folder, task, privacy or Privacy())
-    except (OSError, ValueError) as error:
+    except (OSError, InputError) as error:
         log.error("%s", error)
         return NodeReply(query.task, problem=str(error)[:500])
 
@@ -74,7 +75,7 @@ def _last_answer(folder: ExchangeFolder) -> FolderAnswer | None:
     """Return the last answer; a damaged file counts as no answer, so that the server sends it again."""
     try:
         return folder.answer()
-    except ValueError as error:
+    except InputError as error:
         log.error("%s", error)
         return None
 
@@ -92,7 +93,7 @@ def _check_privacy(offer: Offer, privacy: Privacy) -> None:
     if offer.hidden.least_images < privacy.least_images or offer.hidden.noise < privacy.noise:
         got = f"--least-images {offer.hidden.least_images} --noise {offer.hidden.noise:g}"
         want = f"--least-images {privacy.least_images} --noise {privacy.noise:g}"
-        raise ValueError(f"an upload that hides too little is not sent: got {got}, want {want}: start latte edge so")
+        raise InputError(f"an upload that hides too little is not sent: got {got}, want {want}: start latte edge so")
 
 
 def _tell_device(query: NodeQuery, folder: ExchangeFolder, task: Task) -> None:

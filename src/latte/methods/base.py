@@ -104,7 +104,7 @@ class BaseMethod(WholeCopy, Generic[P]):
         raise NotImplementedError(f"{type(self).__name__} has to implement predict_rows(views)")
 
     def check(self, views: ArrayLike) -> Vectors:
-        """Return ``views`` (V, D) or (D,) as unit rows (V, D), or refuse them with a ValueError."""
+        """Return ``views`` (V, D) or (D,) as unit rows (V, D), or refuse them with an InputError."""
         dim, rows = self.zero_shot.dim, views
         if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f":
             rows = numbers("views", views, f"(V, {dim}) unit rows")

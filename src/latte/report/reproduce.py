@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..core.validate import choice
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.plan import UNKNOWN, OpenBenchmark, Plan, open_benchmark, plan_on
 from ..experiment.runs import check_classifiers
@@ -107,7 +107,7 @@ def benches(files: Iterable[PaperFile], seeds: Sequence[int], text_encoder: str 
 
 def _bench(source: PaperFile, seeds: Sequence[int], text_encoder: str | None) -> Bench:
     if not source.path.is_file():
-        raise ValueError(source.missing())
+        raise InputError(source.missing())
     benchmark = open_benchmark(str(source.path))
     encoder = None if benchmark.info.encoder == UNKNOWN else benchmark.info.encoder
     if paper.comparable(source.benchmark, encoder, source.backbone) is None:

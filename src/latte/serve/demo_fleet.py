@@ -19,6 +19,7 @@ from typing import IO
 from ..core.waiting import signals_wait
 from ..data.benchmark import Federation
 from ..edge.make_task import make_task
+from ..errors import InputError
 from ..files.documents import parse_json
 from ..files.schema import structure
 from ..simulation.fleet_client import demo_federation
@@ -107,7 +108,7 @@ def demo_fleet(options: FleetOptions) -> Iterator[DemoFleet]:
         assert server.stdout is not None
         address = server.stdout.readline().strip()
         if not address.startswith("http"):
-            raise ValueError(address or "the server of the demo ended before it began")
+            raise InputError(address or "the server of the demo ended before it began")
         devices = [
             _start(stack, folder, f"device-{number}", "latte.simulation.fleet_device")
             for number in range(options.devices)

@@ -16,7 +16,7 @@ from typing import Any
 from ..core.sync import SYNC_TIMES
 from ..core.validate import at_least, choice
 from ..core.zero_shot import ZeroShot
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.atomic import write_bytes
 from ..files.documents import parse_json
 from ..files.schema import refuse_inside, shorten, structure
@@ -146,7 +146,7 @@ def _task(tensors: Tensors, name: str) -> Task:
         choice("sync", about.sync, SYNC_TIMES)
         at_least("period", about.period, 1)
         zero_shot = ZeroShot(tensors.arrays["text"], about.classnames, about.scale)
-    except ValueError as error:
+    except InputError as error:
         raise refuse_inside(name, error) from None
     task = Task(zero_shot, about.method, about.params, about.sync, about.period, about.templates, about.encoder)
     if metadata.get("fingerprint") != task.fingerprint:

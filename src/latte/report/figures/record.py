@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ...analysis.studies import Setup, base_plan
 from ...core.validate import choice
+from ...errors import InputError
 from ...files.atomic import write_text
 from ...files.checksums import checksum, sha256_of
 from ...files.documents import read_json
@@ -84,7 +85,7 @@ class FigureRecord:
         """Return what is listed; nothing where the record is missing or damaged."""
         try:
             figures = read_json(self.path, RecordFile).figures
-        except ValueError:
+        except InputError:
             return {}
         return {entry.name: entry for entry in figures}
 

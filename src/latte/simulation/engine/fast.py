@@ -13,7 +13,7 @@ import numpy as np
 from ...core.extras import install_advice
 from ...core.validate import at_least, factor
 from ...data.benchmark import Federation
-from ...errors import refuse
+from ...errors import MissingExtra, refuse
 from ...methods import METHODS, describe, resolve
 from ...methods.parameters import ParameterChoice
 from ...methods.registry import load_target
@@ -125,7 +125,7 @@ def _grid_engine(name: str, params: ParameterChoice) -> GridEngine[Any]:
     """Return the engine for a grid of readouts, or refuse a method that has none."""
     engine = named_engine(name)
     if engine is not None and engine.needs_loops and not has_loops():
-        raise ModuleNotFoundError(f"a grid of the readouts of {name} needs numba; {install_advice('fast')}")
+        raise MissingExtra(f"a grid of the readouts of {name} needs numba; {install_advice('fast')}")
     engine = usable_engine(name, params)
     if not isinstance(engine, GridEngine):
         known = ", ".join(other for other in METHODS if readout_parameters(other))

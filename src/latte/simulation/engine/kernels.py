@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
+from ...errors import InputError
 from ...files.locks import lock
 from .compiled import cache_folder, compile_kernel, is_cached
 from .compiling import compile_loops, log_compilation
@@ -63,7 +64,7 @@ def _compile_once(kernel: Callable[..., Any]) -> None:
             try:
                 stack.enter_context(lock(file, "the engine's machine code"))
                 break
-            except ValueError:  # another process compiles, or nothing can be locked there
+            except InputError:  # another process compiles, or nothing can be locked there
                 time.sleep(0.2)
         compile_kernel(kernel)
 
