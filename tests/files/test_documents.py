@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from latte.errors import InputError
 from latte.files.documents import parse_json, parse_toml, read_json, read_toml
 from latte.files.reading import open_file, read_lines, read_text
 from latte.files.schema import structure
@@ -42,7 +43,7 @@ def test_json_that_is_not_plain(tmp_path, name):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=message) as caught:
         read_json(path, dict[str, Any])
-    assert type(caught.value) is ValueError
+    assert type(caught.value) is InputError
     assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value) and len(str(caught.value)) < 400
 
 
@@ -71,7 +72,7 @@ def test_toml_that_is_not_plain(tmp_path, name):
     (tmp_path / "x.toml").write_text(content)
     with pytest.raises(ValueError, match=message) as caught:
         read_toml(tmp_path / "x.toml")
-    assert type(caught.value) is ValueError and "\n" not in str(caught.value)
+    assert type(caught.value) is InputError and "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="here"):
         parse_toml(content, "here")
 
