@@ -111,13 +111,15 @@ def slow(task, tmp_path, monkeypatch):
 
 
 def test_a_slow_server_answers_everybody_and_stops(slow, task, caplog):
-    with caplog.at_level(logging.DEBUG), ThreadPoolExecutor(60) as pool:
+    submit, accepted = slow.service.batches.submit, []
+    slow.service.batches.submit = lambda request: submit(accepted.append(request) or request)
+    with caplog.at_level(logging.INFO), ThreadPoolExecutor(60) as pool:
         asked = [pool.submit(post, slow.address, body_of(task, f"client {i}")) for i in range(60)]
-        wait_until(lambda: len(slow.service.hub) >= 4, "the first batch")
+        wait_until(lambda: len(accepted) == len(asked), "the last request")
         slow.service.ready = False
         slow.server.should_exit = True  # while most of them wait
         answers = [future.result() for future in asked]
-    assert {answer.status_code for answer in answers} == {200, 503}
+    assert 200 in {answer.status_code for answer in answers} <= {200, 503}
     for answer in answers:
         if answer.status_code == 503:
             assert answer.json()["code"] in ("busy", "stopping") and int(answer.headers["retry-after"]) >= 1

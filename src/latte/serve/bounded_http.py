@@ -12,6 +12,7 @@ closed. An answer has the time of a body to be read.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from enum import Enum
 from http import HTTPStatus
 from typing import Any
@@ -182,7 +183,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._stage, self._body = Stage.BODY, 0
         self._framing = 0 if self._ended else max(0, self._head + self._arrived - self._head_size())
         super().on_headers_complete()
-        self.headers = []  # of trailers, which nobody asks for; the request has its own
+        self.headers = deque(maxlen=0)  # type: ignore[assignment]  # of trailers, which nobody keeps
 
     def on_body(self, body: bytes) -> None:
         """Take a part of a body."""
