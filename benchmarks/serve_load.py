@@ -154,7 +154,7 @@ class Worker:
             body = self._body(client, turn)
             start = time.perf_counter()
             writer.write(
-                b"POST /v1/sync HTTP/1.1\r\nHost: x\r\n%bContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+                b"POST /v1/sync HTTP/1.1\r\nHost: localhost\r\n%bContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
                 % (self.head, MEDIA_TYPE.encode(), len(body))
                 + body
             )

@@ -28,10 +28,11 @@ IMPATIENT = Connection(attempts=1)  # a failure is what the test looks at
 
 @dataclass(frozen=True)
 class ThreadServer:
-    """A server in a thread: its address, and the service behind it."""
+    """A server in a thread: its address, the service behind it, and what runs it."""
 
     address: str
     service: Service
+    server: uvicorn.Server
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def serving(task: Task, folder: Path, **options: object) -> Iterator[ThreadServe
     thread.start()
     try:
         wait_until(lambda: server.started or not thread.is_alive(), "the start of the server")
-        yield ThreadServer(f"http://127.0.0.1:{listener.getsockname()[1]}", service)
+        yield ThreadServer(f"http://127.0.0.1:{listener.getsockname()[1]}", service, server)
     finally:
         service.ready = False  # streams of events end
         server.should_exit = True

@@ -9,6 +9,7 @@ from latte.coordination.hub import Hub
 from latte.coordination.sqlite_store import SqliteStore
 from latte.coordination.upload_records import Record
 from latte.edge.make_task import make_task
+from latte.errors import InputError
 from latte.wire.array_blocks import complete, encode, encoded_rows
 from latte.wire.expected_arrays import AtMost
 from latte.wire.messages import HeldRows, SyncReply, SyncRequest, have_of, pack, unpack
@@ -109,18 +110,19 @@ def test_a_whole_upload_and_a_part_of_one_client_in_one_batch(hub):
     assert hub.versions == {"a": 3, "b": 1}
 
 
-def test_what_one_request_raises_is_its_own_refusal(hub, monkeypatch):
+@pytest.mark.parametrize(("error", "code"), [(InputError, "bad_upload"), (ValueError, "internal")])
+def test_what_one_request_raises_is_its_own_refusal(hub, monkeypatch, error, code):
     rng = np.random.default_rng(6)
     read = hub.reader.read
 
     def odd(request, before, ready):
         if request.client == "odd":
-            raise ValueError("client: got something odd, want something else")
+            raise error("client: got something odd, want something else")
         return read(request, before, ready)
 
     monkeypatch.setattr(hub.reader, "read", odd)
     answers = hub.run([request(hub, name, 1, upload(hub, rng)) for name in ("a", "odd", "b")])
-    assert codes(answers) == ["ok", "bad_upload", "ok"]
+    assert codes(answers) == ["ok", code, "ok"]
 
 
 def test_a_part_of_an_upload_that_cannot_be_read_is_asked_for_whole(hub, monkeypatch):

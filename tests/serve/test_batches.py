@@ -10,11 +10,15 @@ from latte.serve.batches import Batches
 NEVER_LATE = float("inf")
 
 
+async def answer(requests):
+    return requests
+
+
 def sizes_of(rounds):
     """Return the sizes of the batches of so many clients that ask so many times, each when it has its answer."""
     sizes = []
 
-    def run(requests):
+    async def run(requests):
         sizes.append(len(requests))
         return requests
 
@@ -45,7 +49,7 @@ def test_one_client_never_waits_for_others(monkeypatch):
 async def arrive(queue, count):
     """Let one request arrive per turn of the loop."""
     for number in range(count):
-        queue._waiting.append((number, asyncio.get_running_loop().create_future()))
+        queue._waiting.append((number, asyncio.get_running_loop().create_future(), 0.0))
         await asyncio.sleep(0)
 
 
@@ -54,7 +58,7 @@ def test_the_next_batch_waits_while_requests_arrive_and_there_is_room(count, mos
     monkeypatch.setattr(batches, "_STEP", 0)
 
     async def main():
-        queue = Batches(lambda requests: requests, most)
+        queue = Batches(answer, most)
         arriving = asyncio.create_task(arrive(queue, count))
         await asyncio.sleep(0)
         await queue._let_more_arrive(NEVER_LATE)
@@ -71,7 +75,7 @@ def test_the_next_batch_does_not_wait_longer_than_it_may(monkeypatch):
     monkeypatch.setattr(batches, "_STEP", NEVER_LATE)
 
     async def main():
-        queue = Batches(lambda requests: requests)
+        queue = Batches(answer)
         await arrive(queue, 2)
         await queue._let_more_arrive(asyncio.get_running_loop().time() - 1)
         queue._waiting.clear()

@@ -3,23 +3,30 @@
 import json
 import signal
 import socket
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
+import numpy as np
 import pytest
 
+from latte import ZeroShot
 from latte.checks.material import a_zero_shot, an_upload
 from latte.edge.http_exchange import HttpExchange
 from latte.edge.make_task import make_task
 from latte.serve import bounded_http
+from latte.serve.bodies import MOST_OPEN
+from latte.serve.token_file import TokenFile
+from latte.serve.tokens import new_token
+from latte.wire.messages import SyncRequest, pack
 from latte.wire.task_file import read_task
-from serving import server_process, serving, task_file
-from waiting import DEADLINE
+from serving import IMPATIENT, server_process, serving, task_file
+from waiting import DEADLINE, wait_until
 
 MEGABYTE = 1 << 20
-BODY = b"POST /v1/sync HTTP/1.1\r\nHost: x\r\nContent-Type: application/msgpack\r\nContent-Length: 1000\r\n\r\nabc"
+POST = b"POST /v1/sync HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/msgpack\r\n"
+BODY = POST + b"Content-Length: 1000\r\n\r\nabc"
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +85,9 @@ def memory(pid):
 
 
 LONG = {
-    "one header": (b"GET /livez HTTP/1.1\r\nHost: x\r\nX-A: ", b"a" * MEGABYTE),
+    "one header": (b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-A: ", b"a" * MEGABYTE),
     "an address": (b"GET /livez?", b"a" * MEGABYTE),
-    "many headers": (b"GET /livez HTTP/1.1\r\nHost: x\r\n", b"X-A: b\r\n" * (MEGABYTE // 8)),
+    "many headers": (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n", b"X-A: b\r\n" * (MEGABYTE // 8)),
 }
 
 
@@ -96,7 +103,7 @@ def test_headers_without_end_take_no_memory(tmp_path):
 
 
 def test_a_head_that_is_too_long_gets_a_problem(task, tmp_path):
-    head = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-A: "
+    head = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-A: "
     with serving(task, tmp_path) as server:
         for more in (b"a" * 70_000 + b"\r\n\r\n", b"a" * MEGABYTE):
             with connect(server.address) as connection:
@@ -146,13 +153,176 @@ def test_a_body_has_more_time_than_a_head(task, tmp_path, impatient, monkeypatch
         assert connection.recv(MEGABYTE).startswith(b"HTTP/1.1 400"), "read to its end, and no message"
 
 
-def test_requests_one_after_the_other_without_waiting(task, tmp_path):
-    head = b"POST /v1/join HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 30000\r\n\r\n"
-    last = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n"
+NOT_BODY = {
+    "one trailer": (b"0\r\nX: ", b"a" * MEGABYTE),
+    "many trailers": (b"0\r\n", b"X: b\r\n" * (MEGABYTE // 6)),
+    "a chunk extension": (b"1;", b"a" * MEGABYTE),
+    "a chunk size": (b"", b"0" * MEGABYTE),
+    "chunks of one byte": (b"", b"1\r\na\r\n" * (MEGABYTE // 6)),
+    "chunk extensions": (b"", b"1;aaaaaaaaaaaaaaaaaaaaa\r\na\r\n" * (MEGABYTE // 30)),
+}
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of a process from /proc")
+@pytest.mark.parametrize("token", [b"", b"Authorization: Bearer x\r\n"])
+def test_what_is_sent_beside_a_body_takes_no_memory(tmp_path, token):
+    required = ("--auth",) if token else ()
+    with server_process(task_file(tmp_path, a_zero_shot()), tmp_path / "data", *required) as (address, process):
+        before = memory(process.pid)
+        for what, (first, part) in NOT_BODY.items():
+            with connect(address) as connection:
+                assert send(connection, CHUNKED + token + b"\r\n" + first, part, 48) < 48 * MEGABYTE, what
+        assert memory(process.pid) < before + 24
+        assert httpx2.get(f"{address}/livez").status_code == 200
+
+
+@pytest.mark.parametrize("what", NOT_BODY)
+def test_what_is_sent_beside_a_body_gets_a_problem(task, tmp_path, what):
+    first, part = NOT_BODY[what]
     with serving(task, tmp_path) as server, connect(server.address) as connection:
-        connection.sendall((head + b" " * 30_000) * 8 + last)
-        answers = read_all(connection)
-        assert answers.count(b"HTTP/1.1 413") == 8 and answers.endswith(b"ok")
+        connection.sendall(CHUNKED + b"\r\n" + first)
+        send(connection, part[:30_000], b"", 0)
+        assert problem_of(read_all(connection)) == "head_too_large"
+
+
+def test_a_body_in_chunks_with_trailers_is_a_body(task, tmp_path):
+    """Small chunks, an extension and a trailer are HTTP; a trailer is no header."""
+    token, stored = new_token("a")
+    with closing(TokenFile(tmp_path)) as file:
+        file.add(stored)
+    body = pack(SyncRequest(task.fingerprint, "a"))
+    chunks = b"".join(b"%x;a=b\r\n%s\r\n" % (len(body[i : i + 50]), body[i : i + 50]) for i in range(0, len(body), 50))
+    trailer = b"0\r\nAuthorization: Bearer x\r\nX: " + b"a" * 5000 + b"\r\n\r\n"
+    with serving(task, tmp_path) as server, connect(server.address) as connection:
+        for _ in range(2):  # the connection stays open
+            connection.sendall(CHUNKED + b"Authorization: Bearer %s\r\n\r\n" % token.encode() + chunks)
+            connection.sendall(trailer)
+            assert connection.recv(MEGABYTE).startswith(b"HTTP/1.1 200")
+
+
+def test_a_request_before_the_answer_to_the_last_one_is_not_read(task, tmp_path):
+    """The first is answered, and the connection is closed: nothing is remembered of the others."""
+    head = (
+        b"POST /v1/join HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 30000\r\n\r\n"
+    )
+    get = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with serving(task, tmp_path) as server:
+        served = server.service.metrics
+        for first in (head + b" " * 30_000, get % b"/v1/openapi.json", get % b"/v1/task", get % b"/v1/fleet"):
+            with connect(server.address) as connection:
+                send(connection, first + (get % b"/livez") * 50_000, b"", 0)
+                answers = read_all(connection)
+                assert answers.count(b"HTTP/1.1 ") == 1 and b"connection: close" in answers
+        assert served.requests.labels("livez", "ok")._value.get() == 0
+        with connect(server.address) as connection:  # but one after the other
+            for _ in range(3):
+                connection.sendall(get % b"/livez")
+                answer = b""
+                while not answer.endswith(b"ok"):
+                    answer += connection.recv(MEGABYTE)
+
+
+def small_connection(address):
+    """Return a connection that holds next to nothing of what it does not read."""
+    connection, parts = socket.socket(), urlsplit(address)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(DEADLINE)
+    connection.connect((parts.hostname, parts.port))
+    return closing(connection)
+
+
+def test_an_answer_that_is_not_read_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(bounded_http, "QUIET_SECONDS", 1.0)
+    rows = np.random.default_rng(0).normal(size=(4000, 512)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    task = make_task(ZeroShot(rows, [str(i) for i in range(4000)]), "latte", {"k_e": 3})  # its file has 8 MB
+    request = b"GET /v1/task HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with serving(task, tmp_path) as server:
+        held = server.service.held
+        with small_connection(server.address) as connection:
+            connection.sendall(request)
+            wait_until(lambda: held._total > MEGABYTE, "an answer that is not read")
+            wait_until(lambda: held._total == 0, "its end")
+            assert len(read_all(connection)) < 8_000_000
+        monkeypatch.setattr(bounded_http, "QUIET_SECONDS", DEADLINE)
+        with small_connection(server.address) as connection:
+            connection.sendall(request)
+            wait_until(lambda: held._total > MEGABYTE, "an answer that is read late")
+            assert len(read_all(connection)) > 8_000_000
+
+
+def open_body(address, token, size=20_000):
+    """Return a connection with a body that lacks its last byte."""
+    connection = connect(address).__enter__()
+    head = b"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n" % (token.encode(), size)
+    connection.sendall(POST + head + b"x" * (size - 1))
+    return connection
+
+
+def test_one_client_has_few_open_bodies(task, tmp_path):
+    tokens = {}
+    with closing(TokenFile(tmp_path)) as file:
+        for client in ("a", "b"):
+            tokens[client], stored = new_token(client)
+            file.add(stored)
+    with serving(task, tmp_path) as server, ExitStack() as stack:
+        held = server.service.held
+        opened = [stack.enter_context(closing(open_body(server.address, tokens["a"]))) for _ in range(MOST_OPEN)]
+        wait_until(lambda: held._open == {"a": MOST_OPEN}, "the bodies")
+        with closing(open_body(server.address, tokens["a"])) as late:
+            assert b"HTTP/1.1 429" in late.recv(MEGABYTE)
+        with closing(open_body(server.address, tokens["b"])) as other:
+            other.sendall(b"x")
+            assert b"HTTP/1.1 400" in other.recv(MEGABYTE), "no message, but read to its end"
+        opened[0].sendall(b"x")
+        assert b"HTTP/1.1 400" in opened[0].recv(MEGABYTE)
+        opened[0].close()
+        with closing(open_body(server.address, tokens["a"])) as again:
+            again.sendall(b"x")
+            assert b"HTTP/1.1 400" in again.recv(MEGABYTE)
+    assert not held._open and not held._holders and not held._total
+
+
+def test_of_many_open_bodies_the_oldest_is_given_up(task, tmp_path):
+    """Without tokens nobody has a name: all together may hold so many bytes."""
+    with serving(task, tmp_path) as server, ExitStack() as stack:
+        held = server.service.held
+        held._most = 100_000
+        opened = [stack.enter_context(closing(open_body(server.address, "x"))) for _ in range(9)]
+        for connection in opened[:4]:
+            assert b"HTTP/1.1 503" in connection.recv(MEGABYTE)
+        assert held._total <= held._most
+        with HttpExchange(server.address, task, connection=IMPATIENT) as exchange:
+            exchange.push("a", an_upload(1))
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        ("localhost", True), ("LOCALHOST:8420", True), ("127.0.0.1:1", True), ("[::1]:80", True), ("127.1.2.3", True),
+        ("evil.example", False), ("evil.example:8420", False), ("127.0.0.1.evil.example", False), ("[evil]", False),
+        ("localhost.evil.example", False), ("10.0.0.1", False), ("", False), ("localhost@evil.example", False),
+    ],
+)  # fmt: skip
+def test_an_open_server_answers_to_names_of_this_machine_only(task, tmp_path, host, allowed):
+    """A page whose name was made to lead to 127.0.0.1 cannot do what everybody on this machine may."""
+    with serving(task, tmp_path) as server:
+        server.service.hub.versions["a"] = 1
+        for method, path in (("DELETE", "/v1/clients?client=b"), ("GET", "/v1/fleet"), ("GET", "/metrics")):
+            answer = httpx2.request(method, f"{server.address}{path}", headers={"Host": host})
+            assert (answer.status_code == 403) is not allowed, (method, path)
+        assert httpx2.get(f"{server.address}/livez", headers={"Host": host}).status_code == 200
+
+
+def test_with_tokens_any_name_is_the_servers(task, tmp_path):
+    """A proxy passes on the name that clients use."""
+    token, stored = new_token(None)
+    with closing(TokenFile(tmp_path)) as file:
+        file.add(stored)
+    head = {"Authorization": f"Bearer {token}", "Host": "latte.example"}
+    with serving(task, tmp_path) as server:
+        assert httpx2.get(f"{server.address}/v1/clients", headers=head).status_code == 200
 
 
 @pytest.mark.parametrize("content", [BODY, b"POST /v1/sync HTTP/1.1\r\nHos"], ids=["body", "head"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +12,7 @@ import click
 
 from .arguments import Folder, InputFile
 from .options import PLUGINS, load_plugins
-from .output import line, problem
+from .output import line
 
 if TYPE_CHECKING:
     from ..serve.running import ServerOptions, Tls
@@ -69,12 +71,13 @@ def serve(
         need(module, "serve")
     load_plugins(plugins)
     from ..coordination.hub import Limits
+    from ..errors import InputError
     from ..serve import running
     from ..serve.rates import RequestRate
-    from ..serve.service import Access
+    from ..serve.service import Access, is_loopback
     from ..wire.task_file import read_task
 
-    required = not running.is_loopback(host) if auth is None else auth
+    required = not is_loopback(host) if auth is None else auth
     options = running.ServerOptions(
         data=data,
         store=store,
@@ -86,7 +89,13 @@ def serve(
         limits=Limits(max_clients),
     )
     running.log_to_stderr(log_level)
-    running.serve(read_task(task), options, _announce(options))
+    try:
+        running.serve(read_task(task), options, _announce(options))
+    except (InputError, OSError, MemoryError):
+        raise
+    except Exception:  # the log has lines of JSON only
+        logging.getLogger("latte.serve").exception("the server failed; this is a bug, please report it")
+        sys.exit(70)
 
 
 def _one_thread() -> None:
@@ -111,6 +120,7 @@ def _announce(options: ServerOptions) -> Callable[[str], None]:
     def announce(address: str) -> None:
         line(f"latte serves {address}")
         if options.insecure:
-            problem("--insecure: anybody who reaches the address may read or change what is sent")
+            warning = "--insecure: anybody who reaches the address may read or change what is sent"
+            logging.getLogger("latte.serve").warning(warning)
 
     return announce

@@ -15,7 +15,8 @@ from typing import Any
 from ..core.contracts import Secretive
 from ..core.names import client_name
 from ..core.validate import choice
-from ..errors import refuse
+from ..errors import InputError, refuse
+from ..wire.array_blocks import Block
 from ..wire.messages import NO_VERSION, PROTOCOL, SyncReply, SyncRequest
 from ..wire.rows import PRECISIONS
 from ..wire.task_file import Task, describe_difference
@@ -88,7 +89,7 @@ class Hub:
             client_name(request.client)
             if request.precision is not None:
                 choice("precision", request.precision, PRECISIONS)
-        except ValueError as error:
+        except InputError as error:
             return Problem("bad_message", str(error))
         return None
 
@@ -106,8 +107,9 @@ class Hub:
                 answers[i] = self._accept(requests[i], stored, accepted, ready.get(place))
         late = self._commit(accepted)
         for i in due:
-            if requests[i].client in late and answers[i] is None:
-                answers[i] = stale(requests[i].version, late[requests[i].client])
+            refusal = late.get(requests[i].client)
+            if refusal is not None and answers[i] is None:
+                answers[i] = refusal if isinstance(refusal, Problem) else stale(requests[i].version, refusal)
 
     def _read_stored(self, requests: Sequence[SyncRequest]) -> dict[str, Record]:
         """Return the stored records of the clients that upload.
@@ -134,26 +136,34 @@ class Hub:
             checked = self.reader.read(request, before, ready)
         except Problem as problem:
             return problem
-        except ValueError as error:  # whatever is odd about one request, the others of the batch are answered
+        except InputError as error:
             return Problem("bad_upload", str(error))
+        except Exception as error:  # a bug of ours, and the others of the batch are answered
+            return failed(error, request.client)
         if checked is not None:
             accepted[request.client] = checked
         return None
 
-    def _commit(self, accepted: dict[str, AcceptedUpload]) -> dict[str, int]:
+    def _commit(self, accepted: dict[str, AcceptedUpload]) -> dict[str, int | Problem]:
         """Store accepted uploads; return the clients whose later upload another process has stored meanwhile.
 
-        Each has the version that is stored.
+        Each has the version that is stored; where the exchange failed, the problem.
         """
+        late: dict[str, int | Problem] = {}
         with self.watch.phase("store"):
-            late = self._write([upload.record for upload in accepted.values()]) if accepted else {}
-        new = [client for client in accepted if client not in self.versions and client not in late]
-        with self.watch.phase("exchange"):
-            for client, upload in accepted.items():
-                if client not in late:
+            late.update(self._write([upload.record for upload in accepted.values()]) if accepted else {})
+        for client, upload in accepted.items():
+            if client in late:
+                continue
+            is_new = client not in self.versions
+            try:
+                with self.watch.phase("exchange"):
                     self._apply(upload.record, upload.prepared)
-        for client in new:
-            self.on_join(client)
+                if is_new:
+                    self.on_join(client)
+            except Exception as error:  # it is stored: the next upload of this client finds it there
+                self._keys.pop(client, None)
+                late[client] = failed(error, client)
         return late
 
     def _write(self, records: Sequence[Record]) -> dict[str, int]:
@@ -195,10 +205,11 @@ class Hub:
             elif self.versions.get(change.client, NO_VERSION) < change.version:
                 try:
                     self._apply(change, self.reader.prepare_record(change))
-                except DamagedRecordError as error:
+                except Exception as error:
                     if strict:
                         raise
-                    log.error("%s", error)
+                    ours = not isinstance(error, DamagedRecordError)
+                    log.error("%s", error, exc_info=error if ours else None)
 
     def forget(self, client: str) -> bool:
         """Remove a client, durably; return whether it was there."""
@@ -219,18 +230,39 @@ class Hub:
     ) -> list[SyncReply | Problem]:
         finished = [answer or self._unknown(request) for request, answer in zip(requests, answers, strict=True)]
         asking = [i for i, answer in enumerate(finished) if answer is None and requests[i].precision is not None]
-        blocks = downloads(self.exchange, [requests[i] for i in asking], self.task.zero_shot.dim, self.watch)
-        by_place = dict(zip(asking, blocks, strict=True))
-        return [
-            answer
-            or SyncReply(self.task.fingerprint, self.versions.get(request.client, NO_VERSION), download=by_place.get(i))
-            for i, (request, answer) in enumerate(zip(requests, finished, strict=True))
-        ]
+        by_place = dict(zip(asking, self._downloads([requests[i] for i in asking]), strict=True))
+        replies: list[SyncReply | Problem] = []
+        for i, (request, answer) in enumerate(zip(requests, finished, strict=True)):
+            download, version = by_place.get(i), self.versions.get(request.client, NO_VERSION)
+            if answer is not None:
+                replies.append(answer)
+            elif isinstance(download, Problem):
+                replies.append(download)
+            else:
+                replies.append(SyncReply(self.task.fingerprint, version, download=download))
+        return replies
+
+    def _downloads(self, requests: Sequence[SyncRequest]) -> list[tuple[Block, ...] | Problem]:
+        """Return the download of each request; where all at once fail, one by one: the others are answered."""
+        dim = self.task.zero_shot.dim
+        try:
+            return list(downloads(self.exchange, requests, dim, self.watch))
+        except Exception as error:
+            if len(requests) == 1:
+                return [failed(error, requests[0].client)]
+            log.exception("downloads cannot be made together")
+        return [answer for request in requests for answer in self._downloads([request])]
 
     def _unknown(self, request: SyncRequest) -> Problem | None:
         if request.precision is not None and request.client not in self.versions:
             return Problem("unknown_client", f"client {request.client!r} has uploaded nothing yet: upload first")
         return None
+
+
+def failed(error: Exception, client: str) -> Problem:
+    """Return the answer to a request at which this program failed; the log has the traceback."""
+    log.error("a request of client %r failed", client, exc_info=error)
+    return Problem("internal", "the server's log says more")
 
 
 def store_problem(error: OSError) -> Problem:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..errors import InputError
 from ..wire.messages import Upload, unpack
 from ..wire.task_file import Task
 from .hub import Hub
@@ -55,5 +56,5 @@ def _damages(store: SqliteStore, uploads: UploadCheck) -> Iterator[tuple[str, st
     for row in store.rows():
         try:
             uploads.check(record_of(row))
-        except ValueError as error:
+        except InputError as error:
             yield name_text(row[0]), str(error)

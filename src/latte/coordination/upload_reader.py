@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import Any, Protocol, cast
 
 from ..core.contracts import Collaborative, Exchange, Verifying
 from ..core.row_copies import ManyAtOnce
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..methods import create, create_exchange, describe
 from ..wire.array_blocks import Block, complete, decode, encoded_rows, in_place, rounding_of
 from ..wire.expected_arrays import SameShapes
@@ -19,6 +20,8 @@ from ..wire.messages import NO_VERSION, SyncRequest, Upload, pack, unpack
 from ..wire.task_file import Task
 from .problems import Problem
 from .upload_records import DamagedRecordError, Record
+
+log = logging.getLogger("latte.serve")
 
 
 class ServedExchange(Exchange[Any, Any], Verifying, Protocol):
@@ -60,12 +63,13 @@ class UploadReader:
             return {}
         ready: dict[int, Any] = {}
         uploads = [request.upload if request.base == NO_VERSION else None for request in requests]
-        for group in decode_many(uploads, self._expected, self._kind, self._fingerprint):
-            try:
-                prepared = self._exchange.prepare_many(group.message, group.roundings)
-            except ValueError:
-                continue
-            ready.update(zip(group.places, prepared, strict=True))
+        try:
+            for group in decode_many(uploads, self._expected, self._kind, self._fingerprint):
+                with suppress(InputError):
+                    prepared = self._exchange.prepare_many(group.message, group.roundings)
+                    ready.update(zip(group.places, prepared, strict=True))
+        except Exception:  # a bug of ours
+            log.exception("uploads cannot be checked together")
         return ready
 
     def read(self, request: SyncRequest, before: Record | None, ready: Any) -> AcceptedUpload | None:
@@ -94,7 +98,7 @@ class UploadReader:
         try:
             rows = encoded_rows(unpack(before.body, Upload).blocks)
             blocks = complete([in_place(block) for block in request.upload or ()], self._expected, rows)
-        except ValueError:
+        except InputError:
             return False
         return pack(Upload(blocks)) == before.body
 
@@ -104,7 +108,7 @@ class UploadReader:
         try:
             blocks = complete(request.upload or (), self._expected, rows)
             return blocks, self._exchange.prepare(self._decode(blocks), rounding_of(blocks))
-        except ValueError as error:
+        except InputError as error:
             raise Problem("bad_upload", str(error)) from None
 
     def _decode(self, blocks: tuple[Block, ...]) -> Any:
@@ -116,7 +120,7 @@ class UploadReader:
         """Return what the exchange stores of a record; a record that it does not accept is damaged."""
         try:
             return self._exchange.prepare(self._decode(unpack(record.body, Upload).blocks))
-        except ValueError as error:
+        except InputError as error:
             raise DamagedRecordError(record.client, str(error)) from None
 
     def check_record(self, record: Record) -> None:
@@ -131,7 +135,7 @@ def _rows_left_out(request: SyncRequest, before: Record | None) -> dict[str, Any
         return {}
     stored = before.version if before else NO_VERSION
     if before is not None and stored == request.base:
-        with suppress(ValueError):  # what is stored cannot be read: as good as nothing
+        with suppress(InputError):  # what is stored cannot be read: as good as nothing
             return encoded_rows(unpack(before.body, Upload).blocks)
     detail = f"rows of version {request.base} are left out, and version {stored} is stored: send all rows"
     raise Problem("unknown_base", detail, more={"stored_version": stored})

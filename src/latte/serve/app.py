@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,13 +23,14 @@ from ..coordination.hub import store_problem
 from ..coordination.problems import Problem
 from ..coordination.upload_records import StoreFullError, StoreUnavailableError
 from ..core.names import client_name
+from ..errors import InputError
 from ..version import __version__
 from ..wire.messages import NO_VERSION, Name, Short, SyncRequest
 from ..wire.versions import HEADER, spoken_header
-from .board_routes import fleet, fleet_events, page_file, read_limit
-from .bodies import problem_response, read_json_body, read_sync, sync_response
+from .board_routes import fleet, fleet_events, identify, page_file, read_limit
+from .bodies import Body, problem_response, read_json_body, read_sync, sync_response
 from .openapi import openapi_document
-from .routes import PAGE_SPECS, SPECS, TASK_TYPE
+from .routes import JSON, PAGE_SPECS, SPECS, TASK_TYPE
 from .server_metrics import CONTENT_TYPE
 from .service import Caller, Service
 from .short_way import ShortWay
@@ -107,22 +110,23 @@ async def _failure(request: Request, error: Exception) -> Response:
 
 
 async def _caller(service: Service, request: Request) -> Caller:
-    caller = await service.authenticate(request.headers.get("authorization"))
+    caller = await identify(service, request)
     if caller.client is not None:
         await service.admit(caller.client)
     return caller
 
 
 async def _exchange(service: Service, request: Request, change: Callable[[SyncRequest], SyncRequest]) -> Response:
-    caller = Caller()
+    caller, message = Caller(), None
     try:
         caller = await _caller(service, request)
-        message, size = await read_sync(request, service.most_body)
+        with Body(service.held, caller.client) as body:
+            message, size = await read_sync(request, service.most_body, body)
+            service.metrics.received.inc(size)
+            return sync_response(await service.sync(change(message), caller))
     except Problem as problem:
-        service.note_refusal(caller, "", problem)
+        service.note_refusal(caller, "" if message is None else message.client, problem)
         raise
-    service.metrics.received.inc(size)
-    return sync_response(await service.sync(change(message), caller))
 
 
 async def _sync(service: Service, request: Request) -> Response:
@@ -139,18 +143,26 @@ async def _download(service: Service, request: Request) -> Response:
 
 async def _join(service: Service, request: Request) -> Response:
     caller = await _caller(service, request)
-    body = await read_json_body(request, JoinRequest)
-    reply = await service.sync(SyncRequest(body.task, body.client), caller)
+    with Body(service.held, caller.client) as body:
+        asked = await read_json_body(request, JoinRequest, body)
+    try:
+        reply = await service.sync(SyncRequest(asked.task, asked.client), caller)
+    except Problem as problem:
+        service.note_refusal(caller, asked.client, problem)
+        raise
     return JSONResponse(
-        {"client": body.client, "task": reply.task, "version": reply.version, "clients": len(service.hub)}
+        {"client": asked.client, "task": reply.task, "version": reply.version, "clients": len(service.hub)}
     )
 
 
 async def _leave(service: Service, request: Request) -> Response:
     caller = await _caller(service, request)
-    body = await read_json_body(request, LeaveRequest)
-    caller.check_client(body.client)
-    return JSONResponse({"client": body.client, "removed": await service.forget(body.client, "left")})
+    with Body(service.held, caller.client) as body:
+        asked = await read_json_body(request, LeaveRequest, body)
+    caller.check_client(asked.client)
+    if (refusal := (await service.check_again([caller]))[0]) is not None:
+        raise refusal
+    return JSONResponse({"client": asked.client, "removed": await service.forget(asked.client, "left")})
 
 
 async def _task(service: Service, request: Request) -> Response:
@@ -184,7 +196,7 @@ async def _forget(service: Service, request: Request) -> Response:
     (await _caller(service, request)).check_admin()
     try:
         client = client_name(request.query_params.get("client"))
-    except ValueError as error:
+    except InputError as error:
         raise Problem("bad_request", str(error)) from None
     if not await service.forget(client, "forgotten"):
         raise Problem("unknown_client", f"no client {client!r}")
@@ -192,7 +204,7 @@ async def _forget(service: Service, request: Request) -> Response:
 
 
 async def _metrics(service: Service, request: Request) -> Response:
-    (await service.authenticate(request.headers.get("authorization"))).check_admin()
+    (await identify(service, request)).check_admin()
     service.metrics.waiting.set(len(service.batches))
     return Response(service.metrics.page(), media_type=CONTENT_TYPE)
 
@@ -210,8 +222,13 @@ async def _readyz(service: Service, request: Request) -> Response:
     return PlainTextResponse("ready", headers={HEADER: spoken_header()})
 
 
+@functools.cache
+def _document() -> bytes:
+    return json.dumps(openapi_document(__version__)).encode()
+
+
 async def _openapi(service: Service, request: Request) -> Response:
-    return JSONResponse(openapi_document(__version__))
+    return Response(_document(), media_type=JSON)
 
 
 HANDLERS: dict[str, Handler] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import time
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from ..coordination.problems import Problem
 from .fleet_view import STALE_AFTER, STATES, FleetQuery
 from .routes import EVENTS, JSON, MOST_LISTED, PAGE_FILES
-from .service import Service
+from .service import Caller, Service
 
 _POLICY = "; ".join(
     (
@@ -41,16 +42,28 @@ _LONGEST_STALE = 10.0**9  # seconds
 QUIET = 8.0  # seconds after which a stream says something: a page takes a connection for lost after 20
 
 
+async def identify(service: Service, request: Request) -> Caller:
+    """Return the sender of a request."""
+    caller = await service.authenticate(request.headers.get("authorization"))
+    if caller.open:
+        service.check_host(request.headers.getlist("host"))
+    return caller
+
+
+@functools.cache
+def _page_content(name: str) -> bytes:
+    return (files("latte.serve") / "page" / name).read_bytes()
+
+
 async def page_file(service: Service, request: Request) -> Response:
     """Return a file of the page; no token is needed, because the page without a token shows no data."""
     name, kind = PAGE_FILES[request.url.path]
-    content = (files("latte.serve") / "page" / name).read_bytes()
-    return Response(content, media_type=kind, headers=_PAGE_HEADERS)
+    return Response(_page_content(name), media_type=kind, headers=_PAGE_HEADERS)
 
 
 async def fleet(service: Service, request: Request) -> Response:
     """Return all parts of the dashboard in one document."""
-    (await service.authenticate(request.headers.get("authorization"))).check_admin()
+    (await identify(service, request)).check_admin()
     picture = await service.board.picture(fleet_query(request))
     body = b",".join(b'"%s":%s' % (name.encode(), part) for name, part in picture.parts.items())
     return Response(b'{"time":%.3f,%s}' % (time.time(), body), media_type=JSON, headers={"Cache-Control": "no-store"})
@@ -58,7 +71,7 @@ async def fleet(service: Service, request: Request) -> Response:
 
 async def fleet_events(service: Service, request: Request) -> Response:
     """Return a stream of server-sent events: each is a part of the dashboard that has changed."""
-    (await service.authenticate(request.headers.get("authorization"))).check_admin()
+    (await identify(service, request)).check_admin()
     query = fleet_query(request)
     if service.board.full:
         raise Problem("busy", "too many dashboards are open", retry_after=10.0)

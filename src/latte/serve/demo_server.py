@@ -13,6 +13,7 @@ import sys
 import threading
 from pathlib import Path
 
+from ..errors import InputError
 from ..wire.task_file import read_task
 from .running import ServerOptions, log_to_stderr, serve
 from .service import Access
@@ -28,7 +29,7 @@ def main(folder: Path, host: str, port: int) -> None:
         log_to_stderr("warning")
         options = ServerOptions(folder / "data", host=host, port=port, insecure=True, access=Access(required=True))
         serve(read_task(folder / TASK_NAME), options, lambda address: print(address, flush=True))
-    except (ValueError, OSError) as error:
+    except (InputError, OSError) as error:
         print(error, flush=True)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not leave half of the folder behind

@@ -33,13 +33,13 @@ class PostgresTokens:
         self._change: str | None = None
         self._fresh_until = self._fails_until = 0.0
 
-    def tokens(self) -> Mapping[str, Token]:
-        """Return all tokens by id, as they were a second ago or later."""
+    def tokens(self, newest: bool = False) -> Mapping[str, Token]:
+        """Return all tokens by id, as they were a second ago or later; with ``newest``, as they are now."""
         with self._lock:
             now = time.monotonic()
             if now < self._fails_until:  # threads that waited for the lock need not wait for the connection as well
                 raise StoreUnavailableError(f"{self._link.name}: did not answer a moment ago")
-            if now >= self._fresh_until:
+            if newest or now >= self._fresh_until:
                 try:
                     self._link.run(self._refresh, again=True)
                 except StoreUnavailableError:
@@ -48,9 +48,9 @@ class PostgresTokens:
                 self._fresh_until = now + FRESH
             return self._known
 
-    def at_hand(self) -> Mapping[str, Token] | None:
+    def at_hand(self, newest: bool = False) -> Mapping[str, Token] | None:
         """Return all tokens; None if that would take waiting."""
-        return self._known if time.monotonic() < self._fresh_until else None
+        return self._known if not newest and time.monotonic() < self._fresh_until else None
 
     def add(self, token: Token) -> None:
         """Store a new token."""

@@ -20,11 +20,12 @@ _BINARY: Schema = {"type": "string", "format": "binary"}
 _CLIENT: Schema = {"type": "string", "minLength": 1, "description": "The name of a client: 1 to 1024 bytes in UTF-8."}
 _LIST_LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "default": 100}
 
-_CALLER = ("unauthorized", "too_many_requests", "internal", "store_unavailable")  # the last: tokens cannot be read
+# store_unavailable: tokens cannot be read; forbidden: a foreign name in Host, or not an admin
+_CALLER = ("unauthorized", "forbidden", "too_many_requests", "internal", "store_unavailable")
 CONNECTION = ("too_slow", "head_too_large")  # of every route, before it is known which
 _STORE = ("store_full",)
 _BODY = ("bad_message", "bad_request", "too_large", "unsupported_media")
-_MESSAGE = (*_CALLER, *_BODY, *_STORE, "unsupported_protocol", "forbidden", "other_task", "busy", "stopping")
+_MESSAGE = (*_CALLER, *_BODY, *_STORE, "unsupported_protocol", "other_task", "busy", "stopping")
 _UPLOAD = (*_MESSAGE, "stale_version", "unknown_base", "bad_upload", "key_reused", "too_many_clients")
 
 
@@ -134,11 +135,11 @@ SPECS = (
     RouteSpec(
         "clients", "GET", "/v1/clients", "List clients by name. For admins.",
         _object(clients={"type": "array", "items": {"type": "object"}}, total=_WHOLE),
-        (*_CALLER, "forbidden", "bad_request"), query=(Query("after", _TEXT), Query("limit", _LIST_LIMIT)),
+        (*_CALLER, "bad_request"), query=(Query("after", _TEXT), Query("limit", _LIST_LIMIT)),
     ),
     RouteSpec(
         "forget", "DELETE", "/v1/clients", "Remove a client. For admins.",
-        _REMOVED, (*_CALLER, *_STORE, "forbidden", "bad_request", "unknown_client"),
+        _REMOVED, (*_CALLER, *_STORE, "bad_request", "unknown_client"),
         query=(Query("client", _CLIENT, required=True),),
     ),
     RouteSpec("openapi", "GET", "/v1/openapi.json", "This document.", _object(), ("internal",), open=True),

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import gc
-import ipaddress
 import json
 import logging
+import os
 import signal
 import socket
 import ssl
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from ..coordination.hub import Hub, Limits
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..wire.task_file import Task
 from .app import create_app
 from .audit import Audit
 from .bounded_http import BoundedHttp
-from .service import Access, Service
+from .service import Access, Service, is_loopback
 from .upload_store import open_store, open_tokens
 
-GRACE = 30  # seconds in which a stopping server answers the requests that it has accepted
+GRACE = 25  # seconds after which a stopping server ends what it still does; systemd waits for 90, Kubernetes for 30
+_WORD_EVERY = 60.0  # seconds between two lines about the same
 _COLLECT = (50_000, 20, 20)  # objects between two collections of the youngest, and so on
 log = logging.getLogger("latte.serve")
 
@@ -56,18 +60,6 @@ class ServerOptions:
     limits: Limits = field(default_factory=Limits)
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def check_exposure(options: ServerOptions) -> None:
     """Refuse a public address without TLS or without tokens, unless ``insecure`` allows it."""
     if is_loopback(options.host) or options.insecure:
@@ -87,7 +79,8 @@ def open_service(task: Task, options: ServerOptions) -> Service:
     store = open_store(place)
     try:
         hub = Hub(task, store, options.limits)
-        return Service(hub, open_tokens(place, options.data), options.access, Audit(options.data))
+        access = replace(options.access, local=is_loopback(options.host))
+        return Service(hub, open_tokens(place, options.data), access, Audit(options.data))
     except BaseException:
         store.close()
         raise
@@ -150,7 +143,7 @@ def loaded_config(service: Service, options: ServerOptions) -> uvicorn.Config:
     return config
 
 
-def tls_refusal(tls: Tls, error: OSError) -> ValueError:
+def tls_refusal(tls: Tls, error: OSError) -> InputError:
     """Return which of the files of TLS is to blame for an error."""
     reason = getattr(error, "reason", None) or error.strerror or error
     if tls.client_authority is not None:
@@ -170,7 +163,7 @@ def _config(service: Service, options: ServerOptions) -> uvicorn.Config:
         tls |= {"ssl_ca_certs": str(options.tls.client_authority), "ssl_cert_reqs": ssl.CERT_REQUIRED}
     return uvicorn.Config(
         create_app(service),
-        http=BoundedHttp,
+        http=partial(BoundedHttp, held=service.held),  # type: ignore[arg-type]  # it is called like a class
         log_config=None,
         access_log=False,
         proxy_headers=False,  # nothing here depends on a client's address
@@ -188,6 +181,18 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+        self._next_word = 0.0  # on file descriptors
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look once a second whether a file can be opened: no library says so when connections are not accepted."""
+        if counter % 10 == 0 and time.monotonic() >= self._next_word:
+            try:
+                os.close(os.dup(2))
+            except OSError as error:
+                self._next_word = time.monotonic() + _WORD_EVERY
+                fields = {"connections": len(self.server_state.connections)}
+                log.error("connections are not accepted: %s", error, extra={"fields": fields})
+        return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -217,13 +222,23 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line)
+        return json.dumps(line, default=str)
 
 
 def log_to_stderr(level: str) -> None:
-    """Write log records as JSON lines to stderr."""
+    """Write log records as JSON lines to stderr: ours, those of every library, warnings, and what nobody caught."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))  # libraries: what is wrong
     logger = logging.getLogger("latte.serve")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(level.upper())
+    logging.captureWarnings(True)
+    threading.excepthook = lambda about: _log_crash(about.exc_value)
+    sys.unraisablehook = lambda about: _log_crash(about.exc_value)
+
+
+def _log_crash(error: BaseException | None) -> None:
+    log.error("an error that nobody caught", exc_info=error)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..coordination.hub import Hub
 from ..coordination.problems import Problem
+from ..errors import InputError
 from ..wire.messages import SyncReply, SyncRequest
 from .audit import Audit
 from .batches import Batches
 from .board import Board
+from .bodies import MOST_HELD, HeldBytes
 from .fleet_log import FleetLog
 from .rates import Buckets, RequestRate
 from .server_metrics import Metrics
-from .tokens import ADMIN, TokenStore, check_token
+from .tokens import ADMIN, Token, TokenStore, check_token
 
 log = logging.getLogger("latte.serve")
 _SLACK = 1 << 20  # bytes of a body beyond twice the largest upload: what the client has, and a report
@@ -32,11 +35,12 @@ _AUDITED = (
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The sender of a request: a ``client`` with a token, an ``admin``, or anybody on an ``open`` server."""
+    """The sender of a request: a ``client`` with a ``token``, an ``admin``, or anybody on an ``open`` server."""
 
     client: str | None = None
     admin: bool = False
     open: bool = False
+    token: Token | None = None
 
     def check_client(self, name: str) -> None:
         """Refuse to act as a client of another name."""
@@ -52,11 +56,39 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How requests are admitted: only with a token if ``required``; with ``once_made``, as soon as there is a token."""
+    """How requests are admitted: only with a token if ``required``; with ``once_made``, as soon as there is a token.
+
+    ``local``: only this machine can reach the server, so that requests without tokens must name this machine.
+    """
 
     required: bool = False
     once_made: bool = True
     rate: RequestRate = field(default_factory=RequestRate)
+    local: bool = False
+
+
+def _is_valid(token: Token, tokens: Mapping[str, Token]) -> bool:
+    now = tokens.get(token.id)
+    return now is not None and now.revoked is None and now.digest == token.digest
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _without_port(host: str) -> str:
+    """Return the name or the address in a header ``Host``."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
 
 
 class Service:
@@ -66,10 +98,11 @@ class Service:
         self.hub, self.tokens, self.access, self.audit = hub, tokens, access, audit
         self.metrics, self.log = Metrics(), FleetLog()
         hub.on_join = lambda client: audit.note("joined", client, always=True)
-        self.batches: Batches[SyncRequest, SyncReply | Problem] = Batches(self._run)
+        self.batches: Batches[tuple[SyncRequest, Caller], SyncReply | Problem] = Batches(self._run)
         self.board = Board(hub, self.batches, self.log)
         self.task_bytes = hub.task.to_bytes()
         self.most_body = 2 * hub.reader.upload_bytes + _SLACK
+        self.held = HeldBytes(max(MOST_HELD, 4 * self.most_body))
         self._buckets = Buckets(access.rate)
         self._delayed = 0
         self.ready = True
@@ -78,16 +111,38 @@ class Service:
 
     async def authenticate(self, header: str | None) -> Caller:
         """Return the sender of a request by its header ``Authorization``."""
-        tokens = self.tokens.at_hand()
-        if tokens is None:
-            tokens = await asyncio.to_thread(self.tokens.tokens)
-        if not self.access.required and not (tokens and self.access.once_made):
+        tokens = await self._tokens()
+        if self._is_open(tokens):
             return Caller(open=True)
         kind, _, presented = (header or "").partition(" ")
         token = check_token(presented.strip(), tokens) if kind.lower() == "bearer" else None
         if token is None:
             raise Problem("unauthorized", "no valid token: Authorization: Bearer latte_…")
-        return Caller(admin=True) if token.role == ADMIN else Caller(token.client)
+        return Caller(admin=True, token=token) if token.role == ADMIN else Caller(token.client, token=token)
+
+    async def _tokens(self, newest: bool = False) -> Mapping[str, Token]:
+        tokens = self.tokens.at_hand(newest)
+        return await asyncio.to_thread(self.tokens.tokens, newest) if tokens is None else tokens
+
+    def _is_open(self, tokens: Mapping[str, Token]) -> bool:
+        return not self.access.required and not (tokens and self.access.once_made)
+
+    def check_host(self, hosts: Sequence[str]) -> None:
+        """Refuse a name that is not this machine's, where anybody on this machine may do everything.
+
+        A page from elsewhere can have its own name lead to 127.0.0.1 (DNS rebinding), but it cannot hide that name.
+        """
+        for host in hosts:
+            if self.access.local and not is_loopback(_without_port(host)):
+                raise Problem("forbidden", f"Host {host[:80]!r} is not this machine: without tokens, use localhost")
+
+    async def check_again(self, callers: Sequence[Caller]) -> list[Problem | None]:
+        """Return why callers that were let in are refused now: while a body arrives, its token may be revoked."""
+        tokens = await self._tokens(newest=True)
+        is_open = self._is_open(tokens)
+        valid = [is_open if caller.token is None else _is_valid(caller.token, tokens) for caller in callers]
+        detail = "the token was revoked while the request was on its way"
+        return [None if still else Problem("unauthorized", detail) for still in valid]
 
     async def admit(self, client: str) -> None:
         """Refuse a client that asks too often; the refusal takes a second, so that asking again at once is useless."""
@@ -108,14 +163,10 @@ class Service:
     async def sync(self, request: SyncRequest, caller: Caller) -> SyncReply:
         """Answer one request."""
         start = time.perf_counter()
-        try:
-            caller.check_client(request.client)
-            answer = await self.batches.submit(request)
-            if isinstance(answer, Problem):
-                raise answer
-        except Problem as problem:
-            self.note_refusal(caller, request.client, problem)
-            raise
+        caller.check_client(request.client)
+        answer = await self.batches.submit((request, caller))
+        if isinstance(answer, Problem):
+            raise answer
         exchanged = request.upload is not None or request.precision is not None
         if exchanged and request.client in self.hub.versions:
             self.log.note_sync(request.client, request.report, time.perf_counter() - start)
@@ -129,7 +180,31 @@ class Service:
             self.audit.note(f"refused: {problem.code}", name, problem.detail, known=known)
         self.log.note_refusal(name, problem)
 
-    def _run(self, requests: Sequence[SyncRequest]) -> Sequence[SyncReply | Problem]:
+    async def _run(self, batch: Sequence[tuple[SyncRequest, Caller]]) -> Sequence[SyncReply | Problem]:
+        """Answer a batch. A client whose token is revoked, and which is then removed, does not come back.
+
+        Where others write to the store, it may be removed by another server between the check of its token and the
+        write. So the check is made once more: either it sees that the token is revoked, or the removal comes later.
+        """
+        callers = [caller for _, caller in batch]
+        refusals = await self.check_again(callers)
+        due = [request for (request, _), refusal in zip(batch, refusals, strict=True) if refusal is None]
+        replies = iter(await self.batches.call(lambda: self._answer(due)) if due else ())
+        answers = [next(replies) if refusal is None else refusal for refusal in refusals]
+        if self.hub.store.shared:
+            for place, refusal in enumerate(await self.check_again(callers)):
+                request, was_due = batch[place][0], refusals[place] is None
+                if refusal is not None and was_due and not isinstance(answers[place], Problem):
+                    answers[place] = refusal
+                    if request.upload is not None and not await self._has_token(request.client):
+                        await self.forget(request.client, "removed: its token was revoked while it uploaded")
+        return answers
+
+    async def _has_token(self, client: str) -> bool:
+        tokens = await self._tokens(newest=True)
+        return any(t.client == client and t.role != ADMIN and t.revoked is None for t in tokens.values())
+
+    def _answer(self, requests: Sequence[SyncRequest]) -> Sequence[SyncReply | Problem]:
         answers = self.hub.run(requests)
         for phase, seconds in self.hub.watch.take().items():
             self.metrics.phase.labels(phase).inc(seconds)
@@ -157,9 +232,10 @@ class Service:
             try:
                 await self.batches.call(self.hub.follow)
                 failed = False
-            except (OSError, ValueError) as error:  # requests say so, too
+            except Exception as error:  # requests say so, too
                 if not failed:
-                    log.error("following other servers: %s", error)
+                    ours = not isinstance(error, (OSError, InputError))
+                    log.error("following other servers: %s", error, exc_info=error if ours else None)
                 failed = True
             self.metrics.clients.set(len(self.hub))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import TypeAlias
 
 from starlette.requests import Request
@@ -23,8 +25,15 @@ class ShortWay:
         self._app, self._posts, self._failure = app, posts, failure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in self._posts:
+        """Answer one request. One that is cancelled ends in silence: a server that stops waits for nothing more."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        with suppress(asyncio.CancelledError):
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST" or scope["path"] not in self._posts:
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive, send)

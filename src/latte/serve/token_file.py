@@ -42,8 +42,8 @@ class TokenFile:
         self._version, self._tokens = -1, dict[str, Token]()
         self._log, self._mark = folder / f"{TOKEN_FILE}-wal", _NO_MARK
 
-    def tokens(self) -> Mapping[str, Token]:
-        """Return all tokens by id; read again only if another connection has changed the file."""
+    def tokens(self, newest: bool = True) -> Mapping[str, Token]:
+        """Return all tokens by id, as they are now; read again only if another connection has changed the file."""
         mark = _settled_mark(self._log)
         if self._version != -1 and mark != _NO_MARK and mark == self._mark:
             return self._tokens  # nobody has written since
@@ -54,7 +54,7 @@ class TokenFile:
                 self._tokens, self._version = read_tokens(self._database), version
         return self._tokens
 
-    def at_hand(self) -> Mapping[str, Token] | None:
+    def at_hand(self, newest: bool = True) -> Mapping[str, Token] | None:
         """Return all tokens: reading a file takes no waiting."""
         return self.tokens()
 

@@ -38,10 +38,10 @@ class Token:
 class TokenStore(Protocol):
     """Durable tokens."""
 
-    def tokens(self) -> Mapping[str, Token]:
-        """Return all tokens by id, as they are now."""
+    def tokens(self, newest: bool = False) -> Mapping[str, Token]:
+        """Return all tokens by id, as they were a moment ago; with ``newest``, as they are now."""
 
-    def at_hand(self) -> Mapping[str, Token] | None:
+    def at_hand(self, newest: bool = False) -> Mapping[str, Token] | None:
         """Return what :meth:`tokens` returns; None if that would take waiting, to be done in a thread."""
 
     def add(self, token: Token) -> None:

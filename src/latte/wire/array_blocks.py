@@ -117,6 +117,8 @@ def in_place(block: Block) -> Block:
     """Return a block whose rows that are left out are said to be at their own places."""
     if not block.source:
         return block
+    if len(block.source) % 4:
+        raise refuse(_label(block), f"{len(block.source)} bytes that say where rows are", "4 per row")
     source = np.frombuffer(block.source, "<i4")
     places = np.where(source >= 0, np.arange(len(source)), source).astype("<i4")
     return msgspec.structs.replace(block, source=places.tobytes())

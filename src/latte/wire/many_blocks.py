@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..core.row_copies import Picked
 from ..core.types import Reals
+from ..errors import InputError
 from .array_blocks import NEXT, ZERO, Base, Block, complete, decode, number_block, rounding_of_each
 from .expected_arrays import Expected
 from .rows import EncodedRows, RowFormat
@@ -48,7 +49,7 @@ def decode_many(uploads: Sequence[Blocks | None], expected: Expected, kind: type
             complete(uploads[places[0]] or (), expected, {})  # what holds for one layout holds for all
             stacked = _stack([uploads[place] or () for place in places])
             yield DecodedUploads(places, decode(stacked, kind, task), rounding_of_each(stacked))
-        except ValueError:
+        except InputError:
             continue
 
 
