@@ -87,7 +87,7 @@ def open_service(task: Task, options: ServerOptions) -> Service:
     store = open_store(place)
     try:
         hub = Hub(task, store, options.limits)
-        return Service(hub, open_tokens(place, options.data), options.access, Audit(options.data))
+        return Service(hub, open_tokens(place), options.access, Audit(options.data), options.data)
     except BaseException:
         store.close()
         raise
