@@ -66,7 +66,7 @@ def test_a_folder_of_version_1_is_taken_over_with_its_tokens(tmp_path):
         database.execute(f"PRAGMA application_id = {sqlite_store.APPLICATION}")
         database.execute("PRAGMA user_version = 1")
     with closing(sqlite3.connect(tmp_path / "tokens.db")) as database, database:
-        database.execute(sqlite_store._MIGRATIONS[2][0])
+        database.execute("CREATE TABLE tokens (id TEXT PRIMARY KEY, role, client, digest, created, revoked)")
         rows = [good.row, (*stolen.row[:5], 7.0)]
         database.executemany("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)", rows)
     for _ in range(2):

@@ -64,8 +64,5 @@ def test_a_token_is_written_to_a_private_file_or_not_made(tmp_path):
 @pytest.mark.parametrize("words", [("list",), ("revoke", "a"), ("rotate", "a")])
 def test_a_folder_without_tokens_is_refused_and_not_made(tmp_path, words):
     refused = latte("token", *words, "--data", tmp_path / "typo")
-    assert (
-        refused.returncode == 2
-        and "which no server has used, and where no token was made, want the folder" in refused.stderr
-    )
+    assert refused.returncode == 2 and "which no server has used, and where no token was made" in refused.stderr
     assert not (tmp_path / "typo").exists()

@@ -42,7 +42,7 @@ from .upload_records import (
 log = logging.getLogger("latte.serve")
 STORE_FILE = "clients.db"
 STORE_SCHEMA = 2  # PRAGMA user_version
-TOKEN_COLUMNS = "id, role, client, digest, created, revoked"
+_TOKEN_COLUMNS = "id, role, client, digest, created, revoked"
 _OLD_TOKENS = "tokens.db"  # where version 1 had the tokens
 APPLICATION = 0x4C617474  # "Latt", PRAGMA application_id
 _SETTINGS = ("busy_timeout=5000", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "trusted_schema=OFF")
@@ -66,7 +66,8 @@ _MIGRATIONS = {
             client BLOB NOT NULL,
             digest BLOB NOT NULL,
             created REAL NOT NULL,
-            revoked REAL
+            revoked REAL,
+            checksum INTEGER NOT NULL
         )""",
         "INSERT INTO about VALUES ('commits', '0')",
     ),
@@ -271,10 +272,10 @@ class SqliteStore:
             if secret is not None:
                 self._database.execute("INSERT INTO about VALUES ('secret', ?)", [secret_text(secret)])
             if tokens is not None:
-                rows = tokens(self._database.execute(f"SELECT {TOKEN_COLUMNS} FROM tokens").fetchall())
+                rows = tokens(read_tokens(self._database, self._path))
                 self._database.execute("DELETE FROM tokens")
                 if rows or made:
-                    insert_tokens(self._database, rows)
+                    put_tokens(self._database, rows)
             self._database.executemany(statement, (record.row for record in records))
 
     def close(self) -> None:
@@ -395,15 +396,35 @@ def counted(database: sqlite3.Connection, mark: CommitMark) -> Iterator[None]:
     mark.note(number)
 
 
-def insert_tokens(database: sqlite3.Connection, rows: Iterable[TokenRow]) -> None:
-    """Store tokens, and the fact that some were made or changed: the number of this commit."""
-    database.executemany(f"INSERT INTO tokens ({TOKEN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", rows)
-    note_tokens(database)
+def read_tokens(database: sqlite3.Connection, path: Path, damaged_too: bool = True) -> list[TokenRow]:
+    """Return all tokens of the file ``path``, in the order in which they were made.
+
+    A token that does not match its checksum is an error; without ``damaged_too`` it is left out.
+    """
+    tokens = list[TokenRow]()
+    for *row, checksum in database.execute(f"SELECT {_TOKEN_COLUMNS}, checksum FROM tokens ORDER BY created, id"):
+        if checksum == _token_checksum(row):
+            tokens.append((row[0], row[1], row[2], row[3], row[4], row[5]))
+        elif damaged_too:
+            raise damaged(path, f"the checksum of token {row[0]} does not match")
+    return tokens
 
 
-def note_tokens(database: sqlite3.Connection) -> None:
-    """Store the fact that tokens were made or changed, as the number of this commit. It is never removed."""
+def put_tokens(database: sqlite3.Connection, rows: Iterable[TokenRow]) -> None:
+    """Store tokens, new ones or with another state, and the fact that there were some: the number of this commit.
+
+    The fact is never removed.
+    """
+    marks = ", ".join("?" * 7)
+    database.executemany(
+        f"INSERT OR REPLACE INTO tokens ({_TOKEN_COLUMNS}, checksum) VALUES ({marks})",
+        ((*row, _token_checksum(row)) for row in rows),
+    )
     database.execute("INSERT OR REPLACE INTO about SELECT 'tokens', value + 1 FROM about WHERE name = 'commits'")
+
+
+def _token_checksum(row: Sequence[object]) -> int:
+    return zlib.crc32(repr(tuple(row)).encode(errors="surrogateescape"))
 
 
 def _take_old_tokens(database: sqlite3.Connection, path: Path) -> None:
@@ -414,11 +435,11 @@ def _take_old_tokens(database: sqlite3.Connection, path: Path) -> None:
     with explain_errors(old), closing(sqlite3.connect(old)) as source:
         source.text_factory = stored_text
         there = source.execute("SELECT 1 FROM sqlite_master WHERE name = 'tokens'").fetchone()
-        rows = source.execute(f"SELECT {TOKEN_COLUMNS} FROM tokens").fetchall() if there else []
+        rows = source.execute(f"SELECT {_TOKEN_COLUMNS} FROM tokens").fetchall() if there else []
     with explain_errors(path), closing(CommitMark(path)) as mark, counted(database, mark):
         known = {row[0] for row in database.execute("SELECT id FROM tokens")}
         if rows:
-            insert_tokens(database, [row for row in rows if row[0] not in known])
+            put_tokens(database, [row for row in rows if row[0] not in known])
     set_aside(old)
 
 

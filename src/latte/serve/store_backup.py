@@ -19,15 +19,15 @@ from ..coordination.sqlite_store import (
     APPLICATION,
     STORE_FILE,
     STORE_SCHEMA,
-    TOKEN_COLUMNS,
     SqliteStore,
     damaged,
     explain_errors,
     file_faults,
     files_of,
-    insert_tokens,
     make_private,
     migrate,
+    put_tokens,
+    read_tokens,
     stored_text,
     transaction,
 )
@@ -135,7 +135,7 @@ def _copy(contents: Contents, copy: sqlite3.Connection, path: Path) -> None:
             facts = [("task", contents.task), ("secret", contents.secret)]
             copy.executemany("INSERT INTO about VALUES (?, ?)", [(name, value) for name, value in facts if value])
             if contents.made:
-                insert_tokens(copy, [token.row for token in contents.tokens])
+                put_tokens(copy, [token.row for token in contents.tokens])
             marks = ", ".join("?" * 6)
             copy.executemany(f"INSERT INTO clients ({ROW_COLUMNS}) VALUES ({marks})", contents.rows)
 
@@ -157,7 +157,7 @@ def _digest(database: sqlite3.Connection) -> str:
     digest = hashlib.sha256()
     for query in (
         "SELECT name, value FROM about WHERE name <> 'digest' ORDER BY name",
-        f"SELECT {TOKEN_COLUMNS} FROM tokens ORDER BY id",
+        "SELECT * FROM tokens ORDER BY id",
         "SELECT id, name, version, checksum, updated FROM clients ORDER BY id",
     ):
         for row in database.execute(query):
@@ -200,7 +200,7 @@ def _checked(database: sqlite3.Connection, path: Path) -> Backup:
         if record.version < 1 or client_name(record.client) != record.client:
             raise refuse(str(path), f"version {record.version} of client {record.client!r}", _WANT)
         clients += 1
-    rows = database.execute(f"SELECT {TOKEN_COLUMNS} FROM tokens").fetchall()
+    rows = read_tokens(database, path)
     if not all(map(_is_token, rows)):
         raise refuse(str(path), "a token that cannot be one", _WANT)
     try:
@@ -306,5 +306,5 @@ def readable_tokens(path: Path) -> list[Token]:
     """Return the tokens that can be read from a damaged file."""
     rows = list[TokenRow]()
     with suppress(sqlite3.Error, InputError, OSError), closing(open_to_read(path)) as database:
-        rows.extend(row for row in database.execute(f"SELECT {TOKEN_COLUMNS} FROM tokens") if _is_token(row))
+        rows.extend(row for row in read_tokens(database, path, damaged_too=False) if _is_token(row))
     return list(tokens_of(rows).values())

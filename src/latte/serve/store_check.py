@@ -107,12 +107,12 @@ def _rebuilt(folder: Path) -> SqliteStore:
     try:
         tokens = [token.row for token in readable_tokens(store.aside)]
         with closing(open_to_read(store.aside)) as old:
-            facts = dict[str, str]()
-            with suppress(sqlite3.Error, ValueError, TypeError):
-                facts = dict(old.execute("SELECT name, value FROM about WHERE name IN ('task', 'secret')"))
-                secret_of(facts["secret"])
-            secret = secret_of(facts["secret"]) if "secret" in facts else None
-            store.replace(facts.get("task"), _readable(old), secret, lambda rows: tokens, bool(tokens))
+            facts, secret = dict[str, str](), None
+            with suppress(sqlite3.Error, ValueError, TypeError, KeyError):
+                facts = dict(old.execute("SELECT name, value FROM about"))
+                secret = secret_of(facts["secret"])
+            made = bool(tokens) or "tokens" in facts
+            store.replace(facts.get("task"), _readable(old), secret, lambda rows: tokens, made)
     except BaseException:
         store.close()
         raise

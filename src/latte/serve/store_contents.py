@@ -13,11 +13,11 @@ from urllib.parse import quote
 from ..coordination.sqlite_store import (
     STORE_FILE,
     STORE_SCHEMA,
-    TOKEN_COLUMNS,
     CommitMark,
     check_present,
     explain_errors,
     file_faults,
+    read_tokens,
     stored_text,
 )
 from ..coordination.upload_records import ROW_COLUMNS, StoredRow, in_chunks
@@ -67,7 +67,7 @@ def _sqlite(store: Path, examine: bool) -> Iterator[Contents]:
         database.execute("BEGIN")  # and nothing that others write from here on is seen
         if database.execute("PRAGMA user_version").fetchone()[0] != STORE_SCHEMA:
             raise refuse(str(path), "a store of another version", "one that latte serve has opened once")
-        yield contents_of(database, file_faults(database, marked) if examine else ())
+        yield _contents(database, path, file_faults(database, marked) if examine else ())
 
 
 def open_to_read(path: Path, options: str = "") -> sqlite3.Connection:
@@ -78,10 +78,9 @@ def open_to_read(path: Path, options: str = "") -> sqlite3.Connection:
     return database
 
 
-def contents_of(database: sqlite3.Connection, faults: Sequence[str] = ()) -> Contents:
-    """Return what is in a file."""
+def _contents(database: sqlite3.Connection, path: Path, faults: Sequence[str]) -> Contents:
     facts = dict(database.execute("SELECT name, value FROM about"))
-    tokens = tokens_of(database.execute(f"SELECT {TOKEN_COLUMNS} FROM tokens ORDER BY created, id"))
+    tokens = tokens_of(read_tokens(database, path))
     rows = database.execute(f"SELECT {ROW_COLUMNS} FROM clients ORDER BY id")
     made = "tokens" in facts
     return Contents(facts.get("task"), facts.get("secret"), list(tokens.values()), made, rows, faults, database)
@@ -90,14 +89,15 @@ def contents_of(database: sqlite3.Connection, faults: Sequence[str] = ()) -> Con
 @contextmanager
 def _postgres(url: str) -> Iterator[Contents]:
     from .postgres_link import Link
-    from .postgres_queries import TOKENS_CHANGE, read_tokens
+    from .postgres_queries import TOKENS_CHANGE
+    from .postgres_queries import read_tokens as stored_tokens
     from .postgres_tables import get_about
 
     link = Link(url, create=False)
     try:
         with link.snapshot() as database:
             task, secret, made = (get_about(database, name) for name in ("task", "secret", TOKENS_CHANGE))
-            tokens = list(tokens_of(read_tokens(database)).values())
+            tokens = list(tokens_of(stored_tokens(database)).values())
             yield Contents(task, secret, tokens, made is not None, _rows(database))
     finally:
         link.close()

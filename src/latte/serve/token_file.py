@@ -8,15 +8,14 @@ from pathlib import Path
 
 from ..coordination.sqlite_store import (
     STORE_FILE,
-    TOKEN_COLUMNS,
     CommitMark,
     PlaceCheck,
     check_present,
     counted,
     explain_errors,
-    insert_tokens,
-    note_tokens,
     open_database,
+    put_tokens,
+    read_tokens,
 )
 from .tokens import Token, tokens_of
 
@@ -45,8 +44,7 @@ class TokenFile:
         with explain_errors(self._path):
             change = self._database.execute(_CHANGE).fetchone()
             if change is not None and change[0] != self._change:
-                rows = self._database.execute(f"SELECT {TOKEN_COLUMNS} FROM tokens ORDER BY created, id")
-                self._tokens, self._change = tokens_of(rows), change[0]
+                self._tokens, self._change = tokens_of(read_tokens(self._database, self._path)), change[0]
         return self._tokens
 
     def at_hand(self) -> Mapping[str, Token] | None:
@@ -66,14 +64,14 @@ class TokenFile:
     def add(self, *tokens: Token) -> None:
         """Store new tokens."""
         with explain_errors(self._path), counted(self._database, self._mark):
-            insert_tokens(self._database, [token.row for token in tokens])
+            put_tokens(self._database, [token.row for token in tokens])
 
     def revoke(self, ids: Iterable[str]) -> None:
         """Make tokens invalid."""
-        rows = [(time.time(), identity) for identity in ids]
+        now, chosen = time.time(), set(ids)
         with explain_errors(self._path), counted(self._database, self._mark):
-            self._database.executemany("UPDATE tokens SET revoked = ? WHERE id = ?", rows)
-            note_tokens(self._database)
+            known = read_tokens(self._database, self._path)
+            put_tokens(self._database, [(*row[:5], now) for row in known if row[0] in chosen])
 
     def close(self) -> None:
         """Close the file."""
