@@ -89,7 +89,9 @@ def test_a_lost_store_is_not_an_open_one(place, request):
         tokens.add(new_token("a")[1])
     assert status(place) == 401
     if place.is_postgres:
-        request.getfixturevalue("postgres").execute("DELETE FROM latte_tokens; DELETE FROM latte_about WHERE name = 'tokens'", place.store)
+        request.getfixturevalue("postgres").execute(
+            "DELETE FROM latte_tokens; DELETE FROM latte_about WHERE name = 'tokens'", place.store
+        )
         assert status(place) == 401
         assert status(StorePlace(place.folder, place.folder)) == 401  # --store was forgotten
         return

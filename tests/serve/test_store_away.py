@@ -18,8 +18,8 @@ from latte.serve.postgres_store import PostgresStore
 from latte.serve.upload_store import open_store
 from latte.wire.array_blocks import encode
 from latte.wire.messages import SyncReply, SyncRequest
-from postgres import postgres_server
-from serving import IMPATIENT, serving
+from postgres import running_postgres
+from serving import serving
 from waiting import wait_until
 
 TASK = make_task(a_zero_shot(), "latte", {"k_e": 3})
@@ -35,14 +35,13 @@ def ready(server):
 
 
 def test_a_server_without_its_database_is_not_ready(tmp_path):
-    with postgres_server(tmp_path / "postgres") as postgres:
-        with serving(TASK, tmp_path / "data", store=postgres.new_schema()) as server:
-            assert ready(server) == 200
-            postgres.stop()
-            wait_until(lambda: ready(server) == 503, "a server that is not ready")
-            assert httpx2.get(f"{server.address}/livez").status_code == 200
-            postgres.start()
-            wait_until(lambda: ready(server) == 200, "a server that is ready again")
+    with running_postgres() as postgres, serving(TASK, tmp_path / "data", store=postgres.new_schema()) as server:
+        assert ready(server) == 200
+        postgres.kill()
+        wait_until(lambda: ready(server) == 503, "a server that is not ready")
+        assert httpx2.get(f"{server.address}/livez").status_code == 200
+        postgres.start()
+        wait_until(lambda: ready(server) == 200, "a server that is ready again")
 
 
 def test_a_row_that_somebody_holds_is_waited_for_by_nobody_else(tmp_path, postgres):
@@ -147,5 +146,3 @@ def test_a_write_that_failed_says_what_is_known(tmp_path, fault, says):
         failing.fault, failing.where = fault, "write"
         (answer,) = hub.run([a_request("a")])
         assert isinstance(answer, Problem) and says in answer.detail
-
-
