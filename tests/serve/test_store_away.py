@@ -1,5 +1,6 @@
 """A store that does not answer, or holds one row back: who is told what, and who goes on."""
 
+import subprocess
 import threading
 import time
 from contextlib import closing
@@ -18,9 +19,9 @@ from latte.serve.postgres_store import PostgresStore
 from latte.serve.upload_store import open_store
 from latte.wire.array_blocks import encode
 from latte.wire.messages import SyncReply, SyncRequest
-from postgres import running_postgres
-from serving import serving
-from waiting import wait_until
+from postgres import running_postgres, small_disk
+from serving import serving, task_file
+from waiting import latte, wait_until
 
 TASK = make_task(a_zero_shot(), "latte", {"k_e": 3})
 
@@ -96,6 +97,29 @@ def test_a_batch_with_a_held_row_is_written_without_it(postgres):
             assert time.monotonic() - start < 5
         assert store.write(later[7:8]) == frozenset()
         assert {record.version for record in store.read([record.client for record in records]).values()} == {2}
+
+
+@pytest.mark.parametrize("kind", ["full", "read only"])
+def test_a_disk_that_cannot_be_written_is_a_clear_line(kind, tmp_path):
+    task = task_file(tmp_path, a_zero_shot(), k_e=3)
+    with small_disk(4) as disk:
+        latte("token", "create", "a", "--data", disk / "data", check=True)
+        if kind == "full":
+            with (disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space"):
+                while ballast.write(bytes(4096)):
+                    pass
+        else:
+            subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        for words in (
+            ("serve", task, "--data", disk / "data", "--port", 0),
+            ("serve", task, "--data", disk / "new", "--port", 0),
+            ("token", "create", "b", "--data", disk / "data"),
+            ("store", "backup", disk / "backup", "--data", disk / "data"),
+        ):
+            refused = latte(*words)
+            said = refused.stderr.splitlines()[-1]
+            assert refused.returncode in (1, 2) and "Errno" not in said and "Traceback" not in refused.stderr
+            assert str(disk) in said and any(word in said for word in ("no room", "only", "written", "write in"))
 
 
 class Failing:

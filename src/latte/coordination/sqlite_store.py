@@ -360,7 +360,7 @@ def make_private(path: Path) -> None:
     if not path.exists():  # and not opened otherwise: closing it would release the locks of SQLite in this process
         path.touch(mode=0o600)
     for file in files_of(path):
-        with suppress(FileNotFoundError, PermissionError):  # another owner's
+        with suppress(OSError):  # not there, another owner's, or on a file system that cannot be written
             file.chmod(0o600)
 
 
@@ -508,9 +508,11 @@ def explain_errors(path: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         name = getattr(error, "sqlite_errorname", "")
         if name == "SQLITE_FULL" or (name.startswith("SQLITE_IOERR") and _is_full(path)):
-            raise StoreFullError(f"{path}: {error}") from error
+            raise StoreFullError(f"{path}: no room is left on its disk ({error})") from error
         if isinstance(error, sqlite3.OperationalError):
-            raise StoreUnavailableError(f"{path}: {error}") from error
+            there = os.access(path.parent, os.W_OK)
+            reason = error if there else f"SQLite has to write in its folder, and cannot ({error})"
+            raise StoreUnavailableError(f"{path}: {reason}") from error
         raise damaged(path, str(error)) from error
 
 
