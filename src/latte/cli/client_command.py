@@ -98,12 +98,13 @@ def _calls(
 
 
 def _listed(calls: Calls) -> Iterator[dict[str, object]]:
-    after, rows = "", [{}] * _PAGE
-    while len(rows) == _PAGE:
+    after = ""
+    while True:
         answer = json.loads(calls.get(f"/v1/clients?limit={_PAGE}&after={quote(after, safe='')}"))
-        rows = answer["clients"]
-        yield from rows
-        after = rows[-1]["client"] if rows else ""
+        yield from answer["clients"]
+        if len(answer["clients"]) < _PAGE:
+            return
+        after = answer["clients"][-1]["client"]
 
 
 def _remove_from(data: Path, name: str) -> None:
