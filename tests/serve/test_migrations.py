@@ -13,6 +13,8 @@ from latte.serve import postgres_tables
 from latte.serve.postgres_link import Link
 from latte.serve.postgres_store import PostgresStore
 from latte.serve.postgres_tokens import PostgresTokens
+from latte.serve.token_file import TokenFile
+from latte.serve.tokens import new_token
 from latte.serve.upload_store import open_store
 
 RECORD = Record("a", 1, b"key", b"body", 0.0)
@@ -24,21 +26,21 @@ RECORD = Record("a", 1, b"key", b"body", 0.0)
 def test_sqlite_goes_to_a_later_version_with_what_it_holds(tmp_path, monkeypatch):
     with closing(SqliteStore(tmp_path)) as store:
         store.write([RECORD])
-    monkeypatch.setattr(sqlite_store, "STORE_SCHEMA", 2)
-    monkeypatch.setitem(sqlite_store._MIGRATIONS, 2, ("ALTER TABLE clients ADD COLUMN note TEXT",))
+    monkeypatch.setattr(sqlite_store, "STORE_SCHEMA", 3)
+    monkeypatch.setitem(sqlite_store._MIGRATIONS, 3, ("ALTER TABLE clients ADD COLUMN note TEXT",))
     for _ in range(2):
         with closing(SqliteStore(tmp_path)) as store:
             assert list(store.changes()) == [RECORD]
     with closing(sqlite3.connect(tmp_path / "clients.db")) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (2,)
+        assert database.execute("PRAGMA user_version").fetchone() == (3,)
         assert database.execute("SELECT note FROM clients").fetchall() == [(None,)]
 
 
 def test_sqlite_that_a_newer_program_wrote_is_refused(tmp_path):
     SqliteStore(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / "clients.db")) as database:
-        database.execute("PRAGMA user_version = 2")
-    with pytest.raises(ValueError, match=r"version 2, want at most 1: a newer latte wrote it"):
+        database.execute("PRAGMA user_version = 3")
+    with pytest.raises(ValueError, match=r"version 3, want at most 2: a newer latte wrote it"):
         SqliteStore(tmp_path)
 
 
@@ -46,12 +48,34 @@ def test_a_broken_migration_of_sqlite_changes_nothing(tmp_path, monkeypatch):
     with closing(SqliteStore(tmp_path)) as store:
         store.write([RECORD])
     with monkeypatch.context() as later:
-        later.setattr(sqlite_store, "STORE_SCHEMA", 2)
-        later.setitem(sqlite_store._MIGRATIONS, 2, ("ALTER TABLE clients ADD COLUMN note TEXT", "NO SQL"))
+        later.setattr(sqlite_store, "STORE_SCHEMA", 3)
+        later.setitem(sqlite_store._MIGRATIONS, 3, ("ALTER TABLE clients ADD COLUMN note TEXT", "NO SQL"))
         with pytest.raises((OSError, ValueError)):
             SqliteStore(tmp_path)
     with closing(SqliteStore(tmp_path)) as store:
         assert list(store.changes()) == [RECORD]
+
+
+def test_a_folder_of_version_1_is_taken_over_with_its_tokens(tmp_path):
+    """They were in a file of their own, which is set aside."""
+    (_, good), (_, stolen) = new_token("a"), new_token("b")
+    with closing(sqlite3.connect(tmp_path / "clients.db")) as database, database:
+        for statement in sqlite_store._MIGRATIONS[1]:
+            database.execute(statement)
+        database.execute("INSERT INTO clients VALUES (1, ?, ?, ?, ?, ?, ?)", RECORD.row)
+        database.execute(f"PRAGMA application_id = {sqlite_store.APPLICATION}")
+        database.execute("PRAGMA user_version = 1")
+    with closing(sqlite3.connect(tmp_path / "tokens.db")) as database, database:
+        database.execute("CREATE TABLE tokens (id TEXT PRIMARY KEY, role, client, digest, created, revoked)")
+        rows = [good.row, (*stolen.row[:5], 7.0)]
+        database.executemany("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)", rows)
+    for _ in range(2):
+        with closing(SqliteStore(tmp_path)) as store, closing(TokenFile(tmp_path)) as tokens:
+            assert list(store.changes()) == [RECORD]
+            assert tokens.made()
+            assert {one.id: one.revoked for one in tokens.tokens().values()} == {good.id: None, stolen.id: 7.0}
+    assert not (tmp_path / "tokens.db").exists()
+    assert list(tmp_path.glob("tokens.db.aside-*"))
 
 
 # --- PostgreSQL ---------------------------------------------------------------------------------------------

@@ -22,11 +22,11 @@ def mode(path):
 def test_the_files_of_a_server_are_private(tmp_path):
     with serving(make_task(a_zero_shot()), tmp_path) as server, HttpExchange(server.address) as exchange:
         exchange.push("a", an_upload(1))
-        names = ("clients.db", "clients.db-wal", "clients.db-shm", "tokens.db", "audit.jsonl")
+        names = ("clients.db", "clients.db-wal", "clients.db-shm", "clients.db.mark", "audit.jsonl")
         assert {name: mode(tmp_path / name) for name in names} == dict.fromkeys(names, 0o600)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(SqliteStore, "clients.db"), (TokenFile, "tokens.db")])
+@pytest.mark.parametrize(("kind", "name"), [(SqliteStore, "clients.db"), (TokenFile, "clients.db")])
 def test_files_that_others_could_read_become_private(tmp_path, kind, name):
     kind(tmp_path).close()
     for file in (tmp_path / name, tmp_path / f"{name}-wal", tmp_path / f"{name}-shm"):
@@ -64,5 +64,5 @@ def test_a_token_is_written_to_a_private_file_or_not_made(tmp_path):
 @pytest.mark.parametrize("words", [("list",), ("revoke", "a"), ("rotate", "a")])
 def test_a_folder_without_tokens_is_refused_and_not_made(tmp_path, words):
     refused = latte("token", *words, "--data", tmp_path / "typo")
-    assert refused.returncode == 2 and "no tokens.db, want the folder" in refused.stderr
+    assert refused.returncode == 2 and "which no server has used, and where no token was made" in refused.stderr
     assert not (tmp_path / "typo").exists()

@@ -61,7 +61,7 @@ def secret_of_server(place, method="ristretto"):
 
 
 def stored_secret(place, folder):
-    with open_contents(place, folder) as contents:
+    with open_contents(place) as contents:
         return contents.secret
 
 

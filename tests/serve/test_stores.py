@@ -137,21 +137,27 @@ def test_a_server_that_runs_goes_on_without_a_damaged_row_until_its_client_write
         assert store.read(["a"]) == {"a": a_record("a", 2)}
 
 
-def test_tokens_are_added_revoked_and_replaced(place, tmp_path):
+def test_tokens_are_added_revoked_and_replaced(place):
     text, token = new_token("a\0é")
     admin_text, admin = new_token(None)
-    with closing(open_tokens(place, tmp_path)) as tokens, closing(open_tokens(place, tmp_path)) as other:
+    with closing(open_tokens(place)) as tokens, closing(open_tokens(place)) as other:
         assert other.tokens() == {}
-        tokens.add(token)
-        tokens.add(admin)
+        assert not other.made()
+        tokens.add(token, admin)
+        assert other.made()
         assert check_token(text, tokens.tokens()) == token
         assert check_token(admin_text, tokens.tokens()) == admin
         tokens.revoke([token.id])
         assert check_token(text, tokens.tokens()) is None
-        tokens.replace([token])
-        assert tokens.tokens() == {token.id: token}
-    with closing(open_tokens(place, tmp_path)) as tokens:
-        assert tokens.tokens() == {token.id: token}
+    with closing(open_store(place)) as store:
+        store.replace("one", [], tokens=lambda rows: [token.row, *(row for row in rows if row[1] == "admin")])
+    with closing(open_tokens(place)) as tokens:
+        assert tokens.tokens() == {token.id: token, admin.id: admin}
+    with closing(open_store(place)) as store:
+        store.replace("one", [], tokens=lambda rows: [])
+    with closing(open_tokens(place)) as tokens:
+        assert tokens.tokens() == {}
+        assert tokens.made()  # for ever
 
 
 def test_nothing_of_its_own_comes_back_as_a_change(place):

@@ -78,9 +78,23 @@ def _run(arguments: list[str] | None) -> None:
         problem(f"not enough memory ({error})")
         sys.exit(1)
     except OSError as error:  # a full disk, a folder that may not be written; or a name that no file can have
-        problem(error)
+        problem(_without_number(error))
         sys.exit(2 if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else 1)
     except Exception:  # nobody's input: the traceback is what a report of the bug needs
         traceback.print_exc()
         problem("this is a bug; please report it with the lines above")
         sys.exit(70)
+
+
+def _without_number(error: OSError) -> OSError | str:
+    """Return an error of the system as a line for people: what could not be done with which file."""
+    import errno
+
+    said = {
+        errno.ENOSPC: "no room is left on the disk",
+        errno.EDQUOT: "no room is left on the disk for this user",
+        errno.EROFS: "the file system can only be read",
+    }.get(error.errno or 0)
+    if said is None:
+        return error
+    return said if error.filename is None else f"{error.filename}: {said}"

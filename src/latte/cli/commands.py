@@ -23,6 +23,7 @@ COMMANDS = {
     "serve": ("latte.cli.serve_command:serve", "Serve a federation: devices sync with it over HTTP."),
     "edge": ("latte.cli.edge_command:edge", "Run a device: classify what comes, adapt, and sync with a server."),
     "token": ("latte.cli.token_command:token", "Create, rotate, revoke and list the tokens of a server."),
+    "client": ("latte.cli.client_command:client", "List and remove the clients of a federation."),
     "store": ("latte.cli.store_command:store", "Back up, restore and check what a server stores."),
     "run": ("latte.cli.run_command:run", "Run methods on benchmarks and print their accuracy."),
     "sweep": ("latte.cli.sweep_command:sweep", "Run methods at every value of a parameter."),

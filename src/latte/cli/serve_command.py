@@ -71,7 +71,7 @@ def serve(
         need(module, "serve")
     load_plugins(plugins)
     from ..coordination.hub import Limits
-    from ..errors import InputError
+    from ..errors import InputError, MissingExtra
     from ..serve import running
     from ..serve.rates import RequestRate
     from ..serve.service import Access, is_loopback
@@ -91,7 +91,7 @@ def serve(
     running.log_to_stderr(log_level)
     try:
         running.serve(read_task(task), options, _announce(options))
-    except (InputError, OSError, MemoryError):
+    except (InputError, MissingExtra, OSError, MemoryError):
         raise
     except Exception:  # the log has lines of JSON only
         logging.getLogger("latte.serve").exception("the server failed; this is a bug, please report it")

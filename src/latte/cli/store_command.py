@@ -28,12 +28,15 @@ def store() -> None:
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 @store_options
 def backup(out: Path, data: Path, store: str | None) -> None:
-    """Write everything in a store to the file OUT. Servers need not be stopped: it is the store of one moment."""
+    """Write everything in a store to the file OUT. Servers need not be stopped: it is the store of one moment.
+
+    The file is a database of SQLite, whatever the store is. A damaged store is refused.
+    """
     place = _located(data, store)
     from ..serve.store_backup import back_up
 
-    written = back_up(place, out)
-    line(f"{out}: {written.clients} clients, {written.tokens} tokens")
+    clients, tokens = back_up(place, out)
+    line(f"{out}: {clients} clients, {tokens} tokens")
 
 
 @store.command("restore")
@@ -44,23 +47,26 @@ def backup(out: Path, data: Path, store: str | None) -> None:
 def restore(source: Path, data: Path, store: str | None, replace: bool, keep_tokens: bool) -> None:
     """Fill a store from the backup IN, of whichever kind of store. No server may run on it.
 
-    Nothing is changed unless the whole backup is sound. A token that the store knows as revoked stays revoked.
+    Nothing is changed unless the whole backup is sound. A token that is revoked in the store or in the backup is
+    revoked, and a server for which tokens were made asks for tokens.
     """
     place = _located(data, store)
     from ..serve.store_backup import Restoration
     from ..serve.store_backup import restore as fill
 
-    restored = fill(source, place, Restoration(replace, keep_tokens))
-    when = datetime.fromtimestamp(restored.head.created, UTC).isoformat(timespec="seconds")
+    restored, unknown = fill(source, place, Restoration(replace, keep_tokens))
+    when = datetime.fromtimestamp(restored.created, UTC).isoformat(timespec="seconds")
     tokens = "tokens as before" if keep_tokens else f"{len(restored.tokens)} tokens"
     line(f"restored {restored.clients} clients, {tokens}, as of {when}")
+    if unknown:
+        problem(f"which tokens were revoked since {when} is not known here: revoke them again (latte token revoke)")
 
 
 @store.command("check")
 @store_options
 @click.option("--task", type=InputFile(), help="Try each upload on the exchange of this task.")
 @PLUGINS
-@click.option("--forget-damaged", is_flag=True, help="Remove damaged uploads: their clients upload again.")
+@click.option("--forget-damaged", is_flag=True, help="Go on without what is damaged: its clients upload again.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(
     data: Path, store: str | None, task: Path | None, plugins: tuple[Path, ...], forget_damaged: bool, as_json: bool

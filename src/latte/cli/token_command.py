@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ import click
 
 from .arguments import OutputFile
 from .options import store_options
-from .output import line, print_rows
+from .output import line, print_rows, problem
 
 if TYPE_CHECKING:
     from ..serve.tokens import TokenStore
@@ -50,8 +50,7 @@ def rotate(client: str | None, admin: bool, out: Path | None, data: Path, store:
     from ..serve.tokens import valid_tokens
 
     name = _name(client, admin)
-    _check_there(data, store)
-    with _open_tokens(data, store) as tokens:
+    with _open_tokens(data, store, made=True) as tokens:
         earlier = [entry.id for entry in valid_tokens(tokens.tokens(), name)]
         _create(tokens, data, name, out)
         _revoke(tokens, data, name, earlier)
@@ -66,8 +65,7 @@ def revoke(client: str | None, admin: bool, data: Path, store: str | None) -> No
     from ..serve.tokens import valid_tokens
 
     name = _name(client, admin)
-    _check_there(data, store)
-    with _open_tokens(data, store) as tokens:
+    with _open_tokens(data, store, made=True) as tokens:
         _revoke(tokens, data, name, [entry.id for entry in valid_tokens(tokens.tokens(), name)])
 
 
@@ -76,8 +74,7 @@ def revoke(client: str | None, admin: bool, data: Path, store: str | None) -> No
 @store_options
 def list_tokens(as_json: bool, data: Path, store: str | None) -> None:
     """List tokens: whose they are, since when, and whether they are valid. The tokens themselves are not stored."""
-    _check_there(data, store)
-    with _open_tokens(data, store) as tokens:
+    with _open_tokens(data, store, made=True) as tokens:
         rows = sorted(tokens.tokens().values(), key=lambda entry: (entry.role, entry.client, entry.created))
     print_rows(
         [
@@ -100,34 +97,32 @@ def _name(client: str | None, admin: bool) -> str | None:
     return client
 
 
-def _check_there(data: Path, store: str | None) -> None:
-    """Refuse a folder without tokens: only the first of them makes one."""
-    from ..errors import refuse
-    from ..serve.token_file import TOKEN_FILE
-
-    if store is None and not (data / TOKEN_FILE).is_file():
-        want = "the folder given to latte serve --data, or to latte token create"
-        raise refuse("--data", f"{data}, where there is no {TOKEN_FILE}", want)
-
-
 @contextmanager
-def _open_tokens(data: Path, store: str | None) -> Iterator[TokenStore]:
-    from ..serve.upload_store import open_tokens
+def _open_tokens(data: Path, store: str | None, made: bool = False) -> Iterator[TokenStore]:
+    """Open the tokens; say so if no server has used the place. With ``made``, one that never had tokens is refused."""
+    from ..errors import refuse
+    from ..serve.upload_store import has_store, open_tokens
 
-    tokens = open_tokens(store or data, data)
-    try:
+    want = "the folder given to latte serve --data, or to latte token create"
+    if made and not has_store(store or data):
+        raise refuse("--data", f"{data}, which no server has used, and where no token was made", want)
+    with closing(open_tokens(store or data)) as tokens:
+        if made and not tokens.made():
+            raise refuse("--store" if store else "--data", "a store for which no token was made", want)
         yield tokens
-    finally:
-        tokens.close()
+        if not tokens.served():
+            problem(f"no server has used {'this --store' if store else data} yet: is it the one given to latte serve?")
 
 
 def _create(tokens: TokenStore, data: Path, name: str | None, out: Path | None) -> None:
     from ..serve.audit import Audit
-    from ..serve.tokens import new_token
+    from ..serve.tokens import new_token, require_tokens
 
     text, stored = new_token(name)
+    data.mkdir(parents=True, exist_ok=True)  # with --store there may be none yet
     with _written(text, out):  # a token that cannot be handed over is not valid
         tokens.add(stored)
+    require_tokens(data)
     Audit(data).note("token created", name or "", stored.id, always=True)
     if out is None:
         line(text)

@@ -69,12 +69,36 @@ class Hub:
         answers: list[SyncReply | Problem | None] = [self._refusal(request) for request in requests]
         try:
             self._take_uploads(requests, answers)
-            with self.watch.phase("store"):
-                self.follow()
         except (StoreFullError, StoreUnavailableError) as error:
             problem = store_problem(error)
             return [answer or problem for answer in answers]
+        try:
+            with self.watch.phase("store"):
+                self.follow()
+        except (StoreFullError, StoreUnavailableError) as error:
+            return self._without_downloads(requests, answers, store_problem(error))
         return self._answers(requests, answers)
+
+    def _without_downloads(
+        self, requests: Sequence[SyncRequest], answers: Sequence[SyncReply | Problem | None], problem: Problem
+    ) -> list[SyncReply | Problem]:
+        """Return the answers to a batch whose uploads are stored while what others wrote cannot be read.
+
+        An upload is acknowledged. Who also asks for a download asks again, with the same key: its upload is known then.
+        """
+        detail = "the upload was stored, but there is no download now; send the same again later"
+        stored = Problem(problem.code, detail, retry_after=STORE_RETRY)
+        finished = list[SyncReply | Problem]()
+        for request, answer in zip(requests, answers, strict=True):
+            if answer is not None:
+                finished.append(answer)
+            elif request.upload is None:
+                finished.append(problem)
+            elif request.precision is None:
+                finished.append(SyncReply(self.task.fingerprint, self.versions.get(request.client, NO_VERSION)))
+            else:
+                finished.append(stored)
+        return finished
 
     def _refusal(self, request: SyncRequest) -> Problem | None:
         """Return why a request is refused whatever is stored; None: it is not."""
@@ -109,7 +133,8 @@ class Hub:
         for i in due:
             refusal = late.get(requests[i].client)
             if refusal is not None and answers[i] is None:
-                answers[i] = refusal if isinstance(refusal, Problem) else stale(requests[i].version, refusal)
+                version = requests[i].version
+                answers[i] = refusal if isinstance(refusal, Problem) else _not_written(version, refusal)
 
     def _read_stored(self, requests: Sequence[SyncRequest]) -> dict[str, Record]:
         """Return the stored records of the clients that upload.
@@ -145,9 +170,9 @@ class Hub:
         return None
 
     def _commit(self, accepted: dict[str, AcceptedUpload]) -> dict[str, int | Problem]:
-        """Store accepted uploads; return the clients whose later upload another process has stored meanwhile.
+        """Store accepted uploads; return the clients whose upload was not written, with the version that is stored.
 
-        Each has the version that is stored; where the exchange failed, the problem.
+        Where the exchange failed, the problem stands instead of the version.
         """
         late: dict[str, int | Problem] = {}
         with self.watch.phase("store"):
@@ -265,8 +290,18 @@ def failed(error: Exception, client: str) -> Problem:
     return Problem("internal", "the server's log says more")
 
 
+def _not_written(version: int, stored: int) -> Problem:
+    """Return why an upload was not written: a later one is stored, or somebody held its row for too long."""
+    if stored >= version:
+        return stale(version, stored)
+    detail = "somebody holds the row of this client; nothing was stored, try again later"
+    return Problem("store_unavailable", detail, retry_after=STORE_RETRY)
+
+
 def store_problem(error: OSError) -> Problem:
     """Return the answer to a client if the store has a problem; the details go to the log only."""
     log.error("store: %s", error)
-    code = "store_full" if isinstance(error, StoreFullError) else "store_unavailable"
-    return Problem(code, "nothing was stored; try again later", retry_after=STORE_RETRY)
+    if isinstance(error, StoreFullError):
+        return Problem("store_full", "nothing was stored; try again later", retry_after=STORE_RETRY)
+    detail = "the store does not answer: whether anything was stored is not known; send the same again later"
+    return Problem("store_unavailable", detail, retry_after=STORE_RETRY)

@@ -20,6 +20,7 @@ CHUNK = 8 << 20  # bytes of uploads that are read or written at once: memory sta
 CHECK = "latte store check"  # what finds and removes damaged uploads
 
 StoredRow: TypeAlias = tuple[bytes, int, bytes, bytes, int, float]  # ROW_COLUMNS, as a database returns them
+TokenRow: TypeAlias = tuple[str, str, bytes, bytes, float, float | None]  # id, role, client, digest, created, revoked
 T = TypeVar("T")
 _BYTES = (bytes, bytearray, memoryview)
 _KINDS: tuple[Any, ...] = (
@@ -151,7 +152,7 @@ def in_chunks(items: Iterable[T], size: Callable[[T], int], most: int = CHUNK) -
 
 
 class DamagedStoreError(InputError):
-    """A store that cannot be read as a whole."""
+    """A store that cannot be read as a whole, or of which a part is missing."""
 
 
 class StoreFullError(OSError):
@@ -195,10 +196,19 @@ class Store(Protocol):
     def is_empty(self) -> bool:
         """Return whether there is no record."""
 
-    def replace(self, task: str | None, records: Iterable[Record], secret: int | None = None) -> None:
+    def replace(
+        self,
+        task: str | None,
+        records: Iterable[Record],
+        secret: int | None = None,
+        tokens: Callable[[list[TokenRow]], list[TokenRow]] | None = None,
+        made: bool = False,
+    ) -> None:
         """Put ``records`` of ``task`` (None: of no task yet) in the place of everything, all or nothing, durably.
 
-        Without a ``secret``, the next call of :meth:`secret` draws a new one.
+        Without a ``secret``, the next call of :meth:`secret` draws a new one. ``tokens`` gets the tokens that are there
+        and returns those that shall be; without it, tokens stay as they are. That tokens were ``made`` is a fact of the
+        store from then on, even if there are none.
         """
 
     def close(self) -> None:

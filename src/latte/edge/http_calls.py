@@ -105,6 +105,10 @@ class Calls:
         name = next(iter(self._tokens), "") if isinstance(self._tokens, Mapping) else ""
         return self._repeat(lambda: self._client.get(f"{self.server}{path}", headers=self._headers(name)))
 
+    def delete(self, path: str) -> bytes:
+        """Remove what an address names, and return the answer."""
+        return self._repeat(lambda: self._client.delete(f"{self.server}{path}", headers=self._headers("")))
+
     def post(self, path: str, client: str, body: bytes) -> bytes:
         """Send a message as ``client`` and return the answer."""
         headers = {**self._headers(client), "Content-Type": MEDIA_TYPE}

@@ -46,6 +46,10 @@ class HttpPool:
         """Send a GET request to an address."""
         return self._request("GET", address, headers, None)
 
+    def delete(self, address: str, headers: Mapping[str, str]) -> HttpAnswer:
+        """Send a DELETE request to an address."""
+        return self._request("DELETE", address, headers, None)
+
     def post(self, address: str, content: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         """Send a POST request with ``content`` to an address."""
         return self._request("POST", address, headers, content)

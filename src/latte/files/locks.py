@@ -2,7 +2,8 @@
 
 It is a lock of the operating system (``flock``; on Windows ``msvcrt.locking``) on a small file beside the guarded file,
 which may therefore be replaced meanwhile. The system releases the lock when the process ends, in whatever way. The lock
-file names its holder and is removed with the lock; a lock file that a killed process left behind does not lock.
+file names its holder and is removed with the lock; a lock file that a killed process left behind does not lock. Who
+must be alone in a folder, even if somebody removes the lock file, locks the folder, too.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ if sys.platform == "win32":
             return False
         return True
 
+    def _take_folder(folder: Path) -> int | None:
+        """Take nothing: Windows does not let anybody remove a lock file that is open."""
+        return -1
+
     def _remove(path: Path) -> None:
         """Leave the file: Windows removes no file that is open, and a closed one may be another's already."""
 
@@ -52,6 +57,18 @@ else:
         except BlockingIOError:
             return False
         return True
+
+    def _take_folder(folder: Path) -> int | None:
+        """Return a descriptor that locks a folder; None if another process has one."""
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            if _take(descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        return None
 
     def _remove(path: Path) -> None:
         with contextlib.suppress(OSError):
@@ -69,20 +86,30 @@ class Holder:
 
 
 @contextlib.contextmanager
-def lock(path: Path, guarded: str) -> Iterator[None]:
+def lock(path: Path, guarded: str, whole_folder: bool = False) -> Iterator[None]:
     """Hold the lock file ``path`` while the block runs; ``guarded`` names what it guards, for the refusal.
 
-    If another process holds the lock, the refusal gives its pid, the time and its command.
+    If another process holds the lock, the refusal gives its pid, the time and its command. With ``whole_folder``, the
+    lock holds even if the lock file is removed.
     """
     descriptor = _acquire(path, guarded)
+    folder: int | None = -1
     try:
-        os.ftruncate(descriptor, 0)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, _self().encode())
+        if whole_folder:
+            folder = _try_folder(path.parent, guarded)
+        if folder is None:
+            raise refuse(guarded, "another process at work, whose lock file was removed", "to wait until it has ended")
+        with contextlib.suppress(OSError):  # no room: it is locked nevertheless
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, _self().encode())
         yield
     finally:
-        _remove(path)  # while we hold it: a process that opened it before sees in _is_current that it is gone
+        if _is_current(descriptor, path):
+            _remove(path)  # while we hold it: a process that opened it before sees in _is_current that it is gone
         os.close(descriptor)
+        if folder is not None and folder >= 0:
+            os.close(folder)
 
 
 def is_locked(path: Path) -> bool:
@@ -132,6 +159,14 @@ def _try_lock(descriptor: int, path: Path, guarded: str) -> bool:
     except OSError as error:  # some network file systems have no locks
         fault = f"{path.parent}, where no file can be locked ({error.strerror})"
         raise refuse(guarded, fault, "a folder of a file system with locks") from None
+
+
+def _try_folder(folder: Path, guarded: str) -> int | None:
+    try:
+        return _take_folder(folder)
+    except OSError as error:
+        fault = f"{folder}, which cannot be locked ({error.strerror})"
+        raise refuse(guarded, fault, "a folder of a local disk") from None
 
 
 def _is_current(descriptor: int, path: Path) -> bool:

@@ -6,7 +6,7 @@ module             contents
 ``batches``        requests that arrive while a batch runs form the next one
 ``app``            the routes; ``bounded_http`` limits requests before they get there
 ``upload_store``   opens a store: the embedded one, or ``postgres_store``
-``store_backup``   backups of both kinds (``backup_file`` is the format); ``store_check`` looks for damage
+``store_backup``   backups of both kinds, as files of SQLite; ``store_check`` looks for damage
 ``tokens``         bearer tokens, bound to the names of clients
 ``board``          the parts of the dashboard; ``page`` has its files
 ``fleet_log``      notes syncs for it; ``report_course`` is what a client reported, over time

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ..coordination.hub import store_problem
+from ..coordination.hub import STORE_RETRY, store_problem
 from ..coordination.problems import Problem
 from ..coordination.upload_records import StoreFullError, StoreUnavailableError
 from ..core.names import client_name
@@ -198,7 +198,7 @@ async def _forget(service: Service, request: Request) -> Response:
         client = client_name(request.query_params.get("client"))
     except InputError as error:
         raise Problem("bad_request", str(error)) from None
-    if not await service.forget(client, "forgotten"):
+    if not await service.forget(client, "forgotten", by_owner=True):
         raise Problem("unknown_client", f"no client {client!r}")
     return JSONResponse({"client": client, "removed": True})
 
@@ -219,6 +219,8 @@ async def _livez(service: Service, request: Request) -> Response:
 async def _readyz(service: Service, request: Request) -> Response:
     if not service.ready:
         raise Problem("stopping", "no new requests")
+    if not service.store_answers:
+        raise Problem("store_unavailable", "the store does not answer", retry_after=STORE_RETRY)
     return PlainTextResponse("ready", headers={HEADER: spoken_header()})
 
 

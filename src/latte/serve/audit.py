@@ -1,4 +1,8 @@
-"""The audit log: clients that joined or were removed, and refused uploads. JSON lines, which are only ever appended."""
+"""The audit log: clients that joined or were removed, and refused uploads. JSON lines, which are only ever appended.
+
+Nobody can fill a disk with it: what clients cause is noted at most every ten seconds for each kind and client, and the
+file is renamed when it is full, to ``audit.jsonl.1`` and so on; the oldest is removed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,9 @@ from typing import Any
 from ..coordination.problems import shorten_detail
 
 AUDIT_FILE = "audit.jsonl"
-_PAUSE = 10.0  # seconds between two entries of the same kind for the same client: a flood cannot fill the disk
+LARGEST = 16 << 20  # bytes of a file
+OLDER = 7  # files beside the one that is written: 128 MiB in all
+_PAUSE = 10.0  # seconds between two entries of the same kind for the same client
 _MOST = 10_000  # pairs of kind and client whose last entry is remembered
 log = logging.getLogger("latte.serve")
 
@@ -29,6 +35,8 @@ class Audit:
 
     def note(self, event: str, client: str, detail: str = "", always: bool = False, known: bool = True) -> None:
         """Add an entry; without ``always``, the same ``event`` of one client is added at most every ten seconds.
+
+        ``always`` is for what the owner does, and waits for the disk.
 
         If the caller is not ``known``, ``client`` is the name it claims, and all such callers count as one.
         """
@@ -50,8 +58,9 @@ class Audit:
         if now - when < _PAUSE:
             self._last[event, client] = when, count + 1
             return None
+        self._last.pop((event, client), None)
         if len(self._last) >= _MOST:
-            self._last.clear()
+            del self._last[next(iter(self._last))]  # the one that was noted longest ago
         self._last[event, client] = now, 0
         return count
 
@@ -59,6 +68,8 @@ class Audit:
         if self._path is None:
             return
         try:
+            if self._path.exists() and self._path.stat().st_size >= LARGEST:
+                self._rotate(self._path)
             handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 os.write(handle, line.encode() + b"\n")
@@ -68,3 +79,9 @@ class Audit:
                 os.close(handle)
         except OSError as error:  # a full disk must not stop the service: the entry is in the log
             log.error("audit log: %s", error)
+
+    def _rotate(self, path: Path) -> None:
+        for number in range(OLDER, 0, -1):
+            newer = path if number == 1 else path.with_name(f"{path.name}.{number - 1}")
+            if newer.exists():
+                newer.replace(path.with_name(f"{path.name}.{number}"))

@@ -124,7 +124,7 @@ def _prepare(folder: Path, federation: Federation, options: FleetOptions) -> Dem
     made = [new_token(client.name) for client in federation.clients] + [new_token(None), new_token(GUEST)]
     store = TokenFile(folder / "data")
     try:
-        store.replace([token for _, token in made])
+        store.add(*(token for _, token in made))
     finally:
         store.close()
     *clients, admin, guest = (text for text, _ in made)

@@ -31,12 +31,14 @@ _DEFAULTS = {  # unless the address says otherwise
     "keepalives_count": "3",
     "tcp_user_timeout": "15000",
 }
-_PATIENCE = "30s"  # for one statement: it takes longer only if it waits for a lock that somebody holds
+_PATIENCE = "30s"  # for one statement
+LOCK_PATIENCE = "500ms"  # for a row or table that somebody holds: all clients of a server wait meanwhile
 _LOOKS, _MOMENT = 20, 0.1  # seconds: PostgreSQL may notice a little later that a server has ended
 _FULL = "53100"
 _READ_ONLY = "25006"  # the server has become a standby
 _SESSION = {  # of every connection, whatever the address, the role or the server say
     "statement_timeout": f"'{_PATIENCE}'",
+    "lock_timeout": f"'{LOCK_PATIENCE}'",
     "synchronous_commit": "CASE current_setting('synchronous_commit') WHEN 'remote_apply'"
     " THEN 'remote_apply' ELSE 'on' END",
     "tcp_keepalives_idle": "'30'",  # the lock of a machine that is gone is free after a minute

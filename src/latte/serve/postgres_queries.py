@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..coordination.upload_records import ROW_COLUMNS, Record, in_chunks, name_text
+from ..coordination.upload_records import ROW_COLUMNS, Record, TokenRow, in_chunks, name_text
 from .postgres_tables import get_about, set_about
 
 if TYPE_CHECKING:
     from .postgres_link import Database
 
+log = logging.getLogger("latte.serve")
 REMEMBERED = "1 hour"  # a removal is remembered by name; a server that looks less often compares all names
+TOKENS_CHANGE = "tokens"  # in latte_about: the last transaction that made or changed tokens
+_TOKENS = "id, role, client, digest, created, revoked"
+_GLANCE = "20ms"  # for each row of a batch of which one is held: 64 of them take 1.3 s at most
 _DEADLOCKS = 3  # attempts: two servers may write the same two clients in opposite order
 
 # the columns that a look needs: all but the upload itself
@@ -80,23 +85,78 @@ def read_feed(database: Database, last: str | None) -> FeedLook:
 
 
 def write_records(database: Database, records: Sequence[Record]) -> set[str]:
-    """Return the clients whose records were written."""
-    from psycopg.errors import DeadlockDetected
+    """Return the clients whose records were written; those whose rows somebody holds are left out."""
+    from psycopg.errors import DeadlockDetected, LockNotAvailable
 
-    columns = [list(column) for column in zip(*(record.row for record in records), strict=True)]
     for attempt in range(_DEADLOCKS):
         try:
-            return {name_text(row[0]) for row in fetch(database, _UPSERT, columns)}
+            return _upsert(database, records)
+        except LockNotAvailable:
+            return _write_unlocked(database, records)
         except DeadlockDetected:
             if attempt + 1 == _DEADLOCKS:
                 raise
     raise AssertionError("the last attempt raises")
 
 
-def replace_records(database: Database, facts: Mapping[str, str | None], records: Iterable[Record]) -> None:
-    """Put ``records`` and ``facts`` (None: no such fact) in the place of everything, all or nothing."""
+def _upsert(database: Database, records: Sequence[Record]) -> set[str]:
+    columns = [list(column) for column in zip(*(record.row for record in records), strict=True)]
+    return {name_text(row[0]) for row in fetch(database, _UPSERT, columns)}
+
+
+def _write_unlocked(database: Database, records: Sequence[Record]) -> set[str]:
+    """Write records one by one, in one commit, without those whose rows somebody holds."""
+    from psycopg.errors import LockNotAvailable
+
+    written = set[str]()
+    with database.transaction():
+        database.execute(f"SET LOCAL lock_timeout = '{_GLANCE}'")
+        for record in records:
+            try:
+                with database.transaction():
+                    written |= _upsert(database, [record])
+            except LockNotAvailable:
+                log.warning("store: somebody holds the row of client %r", record.client)
+    return written
+
+
+def read_tokens(database: Database) -> list[TokenRow]:
+    """Return all tokens."""
+    rows = database.cursor(binary=True).execute(f"SELECT {_TOKENS} FROM latte_tokens ORDER BY created, id")
+    return [(row[0], row[1], bytes(row[2]), bytes(row[3]), row[4], row[5]) for row in rows]
+
+
+def insert_tokens(database: Database, rows: Iterable[TokenRow]) -> None:
+    """Store new tokens."""
+    with database.cursor() as cursor:
+        cursor.executemany(f"INSERT INTO latte_tokens ({_TOKENS}) VALUES (%s, %s, %b, %b, %s, %s)", list(rows))
+
+
+def note_tokens(database: Database) -> None:
+    """Store the fact that tokens were made or changed. It is never removed."""
+    number = database.execute("SELECT pg_current_xact_id()::text").fetchone() or ("",)
+    set_about(database, TOKENS_CHANGE, str(number[0]))
+
+
+def replace_records(
+    database: Database,
+    facts: Mapping[str, str | None],
+    records: Iterable[Record],
+    tokens: Callable[[list[TokenRow]], list[TokenRow]] | None,
+    made: bool,
+) -> None:
+    """Put ``records``, ``facts`` (None: no such fact) and ``tokens`` in the place of everything, all or nothing."""
     with database.transaction():
         database.execute("SET LOCAL statement_timeout = 0")
+        database.execute("SET LOCAL lock_timeout = 0")
+        if tokens is not None:
+            database.execute("SELECT FROM latte_about WHERE name = %s FOR UPDATE", [TOKENS_CHANGE])  # as all others do
+            database.execute("LOCK TABLE latte_tokens IN SHARE ROW EXCLUSIVE MODE")
+            rows = tokens(read_tokens(database))
+            database.execute("DELETE FROM latte_tokens")
+            if rows or made:
+                insert_tokens(database, rows)
+                note_tokens(database)
         for table in ("latte_clients", "latte_removals"):
             database.execute(f"DELETE FROM {table}")
         database.execute("DELETE FROM latte_about WHERE name = ANY(%s)", [list(facts)])

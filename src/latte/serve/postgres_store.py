@@ -10,7 +10,7 @@ look sees every row that was committed before it began.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from ..coordination.upload_records import (
@@ -18,6 +18,7 @@ from ..coordination.upload_records import (
     Record,
     Removal,
     StoreUnavailableError,
+    TokenRow,
     in_chunks,
     name_bytes,
     new_secret,
@@ -104,10 +105,17 @@ class PostgresStore:
         """Return whether there is no record."""
         return not self._link.run(lambda database: fetch(database, "SELECT 1 FROM latte_clients LIMIT 1"))
 
-    def replace(self, task: str | None, records: Iterable[Record], secret: int | None = None) -> None:
+    def replace(
+        self,
+        task: str | None,
+        records: Iterable[Record],
+        secret: int | None = None,
+        tokens: Callable[[list[TokenRow]], list[TokenRow]] | None = None,
+        made: bool = False,
+    ) -> None:
         """Put ``records`` of ``task`` in the place of everything, all or nothing."""
         facts = {"task": task, "secret": None if secret is None else secret_text(secret)}
-        self._link.run(lambda database: replace_records(database, facts, records))
+        self._link.run(lambda database: replace_records(database, facts, records, tokens, made))
 
     # --- what others write --------------------------------------------------------------------------------
 

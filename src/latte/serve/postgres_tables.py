@@ -59,6 +59,7 @@ def migrate(database: Database, schema: int, name: str) -> None:
     if version == TABLES_VERSION:
         return
     with database.transaction():
+        database.execute("SET LOCAL lock_timeout = 0")
         database.execute("SELECT pg_advisory_xact_lock(%s)", [_TABLES_LOCK | schema])
         for step in range(stored_version(database) + 1, TABLES_VERSION + 1):
             for statement in _MIGRATIONS[step]:

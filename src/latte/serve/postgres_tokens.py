@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from ..coordination.upload_records import StoreUnavailableError, name_bytes, name_text
+from ..coordination.upload_records import StoreUnavailableError
 from .postgres_link import Link
-from .postgres_tables import get_about, set_about
-from .tokens import Token
+from .postgres_queries import TOKENS_CHANGE, insert_tokens, note_tokens, read_tokens
+from .postgres_tables import get_about
+from .tokens import Token, tokens_of
 
 if TYPE_CHECKING:
     from .postgres_link import Database
 
 FRESH = 1.0  # seconds for which tokens are believed
-_CHANGE = "tokens"  # in latte_about: the last transaction that changed them
-_COLUMNS = "id, role, client, digest, created, revoked"
 
 
 class PostgresTokens:
@@ -52,18 +51,26 @@ class PostgresTokens:
         """Return all tokens; None if that would take waiting."""
         return self._known if not newest and time.monotonic() < self._fresh_until else None
 
-    def add(self, token: Token) -> None:
-        """Store a new token."""
-        self._write(lambda database: insert_tokens(database, [token]))
+    def made(self) -> bool:
+        """Return whether a token was ever made."""
+        return self._fact(TOKENS_CHANGE) is not None
+
+    def served(self) -> bool:
+        """Return whether a server has used the store."""
+        return self._fact("task") is not None
+
+    def _fact(self, name: str) -> str | None:
+        with self._lock:
+            return self._link.run(lambda database: get_about(database, name), again=True)
+
+    def add(self, *tokens: Token) -> None:
+        """Store new tokens."""
+        self._write(lambda database: insert_tokens(database, [token.row for token in tokens]))
 
     def revoke(self, ids: Iterable[str]) -> None:
         """Make tokens invalid."""
         query, values = "UPDATE latte_tokens SET revoked = %s WHERE id = ANY(%s)", (time.time(), list(ids))
         self._write(lambda database: database.execute(query, values))
-
-    def replace(self, tokens: Iterable[Token]) -> None:
-        """Put ``tokens`` in the place of all that are there."""
-        self._write(lambda database: _replace(database, tokens))
 
     def close(self) -> None:
         """Close the connection."""
@@ -71,40 +78,16 @@ class PostgresTokens:
             self._link.close()
 
     def _refresh(self, database: Database) -> None:
-        change = get_about(database, _CHANGE)
+        change = get_about(database, TOKENS_CHANGE)
         if change is None or change != self._change:
-            self._known, self._change = read_tokens(database), change
+            self._known, self._change = tokens_of(read_tokens(database)), change
 
     def _write(self, work: Callable[[Database], object]) -> None:
         def change(database: Database) -> None:
             with database.transaction():
-                number = database.execute("SELECT pg_current_xact_id()::text").fetchone() or ("",)
-                set_about(database, _CHANGE, str(number[0]))  # first: writers wait for each other here
+                note_tokens(database)  # first: writers wait for each other here
                 work(database)
 
         with self._lock:
             self._link.run(change)
             self._fresh_until = 0.0
-
-
-def read_tokens(database: Database) -> dict[str, Token]:
-    """Return all tokens by id."""
-    rows = database.cursor(binary=True).execute(f"SELECT {_COLUMNS} FROM latte_tokens ORDER BY created, id")
-    return {
-        identity: Token(identity, role, name_text(client), digest, created, revoked)
-        for identity, role, client, digest, created, revoked in rows
-    }
-
-
-def insert_tokens(database: Database, tokens: Iterable[Token]) -> None:
-    """Store new tokens."""
-    with database.cursor() as cursor:
-        cursor.executemany(
-            f"INSERT INTO latte_tokens ({_COLUMNS}) VALUES (%s, %s, %b, %b, %s, %s)",
-            [(t.id, t.role, name_bytes(t.client), t.digest, t.created, t.revoked) for t in tokens],
-        )
-
-
-def _replace(database: Database, tokens: Iterable[Token]) -> None:
-    database.execute("DELETE FROM latte_tokens")
-    insert_tokens(database, tokens)

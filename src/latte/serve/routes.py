@@ -157,5 +157,8 @@ SPECS = (
     ),
     *PAGE_SPECS,
     RouteSpec("livez", "GET", "/livez", "The process runs.", (TEXT, _TEXT), ("internal",), open=True),
-    RouteSpec("readyz", "GET", "/readyz", "Requests are accepted.", (TEXT, _TEXT), ("stopping", "internal"), open=True),
+    RouteSpec(
+        "readyz", "GET", "/readyz", "Requests are accepted, and the store answers.",
+        (TEXT, _TEXT), ("stopping", "store_unavailable", "internal"), open=True,
+    ),
 )  # fmt: skip

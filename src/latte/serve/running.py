@@ -80,7 +80,7 @@ def open_service(task: Task, options: ServerOptions) -> Service:
     try:
         hub = Hub(task, store, options.limits)
         access = replace(options.access, local=is_loopback(options.host))
-        return Service(hub, open_tokens(place, options.data), access, Audit(options.data))
+        return Service(hub, open_tokens(place), access, Audit(options.data), options.data)
     except BaseException:
         store.close()
         raise
@@ -187,7 +187,7 @@ class _Server(uvicorn.Server):
         """Look once a second whether a file can be opened: no library says so when connections are not accepted."""
         if counter % 10 == 0 and time.monotonic() >= self._next_word:
             try:
-                os.close(os.dup(2))
+                os.close(os.open(os.devnull, os.O_RDONLY))
             except OSError as error:
                 self._next_word = time.monotonic() + _WORD_EVERY
                 fields = {"connections": len(self.server_state.connections)}
@@ -241,4 +241,5 @@ def log_to_stderr(level: str) -> None:
 
 
 def _log_crash(error: BaseException | None) -> None:
-    log.error("an error that nobody caught", exc_info=error)
+    if not isinstance(error, SystemExit):  # a thread may end itself
+        log.error("an error that nobody caught", exc_info=error)

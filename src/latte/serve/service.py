@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ..coordination.hub import Hub
 from ..coordination.problems import Problem
@@ -20,13 +21,14 @@ from .bodies import MOST_HELD, HeldBytes
 from .fleet_log import FleetLog
 from .rates import Buckets, RequestRate
 from .server_metrics import Metrics
-from .tokens import ADMIN, Token, TokenStore, check_token
+from .tokens import ADMIN, Token, TokenStore, are_required, check_token, require_tokens
 
 log = logging.getLogger("latte.serve")
 _SLACK = 1 << 20  # bytes of a body beyond twice the largest upload: what the client has, and a report
 _PATIENCE = 1.0  # seconds by which the refusal of an impatient client is delayed: it cannot keep the server busy
 _MOST_DELAYED = 256  # refusals that are delayed at once
 _FOLLOW_EVERY = 1.0  # seconds; every batch of requests follows by itself
+_LONGEST_LOOK = 10.0  # seconds after which a store that has not answered counts as one that does not answer
 _AUDITED = (
     "bad_message", "bad_upload", "forbidden", "key_reused", "other_task", "too_large", "too_many_clients",
     "unauthorized", "unsupported_media", "unsupported_protocol",
@@ -56,7 +58,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How requests are admitted: only with a token if ``required``; with ``once_made``, as soon as there is a token.
+    """How requests are admitted: only with a token if ``required``; with ``once_made``, once there has been a token.
 
     ``local``: only this machine can reach the server, so that requests without tokens must name this machine.
     """
@@ -94,18 +96,23 @@ def _without_port(host: str) -> str:
 class Service:
     """A hub with everything around it."""
 
-    def __init__(self, hub: Hub, tokens: TokenStore, access: Access, audit: Audit) -> None:
+    def __init__(self, hub: Hub, tokens: TokenStore, access: Access, audit: Audit, folder: Path | None = None) -> None:
         self.hub, self.tokens, self.access, self.audit = hub, tokens, access, audit
         self.metrics, self.log = Metrics(), FleetLog()
-        hub.on_join = lambda client: audit.note("joined", client, always=True)
+        hub.on_join = lambda client: audit.note("joined", client)
         self.batches: Batches[tuple[SyncRequest, Caller], SyncReply | Problem] = Batches(self._run)
         self.board = Board(hub, self.batches, self.log)
         self.task_bytes = hub.task.to_bytes()
         self.most_body = 2 * hub.reader.upload_bytes + _SLACK
         self.held = HeldBytes(max(MOST_HELD, 4 * self.most_body))
         self._buckets = Buckets(access.rate)
+        self._folder = folder
+        self._closed = access.required
+        if access.once_made and (tokens.made() or (folder is not None and are_required(folder))):
+            self._ask_for_tokens()
         self._delayed = 0
         self.ready = True
+        self._store_fails, self._followed = False, time.monotonic()
 
     # --- access -------------------------------------------------------------------------------------------
 
@@ -125,7 +132,9 @@ class Service:
         return await asyncio.to_thread(self.tokens.tokens, newest) if tokens is None else tokens
 
     def _is_open(self, tokens: Mapping[str, Token]) -> bool:
-        return not self.access.required and not (tokens and self.access.once_made)
+        if not self._closed and tokens and self.access.once_made:
+            self._ask_for_tokens()
+        return not self._closed
 
     def check_host(self, hosts: Sequence[str]) -> None:
         """Refuse a name that is not this machine's, where anybody on this machine may do everything.
@@ -143,6 +152,12 @@ class Service:
         valid = [is_open if caller.token is None else _is_valid(caller.token, tokens) for caller in callers]
         detail = "the token was revoked while the request was on its way"
         return [None if still else Problem("unauthorized", detail) for still in valid]
+
+    def _ask_for_tokens(self) -> None:
+        """Answer nobody without a token from now on, whatever becomes of the store, also after a restart."""
+        self._closed = True
+        if self._folder is not None:
+            require_tokens(self._folder)
 
     async def admit(self, client: str) -> None:
         """Refuse a client that asks too often; the refusal takes a second, so that asking again at once is useless."""
@@ -212,32 +227,36 @@ class Service:
         self.metrics.clients.set(len(self.hub))
         return answers
 
-    async def forget(self, client: str, event: str) -> bool:
+    async def forget(self, client: str, event: str, by_owner: bool = False) -> bool:
         """Remove a client and what it uploaded."""
         was_there = await self.batches.call(lambda: self.hub.forget(client))
         if was_there:
-            self.audit.note(event, client, always=True)
+            self.audit.note(event, client, always=by_owner)
             self.log.forget(client)
             self.metrics.clients.set(len(self.hub))
         return was_there
 
     async def follow_others(self) -> None:
-        """Take over what other servers write, even without requests: the first one after a quiet night is quick.
+        """Look after the store until this is cancelled, even without requests: does it answer, and what is new in it?
 
-        It ends when it is cancelled, or at once if no other server can write to the store.
+        So the first request after a quiet night is quick, and :attr:`store_answers` is at most a second old.
         """
-        failed = False
-        while self.hub.store.shared:
+        while True:
             await asyncio.sleep(_FOLLOW_EVERY)
             try:
                 await self.batches.call(self.hub.follow)
-                failed = False
+                self._store_fails, self._followed = False, time.monotonic()
             except Exception as error:  # requests say so, too
-                if not failed:
+                if not self._store_fails:
                     ours = not isinstance(error, (OSError, InputError))
-                    log.error("following other servers: %s", error, exc_info=error if ours else None)
-                failed = True
+                    log.error("store: %s", error, exc_info=error if ours else None)
+                self._store_fails = True
             self.metrics.clients.set(len(self.hub))
+
+    @property
+    def store_answers(self) -> bool:
+        """Whether the store answered when it was last looked at, and that was not long ago."""
+        return not self._store_fails and time.monotonic() - self._followed < _LONGEST_LOOK
 
     async def close(self) -> None:
         """Answer all accepted requests, then close the store."""

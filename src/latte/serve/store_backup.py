@@ -1,26 +1,61 @@
-"""Copies of stores: a backup while servers run, and a store from a backup."""
+"""Copies of stores: a backup while servers run, and a store from a backup.
+
+A backup is a store of SQLite in one file, whatever the store was: SQLite's own copy of ``clients.db``, or a new file
+with the rows of PostgreSQL. Two facts in its table ``about`` make it a backup: ``backup``, the time, and ``digest``,
+the SHA-256 of everything else in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+import hashlib
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..coordination.sqlite_store import SqliteStore, set_aside
-from ..coordination.upload_records import DamagedStoreError, Store, record_of, secret_of
-from ..errors import refuse
+from ..coordination.sqlite_store import (
+    APPLICATION,
+    STORE_FILE,
+    STORE_SCHEMA,
+    SqliteStore,
+    damaged,
+    explain_errors,
+    file_faults,
+    files_of,
+    make_private,
+    migrate,
+    put_tokens,
+    read_tokens,
+    stored_text,
+    transaction,
+)
+from ..coordination.upload_records import (
+    ROW_COLUMNS,
+    DamagedRecordError,
+    DamagedStoreError,
+    Record,
+    Store,
+    TokenRow,
+    record_of,
+    secret_of,
+)
+from ..core.names import client_name
+from ..errors import InputError, refuse
+from ..files.atomic import replacing
 from .audit import Audit
-from .backup_file import Backup, BackupEnd, open_backup, write_backup
-from .store_contents import open_contents
-from .token_file import TOKEN_FILE
-from .tokens import Token, TokenStore
-from .upload_store import POSTGRES, open_tokens
+from .store_contents import Contents, open_contents, open_to_read
+from .tokens import ADMIN, CLIENT, Token, require_tokens, tokens_of
+from .upload_store import POSTGRES
+
+_WANT = "one that latte store backup wrote"
+_MADE = ("backup", "digest")  # facts that a backup has and a store does not
 
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """Where a store is: a folder or the address of a database, and the ``folder`` of tokens and audit log."""
+    """Where a store is: a folder or the address of a database, and the ``folder`` of the audit log."""
 
     store: str | Path
     folder: Path
@@ -42,78 +77,234 @@ class Restoration:
     keep_tokens: bool = False
 
 
-def back_up(place: StorePlace, out: Path) -> BackupEnd:
-    """Write a store, and the tokens that belong to it, to the file ``out``; servers may go on meanwhile."""
-    with open_contents(place.store, place.folder) as contents:
-        return write_backup(out, contents.task, contents.tokens, map(record_of, contents.rows), contents.secret)
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup that was checked; ``clients`` is their number, and :meth:`records` yields their uploads.
+
+    ``made``: tokens were made for the store. ``created`` is the time of the backup in seconds since 1970.
+    """
+
+    path: Path
+    created: float
+    task: str | None
+    secret: int | None
+    tokens: Sequence[Token]
+    made: bool
+    clients: int
+    database: sqlite3.Connection
+
+    def records(self) -> Iterator[Record]:
+        """Yield the uploads; a file that has changed since it was checked is refused at its end."""
+        with _explain(self.path):
+            yield from map(record_of, self.database.execute(f"SELECT {ROW_COLUMNS} FROM clients ORDER BY id"))
+            _check_digest(self.database, self.path)
 
 
-def restore(source: Path, place: StorePlace, how: Restoration) -> Backup:
+# --- write --------------------------------------------------------------------------------------------------
+
+
+def back_up(place: StorePlace, out: Path) -> tuple[int, int]:
+    """Write a store to the file ``out``; servers may go on meanwhile. Return the numbers of clients and of tokens.
+
+    A store that is damaged is refused: a backup that lacks something would replace one that does not.
+    """
+    if out.exists() and not out.is_file():
+        raise refuse("backup", f"{out}, which is no regular file", "the name of a file")
+    with open_contents(place.store, examine=True) as contents, replacing(out, private=True) as part:
+        if contents.faults:
+            raise damaged(Path(place.store) / STORE_FILE, contents.faults[0])
+        make_private(part)
+        try:
+            with closing(sqlite3.connect(part, isolation_level=None)) as copy, explain_errors(out):
+                copy.text_factory = stored_text
+                _copy(contents, copy, part)
+                return _seal(copy)
+        finally:
+            for file in files_of(part)[1:]:
+                with suppress(OSError):
+                    file.unlink()
+
+
+def _copy(contents: Contents, copy: sqlite3.Connection, path: Path) -> None:
+    if contents.database is not None:
+        contents.database.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")  # one file
+    else:
+        migrate(copy, path)
+        with transaction(copy):
+            facts = [("task", contents.task), ("secret", contents.secret)]
+            copy.executemany("INSERT INTO about VALUES (?, ?)", [(name, value) for name, value in facts if value])
+            if contents.made:
+                put_tokens(copy, [token.row for token in contents.tokens])
+            marks = ", ".join("?" * 6)
+            copy.executemany(f"INSERT INTO clients ({ROW_COLUMNS}) VALUES ({marks})", contents.rows)
+
+
+def _seal(copy: sqlite3.Connection) -> tuple[int, int]:
+    """Check every row of a copy, and make it a backup; what clients have removed is not in its free pages."""
+    for row in copy.execute(f"SELECT {ROW_COLUMNS} FROM clients"):
+        record_of(row)
+    copy.execute("DELETE FROM about WHERE name = 'digest'")
+    copy.execute("INSERT OR REPLACE INTO about VALUES ('backup', ?)", [repr(time.time())])
+    copy.execute("INSERT INTO about VALUES ('digest', ?)", [_digest(copy)])
+    copy.execute("VACUUM")
+    clients, tokens = (copy.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("clients", "tokens"))
+    return clients, tokens
+
+
+def _digest(database: sqlite3.Connection) -> str:
+    """Return the SHA-256 of all that a backup holds; an upload is in it with its checksum."""
+    digest = hashlib.sha256()
+    for query in (
+        "SELECT name, value FROM about WHERE name <> 'digest' ORDER BY name",
+        "SELECT * FROM tokens ORDER BY id",
+        "SELECT id, name, version, checksum, updated FROM clients ORDER BY id",
+    ):
+        for row in database.execute(query):
+            digest.update(repr(row).encode(errors="surrogateescape"))
+        digest.update(b";")
+    return digest.hexdigest()
+
+
+# --- read ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_backup(path: Path) -> Iterator[Backup]:
+    """Check the whole file, then yield the backup; a damaged file is refused."""
+    log = files_of(path)[1]
+    if log.exists() and log.stat().st_size:
+        raise refuse(str(path), "a store that is in use", _WANT)
+    with _explain(path):
+        database = open_to_read(path, "&immutable=1")
+    with closing(database):
+        with _explain(path):
+            backup = _checked(database, path)
+        yield backup
+
+
+def _checked(database: sqlite3.Connection, path: Path) -> Backup:
+    database.execute("PRAGMA trusted_schema=OFF")
+    version, owner = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id"))
+    if owner != APPLICATION or version != STORE_SCHEMA:
+        raise refuse(str(path), "a database of another program or version", _WANT)
+    if database.execute("SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')").fetchone():
+        raise refuse(str(path), "a database with views or triggers", _WANT)
+    if faults := file_faults(database):
+        raise refuse(str(path), f"a damaged file ({faults[0]})", "the file as it was written")
+    _check_digest(database, path)
+    facts = dict(database.execute("SELECT name, value FROM about"))
+    clients = 0
+    for row in database.execute(f"SELECT {ROW_COLUMNS} FROM clients"):
+        record = record_of(row)
+        if record.version < 1 or client_name(record.client) != record.client:
+            raise refuse(str(path), f"version {record.version} of client {record.client!r}", _WANT)
+        clients += 1
+    rows = read_tokens(database, path)
+    if not all(map(_is_token, rows)):
+        raise refuse(str(path), "a token that cannot be one", _WANT)
+    try:
+        created, secret = float(facts["backup"]), None if "secret" not in facts else secret_of(facts["secret"])
+    except ValueError:
+        raise refuse(str(path), "facts that cannot be", _WANT) from None
+    tokens = list(tokens_of(rows).values())
+    return Backup(path, created, facts.get("task"), secret, tokens, "tokens" in facts, clients, database)
+
+
+def _check_digest(database: sqlite3.Connection, path: Path) -> None:
+    facts = dict(database.execute("SELECT name, value FROM about"))
+    if not facts.keys() >= set(_MADE):
+        raise refuse(str(path), "a store, but no backup", _WANT)
+    if facts["digest"] != _digest(database):
+        raise refuse(str(path), "a damaged file (its SHA-256 does not match)", "the file as it was written")
+
+
+def _is_token(row: Sequence[object]) -> bool:
+    """Return whether a row has the types of a token: SQLite stores any type in any column."""
+    identity, role, client, digest, created, revoked = row
+    return (
+        isinstance(identity, str)
+        and role in (ADMIN, CLIENT)
+        and isinstance(client, bytes)
+        and isinstance(digest, bytes)
+        and isinstance(created, float)
+        and isinstance(revoked, float | None)
+    )
+
+
+@contextmanager
+def _explain(path: Path) -> Iterator[None]:
+    """Turn what SQLite and damaged rows raise into a refusal of the backup ``path``."""
+    try:
+        yield
+    except (sqlite3.Error, DamagedRecordError, DamagedStoreError) as error:
+        raise refuse(str(path), f"a damaged file, or no backup ({error})", _WANT) from None
+    except OSError as error:  # SQLite could not open or read it
+        raise refuse(str(path), f"a file that cannot be read ({error})", _WANT) from None
+
+
+# --- restore ------------------------------------------------------------------------------------------------
+
+
+def restore(source: Path, place: StorePlace, how: Restoration) -> tuple[Backup, bool]:
     """Fill a store from the backup ``source``; nothing changes unless all of the backup is sound.
 
-    Tokens are restored first, so that the restored store is never without the tokens that protect it.
+    What is known to be revoked stays revoked, in the store and in the backup, and a server for which tokens were made
+    asks for tokens. Return also whether revocations since the backup may be unknown here.
     """
     with open_backup(source) as backup:
-        store = _open_alone(place, how)
-        try:
+        store, left, whole = _open_alone(place, how)
+        known = list[TokenRow]()
+
+        def choose(rows: list[TokenRow]) -> list[TokenRow]:
+            known[:] = rows
+            if rows and not how.overwrite and not how.keep_tokens:
+                raise refuse("store", f"{place}, which has tokens", "an empty one, --replace or --keep-tokens")
+            return _chosen(tokens_of(rows), backup.tokens, left, how.keep_tokens)
+
+        with closing(store):
             if not how.overwrite and not store.is_empty():
                 raise refuse("store", f"{place}, which has clients", "an empty one, or --replace")
-            if not how.keep_tokens:
-                _restore_tokens(backup, place, how)
-            _fill(store, backup)
-        except DamagedStoreError:
-            store.close()
-            if not how.overwrite:
-                raise
-            store = SqliteStore(Path(place.store), anew=True)
-            _fill(store, backup)
-        finally:
-            store.close()
+            if backup.made:
+                require_tokens(place.folder)  # first: the restored store is never open
+            store.replace(backup.task, backup.records(), backup.secret, choose, backup.made or bool(left))
         Audit(place.folder).note("store restored", "", f"{backup.clients} clients from {source}", always=True)
-        return backup
+        return backup, bool(backup.tokens) and not (known and whole)
 
 
-def _fill(store: Store, backup: Backup) -> None:
-    secret = backup.head.secret
-    store.replace(backup.head.task, backup.records(), None if secret is None else secret_of(secret))
+def _chosen(
+    known: Mapping[str, Token], backed_up: Iterable[Token], left: Iterable[Token], keep: bool
+) -> list[TokenRow]:
+    """Return the tokens of a restored store: a token that is revoked anywhere is revoked."""
+    chosen = dict(known) if keep else {token.id: token for token in backed_up}
+    for token in (*backed_up, *left, *known.values()):
+        if token.revoked is not None:
+            chosen[token.id] = replace(chosen.get(token.id, token), revoked=token.revoked)
+    return [token.row for token in chosen.values()]
 
 
-def _open_alone(place: StorePlace, how: Restoration) -> Store:
-    """Open a store on which no server runs."""
+def _open_alone(place: StorePlace, how: Restoration) -> tuple[Store, list[Token], bool]:
+    """Open a store on which no server runs; return also what can be read of the tokens of a damaged one.
+
+    The last is whether the store was whole.
+    """
     if place.is_postgres:
         from .postgres_store import PostgresStore
 
-        return PostgresStore(str(place.store), alone=True)
+        return PostgresStore(str(place.store), alone=True), [], True
+    folder = Path(place.store)
     try:
-        return SqliteStore(Path(place.store))
+        return SqliteStore(folder), [], True
     except DamagedStoreError:
         if not how.overwrite:
             raise
-        return SqliteStore(Path(place.store), anew=True)
+        left = readable_tokens(folder / STORE_FILE)
+        return SqliteStore(folder, anew=True), left, False
 
 
-def _restore_tokens(backup: Backup, place: StorePlace, how: Restoration) -> None:
-    with closing(_sound_tokens(place, how)) as tokens:
-        known = tokens.tokens()
-        if known and not how.overwrite:
-            raise refuse("store", f"{place}, which has tokens", "an empty one, --replace or --keep-tokens")
-        tokens.replace(still_revoked(backup.tokens, known))
-
-
-def _sound_tokens(place: StorePlace, how: Restoration) -> TokenStore:
-    """Open the tokens; with ``overwrite``, a file that cannot be read is set aside."""
-    try:
-        tokens = open_tokens(place.store, place.folder)
-        tokens.tokens()
-        return tokens
-    except DamagedStoreError:
-        if not how.overwrite:
-            raise
-        set_aside(place.folder / TOKEN_FILE)
-        return open_tokens(place.store, place.folder)
-
-
-def still_revoked(tokens: Iterable[Token], known: Mapping[str, Token]) -> list[Token]:
-    """Return ``tokens``; a token that was revoked since the backup stays revoked."""
-    revoked = {token.id: token.revoked for token in known.values() if token.revoked is not None}
-    return [replace(token, revoked=revoked[token.id]) if token.id in revoked else token for token in tokens]
+def readable_tokens(path: Path) -> list[Token]:
+    """Return the tokens that can be read from a damaged file."""
+    rows = list[TokenRow]()
+    with suppress(sqlite3.Error, InputError, OSError), closing(open_to_read(path)) as database:
+        rows.extend(row for row in read_tokens(database, path, damaged_too=False) if _is_token(row))
+    return list(tokens_of(rows).values())

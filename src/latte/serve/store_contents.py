@@ -10,12 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ..coordination.sqlite_store import STORE_FILE, STORE_SCHEMA, explain_errors, stored_text
+from ..coordination.sqlite_store import (
+    STORE_FILE,
+    STORE_SCHEMA,
+    CommitMark,
+    check_present,
+    explain_errors,
+    file_faults,
+    read_tokens,
+    stored_text,
+)
 from ..coordination.upload_records import ROW_COLUMNS, StoredRow, in_chunks
 from ..errors import refuse
-from .token_file import TOKEN_FILE
-from .token_file import read_tokens as tokens_of_file
-from .tokens import Token
+from .tokens import Token, tokens_of
 from .upload_store import POSTGRES
 
 if TYPE_CHECKING:
@@ -26,79 +33,72 @@ if TYPE_CHECKING:
 class Contents:
     """A store at one moment. A new store has no ``task`` (a fingerprint) and no ``secret``.
 
-    ``rows`` can be read once, in the order of joining; they are not compared with their checksums. ``faults`` are those
-    of the file.
+    ``rows`` can be read once, in the order of joining; they are not compared with their checksums. ``made``: tokens
+    were made at some time. ``faults`` are those of the file, and ``database`` is the file, if it is one of SQLite.
     """
 
     task: str | None
+    secret: str | None
     tokens: Sequence[Token]
+    made: bool
     rows: Iterator[StoredRow]
     faults: Sequence[str] = ()
-    secret: str | None = None
+    database: sqlite3.Connection | None = None
 
 
 @contextmanager
-def open_contents(place: str | Path, folder: Path, examine: bool = False) -> Iterator[Contents]:
-    """Yield what is in the store at ``place``, with the tokens that belong to it; servers may run meanwhile.
+def open_contents(place: str | Path, examine: bool = False) -> Iterator[Contents]:
+    """Yield what is in the store at ``place``, a folder or the address of a database; servers may run meanwhile.
 
     With ``examine``, the structure of a database file is checked, too.
     """
-    source = _postgres(str(place)) if str(place).startswith(POSTGRES) else _sqlite(Path(place), folder, examine)
-    with source as contents:
+    with _postgres(str(place)) if str(place).startswith(POSTGRES) else _sqlite(Path(place), examine) as contents:
         yield contents
 
 
-# --- SQLite -------------------------------------------------------------------------------------------------
-
-
 @contextmanager
-def _sqlite(store: Path, folder: Path, examine: bool) -> Iterator[Contents]:
+def _sqlite(store: Path, examine: bool) -> Iterator[Contents]:
     path = store / STORE_FILE
+    marked = CommitMark(path).read()  # before the file: what is written meanwhile is not missing
+    check_present(path, marked)
     if not path.is_file():
         raise refuse("store", f"{store}, where there is no {STORE_FILE}", "the folder given to latte serve --data")
-    with closing(_open(path)) as database, explain_errors(path):
+    with closing(open_to_read(path)) as database, explain_errors(path):
         database.execute("BEGIN")  # and nothing that others write from here on is seen
         if database.execute("PRAGMA user_version").fetchone()[0] != STORE_SCHEMA:
             raise refuse(str(path), "a store of another version", "one that latte serve has opened once")
-        facts = dict(database.execute("SELECT name, value FROM about"))
-        faults = _faults(database) if examine else ()
-        rows = database.execute(f"SELECT {ROW_COLUMNS} FROM clients ORDER BY id")
-        yield Contents(facts.get("task"), _file_tokens(folder / TOKEN_FILE), rows, faults, facts.get("secret"))
+        yield _contents(database, path, file_faults(database, marked) if examine else ())
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def open_to_read(path: Path, options: str = "") -> sqlite3.Connection:
     """Open a file only to read it: its owner may have it open, so its lock is not needed."""
     with explain_errors(path):
-        database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)
+        database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro{options}", uri=True, isolation_level=None)
     database.text_factory = stored_text
     return database
 
 
-def _file_tokens(path: Path) -> list[Token]:
-    if not path.is_file():
-        return []
-    with closing(_open(path)) as database, explain_errors(path):
-        return list(tokens_of_file(database).values())
-
-
-def _faults(database: sqlite3.Connection) -> list[str]:
-    return [row[0] for row in database.execute("PRAGMA integrity_check") if row[0] != "ok"]
-
-
-# --- PostgreSQL ---------------------------------------------------------------------------------------------
+def _contents(database: sqlite3.Connection, path: Path, faults: Sequence[str]) -> Contents:
+    facts = dict(database.execute("SELECT name, value FROM about"))
+    tokens = tokens_of(read_tokens(database, path))
+    rows = database.execute(f"SELECT {ROW_COLUMNS} FROM clients ORDER BY id")
+    made = "tokens" in facts
+    return Contents(facts.get("task"), facts.get("secret"), list(tokens.values()), made, rows, faults, database)
 
 
 @contextmanager
 def _postgres(url: str) -> Iterator[Contents]:
     from .postgres_link import Link
+    from .postgres_queries import TOKENS_CHANGE
+    from .postgres_queries import read_tokens as stored_tokens
     from .postgres_tables import get_about
-    from .postgres_tokens import read_tokens
 
     link = Link(url, create=False)
     try:
         with link.snapshot() as database:
-            task, secret = get_about(database, "task"), get_about(database, "secret")
-            yield Contents(task, list(read_tokens(database).values()), _rows(database), secret=secret)
+            task, secret, made = (get_about(database, name) for name in ("task", "secret", TOKENS_CHANGE))
+            tokens = list(tokens_of(stored_tokens(database)).values())
+            yield Contents(task, secret, tokens, made is not None, _rows(database))
     finally:
         link.close()
 

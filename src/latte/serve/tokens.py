@@ -11,15 +11,21 @@ import hmac
 import secrets
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+from ..coordination.upload_records import TokenRow, name_bytes, name_text
 from ..core.names import client_name
 from ..errors import refuse
+from ..files.atomic import write_text
 
 PREFIX = "latte"
 ADMIN = "admin"
 CLIENT = "client"
+REQUIRED_FILE = "tokens.required"  # in the folder of a server: it asks for tokens, whatever becomes of the store
+_REQUIRED = "Tokens were made for the server of this folder. It asks for them as long as this file is here.\n"
 _LONGEST = 256  # characters of what is presented
 
 
@@ -34,6 +40,16 @@ class Token:
     created: float
     revoked: float | None = None
 
+    @property
+    def row(self) -> TokenRow:
+        """The columns of the token in a database."""
+        return self.id, self.role, name_bytes(self.client), self.digest, self.created, self.revoked
+
+
+def tokens_of(rows: Iterable[TokenRow]) -> dict[str, Token]:
+    """Return the tokens in rows, by id."""
+    return {row[0]: Token(row[0], row[1], name_text(row[2]), bytes(row[3]), row[4], row[5]) for row in rows}
+
 
 class TokenStore(Protocol):
     """Durable tokens."""
@@ -44,14 +60,17 @@ class TokenStore(Protocol):
     def at_hand(self, newest: bool = False) -> Mapping[str, Token] | None:
         """Return what :meth:`tokens` returns; None if that would take waiting, to be done in a thread."""
 
-    def add(self, token: Token) -> None:
-        """Store a new token."""
+    def made(self) -> bool:
+        """Return whether a token was ever made; it stays so, also if none is left."""
+
+    def served(self) -> bool:
+        """Return whether a server has ever used the store that the tokens belong to."""
+
+    def add(self, *tokens: Token) -> None:
+        """Store new tokens."""
 
     def revoke(self, ids: Iterable[str]) -> None:
         """Make tokens invalid."""
-
-    def replace(self, tokens: Iterable[Token]) -> None:
-        """Put ``tokens`` in the place of all that are there."""
 
     def close(self) -> None:
         """Release what the store holds."""
@@ -84,6 +103,18 @@ def valid_tokens(tokens: Mapping[str, Token], client: str | None) -> list[Token]
             "token", f"no valid token of {name!r}" if client else "no valid admin token", "one of `latte token list`"
         )
     return mine
+
+
+def require_tokens(folder: Path) -> None:
+    """Write down in the folder of a server that tokens were made, for the case that its store is lost or replaced."""
+    with suppress(OSError):  # no room: the store has the fact, too
+        if not (folder / REQUIRED_FILE).exists():
+            write_text(folder / REQUIRED_FILE, _REQUIRED)
+
+
+def are_required(folder: Path) -> bool:
+    """Return whether a folder says that tokens were made for its server."""
+    return (folder / REQUIRED_FILE).exists()
 
 
 def _digest(secret: str) -> bytes:

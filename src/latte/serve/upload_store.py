@@ -28,12 +28,19 @@ def open_store(place: str | Path) -> Store:
     return SqliteStore(Path(place))
 
 
-def open_tokens(place: str | Path, folder: Path) -> TokenStore:
-    """Return the tokens that belong to the store at ``place``; those of a file are in ``folder``."""
+def has_store(place: str | Path) -> bool:
+    """Return whether there may be a store at ``place``: a folder without one is left as it is."""
+    from ..coordination.sqlite_store import STORE_FILE
+
+    return str(place).startswith(POSTGRES) or any(Path(place, name).exists() for name in (STORE_FILE, "tokens.db"))
+
+
+def open_tokens(place: str | Path) -> TokenStore:
+    """Return the tokens that belong to the store at ``place``."""
     if str(place).startswith(POSTGRES):
         from .postgres_tokens import PostgresTokens
 
         return PostgresTokens(str(place))
     from .token_file import TokenFile
 
-    return TokenFile(folder)
+    return TokenFile(Path(place))
