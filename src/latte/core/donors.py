@@ -165,11 +165,12 @@ class _Choice:
             if not self.all_seen:
                 np.copyto(scores, -np.inf, where=~self.uploaded.seen.T[questions.label])
             scores[np.arange(len(scores)), questions.client] = -np.inf
-        if by_class and len(scores) >= TOGETHER and questions.label[0] == questions.label[-1]:
-            if self._has_copies(questions.label[0]):
-                self._choose_again(questions, scores)
-                return
-        self._choose(questions, scores, by_class, None)
+        label = int(questions.label[0])
+        of_one_class = by_class and len(scores) >= TOGETHER and label == questions.label[-1]
+        if of_one_class and self._has_copies(label):
+            self._choose_again(questions, scores)
+        else:
+            self._choose(questions, scores, by_class, None)
 
     def _has_copies(self, label: int) -> bool:
         """Return whether two donors have the same prototype of a class."""

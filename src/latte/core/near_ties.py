@@ -23,7 +23,7 @@ NOTHING_IN_COMMON = -2.0  # below every cosine: such a donor comes last, but it 
 # what is computed again exactly, so the choices are the same.
 NEAR = 4e-6
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a digest: 2^64 over the golden ratio
-_MANY = 64  # pairs among which it pays to look for equal ones
+_MANY = 16  # pairs among which it pays to look for equal ones
 _CHUNK = 256  # vectors whose exact products are computed at a time, to bound the memory
 
 
