@@ -1,5 +1,7 @@
 """A large federation in one process: how long join, predict, push and pull take, and the pulls of everyone at once.
 
+At the end, the same pulls from clients of which many hold the same prototypes, or nearly so, beside distinct ones.
+
 python benchmarks/exchange.py --clients 1000 --classes 100 --dim 512
 """
 
@@ -11,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from latte import Latte, LatteParams, ZeroShot
+from latte import GlobalMemory, Latte, LatteParams, Prototypes, ZeroShot
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -58,6 +60,41 @@ def main() -> None:
     one = timed(f"pull, one by one ({a.some})", a.some, lambda: [exchange.pull(name) for name in names[: a.some]])
     many = timed("pull, all at once", a.clients, lambda: exchange.pull_many(names))
     print(f"all at once is {one / a.some * a.clients / many:.1f} times as fast as one by one")
+    print(f"{'prototypes':<28} {'push':>8} {'pull one':>10} {'pull 64':>10} {'pull all':>10}   times distinct ones")
+    distinct: list[float] = []
+    for kind in ("distinct", "identical", "2 groups", "100 groups", "half are copies", "a float32 step apart"):
+        times = pull_costs(kind, zero_shot, Latte.exchange_for(zero_shot, params), a.clients, a.some)
+        distinct = distinct or times
+        print(f"{kind:<28} " + " ".join(f"{t / d:10.2f}" for t, d in zip(times, distinct, strict=True)))
+
+
+def pull_costs(kind: str, zero_shot: ZeroShot, exchange: GlobalMemory, clients: int, some: int) -> list[float]:
+    """Return the processor time of a push, of a pull, of one of 64 pulls, and of one of all."""
+    rng, (classes, dim) = np.random.default_rng(1), zero_shot.text.shape
+    groups = {"identical": 1, "2 groups": 2, "100 groups": 100, "a float32 step apart": 1}.get(kind, clients)
+    different = unit(zero_shot.text + 0.8 / np.sqrt(dim) * rng.normal(size=(groups, classes, dim)))
+    vectors = different[rng.integers(groups, size=clients) if groups < clients else np.arange(clients)]
+    if kind == "half are copies":
+        vectors[: clients // 2] = vectors[0]
+    if kind == "a float32 step apart":
+        vectors = np.where(rng.random(vectors.shape) < 0.5, np.nextafter(vectors, np.float32(1)), vectors)
+    uploads = [Prototypes(rows, np.ones(classes, bool), zero_shot.fingerprint) for rows in vectors]
+    names = [f"client {i}" for i in range(clients)]
+
+    def cost(calls: int, run: Callable[[], object]) -> float:
+        times = []
+        for _ in range(3):
+            started = time.process_time()
+            run()
+            times.append(time.process_time() - started)
+        return min(times) / calls
+
+    return [
+        cost(clients, lambda: [exchange.push(n, u) for n, u in zip(names, uploads, strict=True)]),
+        cost(some, lambda: [exchange.pull(name) for name in names[:some]]),
+        cost(some * 64, lambda: [exchange.pick(names[:64]) for _ in range(some)]),
+        cost(clients, lambda: exchange.pick(names)),
+    ]
 
 
 if __name__ == "__main__":

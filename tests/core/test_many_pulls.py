@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import Routing
-from latte.core import donors
+from latte.core import donors, near_ties
 from small_tasks import global_memory, prototypes
 
 ROUTINGS = [
@@ -95,3 +95,70 @@ def test_nobody_pulls_from_an_empty_memory():
     memory = global_memory(3, 8, Routing(5))
     downloads, counts = memory.pull_traced([])
     assert downloads == [] and counts.shape == (0, 0)
+
+
+def by_definition(memory, own, label, slots):
+    """Return the donors of a class: those of the highest exact similarity, among equals by the ranking."""
+    table, n = memory._table, len(memory)
+    vectors, seen, order = table.vectors[:, :n].astype(np.float64), table.seen[:n], table.order[:n]
+    if seen[own, label]:
+        score = (vectors[label] * vectors[label, own]).sum(axis=1)
+    else:
+        score = np.zeros(n)
+        common = seen & seen[own]
+        for y in np.flatnonzero(seen[own]):
+            score += np.where(common[:, y], (vectors[y] * vectors[y, own]).sum(axis=1), 0)
+        score = np.where(common.any(axis=1), score / np.maximum(common.sum(axis=1), 1), -2.0)
+    donors = [j for j in np.lexsort((order, -score)) if j != own and seen[j, label]]
+    return donors[:slots]
+
+
+def variants(case, rng, n, classes, dim):
+    """Return the prototypes (n, C, D) of clients of which many are equal, or nearly so."""
+    some = {"one": 1, "two": 2, "ten": 10}.get(case, 1)
+    vectors = unit(rng.normal(size=(some, classes, dim)))[rng.integers(some, size=n)]
+    if case == "a step apart":
+        step = rng.random(vectors.shape) < 0.1
+        vectors = np.where(step, np.nextafter(vectors, np.float32(1)), vectors)
+    if case == "signed zeros":
+        vectors[:, :, dim // 2 :] = 0
+        vectors = unit(vectors)
+        vectors[:, :, dim // 2 :] = np.where(rng.random((n, classes, dim - dim // 2)) < 0.5, -0.0, 0.0)
+    if case == "some classes":
+        vectors[:, 0] = unit(rng.normal(size=(n, dim)))
+    return vectors.astype(np.float32)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6])
+@pytest.mark.parametrize("case", ["one", "two", "ten", "a step apart", "signed zeros", "some classes"])
+def test_clients_with_the_same_prototypes_are_chosen_by_the_definition(case, share):
+    rng, n, classes, slots = np.random.default_rng(5), 150, 3, 4
+    memory = global_memory(classes, 32, Routing(slots))
+    vectors, seen = variants(case, rng, n, classes, 32), rng.random((n, classes)) < share
+    for i in range(n):
+        memory.push(f"client {i}", prototypes(np.where(seen[i, :, None], vectors[i], np.float32(0)), seen[i]))
+    memory.forget("client 7")
+    memory.push("client 8", prototypes(vectors[9], np.ones(classes, bool)))
+    names = list(memory.clients)
+    many = memory.pick(names)
+    for own in range(0, len(names), 7):
+        one = memory.neighbours(names[own])
+        for label in range(classes):
+            want = by_definition(memory, own, label, slots)
+            assert one.rows[label][one.valid[label]].tolist() == want
+            assert many.rows[own, label][many.valid[own, label]].tolist() == want
+
+
+def test_copies_are_compared_once(monkeypatch):
+    """The exact products of a pull do not grow with the number of clients that hold the same prototypes."""
+    vectors, counted, dots = unit(np.random.default_rng(0).normal(size=(3, 32))), [], near_ties._dots
+    monkeypatch.setattr(
+        near_ties, "_dots", lambda v, labels, *rest: counted.append(len(labels)) or dots(v, labels, *rest)
+    )
+    memory = global_memory(3, 32, Routing(4))
+    for i in range(300):
+        memory.push(f"client {i}", prototypes(vectors, np.ones(3, bool)))
+    memory.pull_many(list(memory.clients))
+    assert sum(counted) <= 3
+    memory.pull("client 5")
+    assert sum(counted) <= 3 + 3 * 8

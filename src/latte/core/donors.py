@@ -4,6 +4,9 @@ Donors are ranked by similarity: cosines of prototypes of one class or, for a cl
 mean over the classes that both have (B3). Products in single precision choose candidates quickly. Where two of them are
 too close to order (:data:`NEAR`), the exact similarities decide, and among equals the ranking of the clients does: so
 the choice depends neither on how many clients are served at once nor on the order in which a product was summed.
+
+Where more clients are close than can be chosen, most of them have the same prototype. Of those only the first of the
+ranking can be chosen, and the others are left out before anything is computed again.
 """
 
 from __future__ import annotations
@@ -14,11 +17,22 @@ from typing import NamedTuple
 import numpy as np
 
 from .largest import Scores, largest
-from .near_ties import NEAR, NearTies, Questions, Uploaded, exact_products, means, near_another, scores_by_place
+from .near_ties import (
+    NEAR,
+    NearTies,
+    Questions,
+    Uploaded,
+    exact_products,
+    first_of_equals,
+    means,
+    near_another,
+    scores_by_place,
+)
 from .routing import Routing
 from .types import Integers, Mask, Reals, Vectors
 
 COLUMNS = 8  # of a product: 47 take longer than 48
+TOGETHER = 8  # choices of one class at once, for which it pays to look for copies beforehand
 SPARE = 8  # candidates beyond the slots: with so many more that are just as near, all clients are looked at
 
 
@@ -137,6 +151,8 @@ class _Choice:
     def __init__(self, uploaded: Uploaded, routing: Routing, donors: Donors) -> None:
         self.uploaded, self.routing, self.donors = uploaded, routing, donors
         self.slots, self.first = donors.rows.shape[2], int(routing.drop_first_rank)
+        self.needed = self.first + self.slots
+        self.width = min(self.needed + SPARE, len(uploaded.ranking))
         self.all_seen = bool(uploaded.seen.all())
         self.ties = NearTies(uploaded, routing, _places(uploaded.ranking))
         self._close: dict[bool, list[_Close]] = {True: [], False: []}  # by class, or by means over the classes
@@ -149,12 +165,54 @@ class _Choice:
             if not self.all_seen:
                 np.copyto(scores, -np.inf, where=~self.uploaded.seen.T[questions.label])
             scores[np.arange(len(scores)), questions.client] = -np.inf
-        needed = self.first + self.slots
-        rows, values = largest(scores, min(needed + SPARE, scores.shape[1]))
+        label = int(questions.label[0])
+        of_one_class = by_class and len(scores) >= TOGETHER and label == questions.label[-1]
+        if of_one_class and self._has_copies(label):
+            self._choose_again(questions, scores)
+        else:
+            self._choose(questions, scores, by_class, None)
+
+    def _has_copies(self, label: int) -> bool:
+        """Return whether two donors have the same prototype of a class."""
+        (digests,) = self.uploaded.digests_by_class(np.array([label]))
+        ordered = np.sort(digests if self.routing.drop_first_rank else digests[self.uploaded.seen[:, label]])
+        return bool((ordered[1:] == ordered[:-1]).any())
+
+    def _choose_again(self, questions: Questions, scores: Scores) -> None:
+        """Choose by ``scores`` (r, n) of a class without the clients whose copies come before them."""
+        labels, place = np.unique(questions.label, return_inverse=True)
+        digests, ranking = self.uploaded.digests_by_class(labels), self.uploaded.ranking
+        columns, there = first_of_equals(digests, ranking, self.needed + 1, self.width)
+        if len(labels) == 1:
+            scores = scores[:, columns[0]]
+            columns = np.broadcast_to(columns, scores.shape)
+        else:
+            columns = columns[place]
+            scores = np.take_along_axis(scores, columns, axis=1)
+        self._choose(questions, np.where(there[place], scores, -np.inf), True, columns)
+
+    def _choose(self, questions: Questions, scores: Scores, by_class: bool, columns: Integers | None) -> None:
+        """Choose by ``scores`` (r, k) of the clients in ``columns`` (r, k), or of all clients, in their order."""
+        rows, values = largest(scores, self.width)
+        if columns is not None:
+            rows = np.take_along_axis(columns, rows, axis=1)
         self._put(questions, rows, values)
-        near = np.flatnonzero(near_another(values)[:, :needed].any(axis=1))
-        if len(near):
-            self._put_off(_Close(questions.of(near), rows[near], values[near]), scores, near, by_class)
+        near = np.flatnonzero(near_another(values)[:, : self.needed].any(axis=1))
+        if not len(near):
+            return
+        limit = values[near, self.needed - 1] - NEAR
+        crowded = np.isfinite(limit) & (values[near, -1] >= limit) & (self.width < scores.shape[1])
+        few, many = near[~crowded], near[crowded]
+        if len(few):
+            self._close[by_class].append(_Close(questions.of(few), rows[few], values[few]))
+        if len(many) and by_class and columns is None:  # a second look, without those that cannot be chosen
+            self._choose_again(questions.of(many), scores[many])
+            return
+        for i, reach in zip(many, limit[crowded], strict=True):
+            question, there = questions.of([i]), np.flatnonzero(scores[i] >= reach)
+            crowd = there if columns is None else columns[i, there]
+            best, exact = self.ties.settle_crowd(question, crowd, by_class, self.needed)
+            self._put(question, best[None], exact[None])
 
     def settle(self) -> None:
         """Order by what is exact wherever products could not tell."""
@@ -169,18 +227,6 @@ class _Choice:
         chosen = slice(self.first, self.first + self.slots)
         self.donors.rows[questions.place, questions.label] = rows[:, chosen]
         self.donors.valid[questions.place, questions.label] = np.isfinite(values[:, chosen])
-
-    def _put_off(self, close: _Close, scores: Scores, near: Integers, by_class: bool) -> None:
-        """Leave the choices ``near`` (r,) of ``scores`` to :meth:`settle`, except those that need the scores again."""
-        questions, rows, values = close
-        limit = values[:, self.first + self.slots - 1] - NEAR
-        crowded = np.isfinite(limit) & (values[:, -1] >= limit) & (rows.shape[1] < scores.shape[1])
-        for i in np.flatnonzero(crowded):
-            crowd = scores[near[i]], float(limit[i]), rows.shape[1]
-            best, exact = self.ties.settle_crowd(questions.of([i]), *crowd, by_class)
-            self._put(questions.of([i]), best[None], exact[None])
-        if not crowded.all():
-            self._close[by_class].append(_Close(questions.of(~crowded), rows[~crowded], values[~crowded]))
 
 
 # --- classes that a client has not seen (B3) ------------------------------------------------------------------

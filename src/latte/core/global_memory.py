@@ -119,8 +119,8 @@ class GlobalMemory(WholeCopy):
     def store(self, client: str, row: PreparedRow) -> None:
         """Store what :meth:`prepare` returned; a new client joins."""
         with self._lock:
-            place, table = self._ensure_row(client), self._table
-            table.vectors[:, place], table.entropy[place], table.seen[place] = row
+            place = self._ensure_row(client)
+            self._table.put(place, *row)
             self._note_change(place)
 
     def prepare_many(self, uploads: Prototypes, roundings: Reals) -> list[PreparedRow | None]:
@@ -251,7 +251,8 @@ class GlobalMemory(WholeCopy):
     def _collect_uploads(self) -> Uploaded:
         if self._ranking is None:
             self._ranking = np.argsort(self._table.order[: len(self)], kind="stable")
-        return Uploaded(self._table.vectors[:, : len(self)], self._table.seen[: len(self)], self._ranking)
+        table, n = self._table, len(self)
+        return Uploaded(table.vectors[:, :n], table.seen[:n], self._ranking, table.digests[:n])
 
     # --- state --------------------------------------------------------------------------------------------
 
@@ -263,7 +264,7 @@ class GlobalMemory(WholeCopy):
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
-        require(arrays, ("names", "name_lengths", *Table._fields, "task"))
+        require(arrays, ("names", "name_lengths", "vectors", "entropy", "seen", "order", "task"))
         check_task(arrays["task"], self.task)
         names = unpack_names(arrays["names"], arrays["name_lengths"])
         table = stored_table(arrays, names, self.zero_shot, self.routing.by_joining).resized(max(len(names), FEWEST))

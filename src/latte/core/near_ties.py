@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .largest import Scores
 from .routing import Routing
+from .table import digests_of
 from .types import Integers, Mask, Reals, Vectors
 
 NOTHING_IN_COMMON = -2.0  # below every cosine: such a donor comes last, but it may come
@@ -20,15 +22,27 @@ NOTHING_IN_COMMON = -2.0  # below every cosine: such a donor comes last, but it 
 # taken again costs it a way out of a compiled loop; here all of them are computed again at once. Either only decides
 # what is computed again exactly, so the choices are the same.
 NEAR = 4e-6
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a digest: 2^64 over the golden ratio
+_MANY = 16  # pairs among which it pays to look for equal ones
 _CHUNK = 256  # vectors whose exact products are computed at a time, to bound the memory
 
 
 class Uploaded(NamedTuple):
-    """What everyone uploaded: ``vectors`` (C, n, D), ``seen`` (n, C), and ``ranking`` (n,), which decides ties."""
+    """What everyone uploaded: ``vectors`` (C, n, D), ``seen`` (n, C), and ``ranking`` (n,), which decides ties.
+
+    ``digests`` (n, C) are the same where vectors are; None: they are computed when they are needed.
+    """
 
     vectors: Vectors
     seen: Mask
     ranking: Integers
+    digests: NDArray[np.uint64] | None = None
+
+    def digests_by_class(self, labels: Integers) -> NDArray[np.uint64]:
+        """Return the digests (k, n) of some classes."""
+        if self.digests is not None:
+            return self.digests.T[labels]
+        return np.stack([digests_of(self.vectors[label]) for label in labels])
 
 
 class Questions(NamedTuple):
@@ -51,6 +65,7 @@ class NearTies:
 
     def __init__(self, uploaded: Uploaded, routing: Routing, order: Integers) -> None:
         self.uploaded, self.routing, self.order = uploaded, routing, order
+        self._digests: NDArray[np.uint64] | None = None
 
     def settle(self, questions: Questions, rows: Integers, values: Scores, by_class: bool) -> tuple[Integers, Reals]:
         """Return the candidates ``rows`` (r, k) and their ``values`` in their true order.
@@ -64,33 +79,75 @@ class NearTies:
         best = np.lexsort((self.order[rows], -exact), axis=-1)
         return np.take_along_axis(rows, best, axis=1), np.take_along_axis(exact, best, axis=1)
 
-    def settle_crowd(
-        self, questions: Questions, scores: Scores, limit: float, k: int, by_class: bool
-    ) -> tuple[Any, Any]:
-        """Return the k best of all clients whose ``scores`` (n,) reach the limit: so many are near each other."""
-        rows = np.flatnonzero(scores >= limit)
-        exact = self._exact(questions.of(np.zeros(len(rows), np.int64)), rows, by_class)
+    def settle_crowd(self, question: Questions, rows: Integers, by_class: bool, k: int) -> tuple[Integers, Reals]:
+        """Return the k best of ``rows`` (p,), more clients than usual that are near each other, and their values."""
+        if not by_class:
+            keys, ranked = self._keys(question, rows), np.argsort(self.order[rows])
+            columns, there = first_of_equals(keys[None], ranked, k, 0)
+            rows = rows[columns[there]]
+        exact = self._exact(question.of(np.zeros(len(rows), np.int64)), rows, by_class)
         best = np.lexsort((self.order[rows], -exact))[:k]
         return rows[best], exact[best]
+
+    def _keys(self, question: Questions, rows: Integers) -> NDArray[np.uint64]:
+        """Return numbers (p,) that are the same for ``rows`` with the same vectors in all classes of the client."""
+        if self._digests is None:
+            self._digests = self.uploaded.digests_by_class(np.arange(len(self.uploaded.vectors)))
+        mine = np.flatnonzero(self.uploaded.seen[question.client[0]])
+        keys = np.zeros(len(rows), np.uint64)
+        for label in mine:
+            keys = keys * _ODD + self._digests[label, rows]
+        return keys
 
     def _exact(self, questions: Questions, rows: Integers, by_class: bool) -> Reals:
         """Return the similarities in float64 of pairs: of the client of each question, and of ``rows`` (p,)."""
         vectors, seen = self.uploaded.vectors, self.uploaded.seen
         if by_class:
-            return _dots(vectors, questions.label, rows, questions.client)
+            return self._dots(questions.label, rows, questions.client)
         if self.routing.empty_query == "released":
             return scores_by_place(len(self.order), self.routing)[self.order[rows]]
         common = seen[rows] & seen[questions.client]
         total = np.zeros(len(rows))
         for label in range(len(vectors)):
             mine = common[:, label]
-            total[mine] += _dots(vectors, np.full(mine.sum(), label), rows[mine], questions.client[mine])
+            total[mine] += self._dots(np.full(mine.sum(), label), rows[mine], questions.client[mine])
         return means(total, common.sum(axis=1))
+
+    def _dots(self, labels: Integers, rows: Integers, others: Integers) -> Reals:
+        """Return products (p,) in float64, those of many pairs only once for pairs of the same vectors."""
+        vectors, digests = self.uploaded.vectors, self.uploaded.digests
+        if len(rows) < _MANY or digests is None:
+            return _dots(vectors, labels, rows, others)
+        pairs = digests[rows, labels] * _ODD + digests[others, labels]
+        _, first, place = np.unique(pairs, return_index=True, return_inverse=True)
+        return _dots(vectors, labels[first], rows[first], others[first])[place]
 
 
 def exact_products(vectors: Vectors, label: int, rows: Integers, own: int) -> Reals:
     """Return the products (k,) in float64 of a client and candidates ``rows`` (k,)."""
     return _dots(vectors, np.full_like(rows, label), rows, np.full_like(rows, own))
+
+
+def first_of_equals(keys: NDArray[np.uint64], ranking: Integers, most: int, width: int) -> tuple[Integers, Mask]:
+    """Return the columns (r, k) of ``keys`` (r, n) that are among the ``most`` first of their equals in the ranking.
+
+    The mask says which of them are there. There are at least ``width`` columns.
+
+    >>> keys = np.array([[7, 7, 5, 7]], np.uint64)
+    >>> [array.tolist() for array in first_of_equals(keys, np.array([3, 2, 1, 0]), 2, 4)]
+    [[[2, 3, 1, 0]], [[True, True, True, False]]]
+    """
+    ranked = keys[:, ranking]
+    order = np.argsort(ranked, axis=1, kind="stable")
+    ranked, place = np.take_along_axis(ranked, order, axis=1), np.arange(keys.shape[1])
+    begins = np.ones(ranked.shape, np.bool_)
+    np.not_equal(ranked[:, 1:], ranked[:, :-1], out=begins[:, 1:])
+    among = place - np.maximum.accumulate(np.where(begins, place, 0), axis=1) < most
+    counts = among.sum(axis=1)
+    there = np.arange(max(counts.max(initial=0), width)) < counts[:, None]
+    columns = np.zeros(there.shape, np.int64)
+    columns[there] = ranking[order[among]]
+    return columns, there
 
 
 def _dots(vectors: Vectors, labels: Integers, rows: Integers, others: Integers) -> Reals:

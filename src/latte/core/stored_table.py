@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import refuse
 from .stored import exactly, stored_entropies, stored_mask, stored_vectors
-from .table import Table
+from .table import Table, digests_of
 from .types import Arrays
 from .zero_shot import ZeroShot
 
@@ -24,7 +24,8 @@ def stored_table(arrays: Arrays, names: Sequence[str], zero_shot: ZeroShot, by_j
     vectors = stored_vectors("vectors", arrays["vectors"], seen, zero_shot.dim)
     order = exactly("order", arrays["order"], np.uint64, (len(names),))
     order = _order_of_joining(order) if by_joining else _order_of_names(order, names)
-    return Table(vectors.transpose(1, 0, 2), entropy, seen, order)
+    digests = digests_of(vectors.reshape(-1, zero_shot.dim)).reshape(seen.shape)
+    return Table(vectors.transpose(1, 0, 2), entropy, seen, order, digests)
 
 
 def _order_of_names(order: NDArray[np.uint64], names: Sequence[str]) -> NDArray[np.uint64]:

@@ -1,0 +1,91 @@
+"""The client in examples/ that knows the protocol from its page only, with a real server."""
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from latte import Prototypes, ZeroShot
+from latte.edge.http_exchange import HttpExchange
+from latte.edge.make_task import make_task
+from latte.wire.messages import Have
+from serving import IMPATIENT, serving
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "plain_client.py"
+
+
+def unit(rows):
+    return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def federation(dim):
+    rng = np.random.default_rng(dim)
+    text = unit(rng.normal(size=(5, dim)))
+    labels = rng.integers(5, size=60)
+    return (
+        make_task(ZeroShot(text, list("abcde")), "latte"),
+        labels,
+        unit(text[labels] + 0.1 * rng.normal(size=(60, dim))),
+    )
+
+
+@pytest.mark.parametrize("dim", [16, 24])
+@pytest.mark.parametrize("precision", ["exact", "fp32", "fp16", "int8", "int4"])
+def test_its_downloads_are_those_of_the_exchange(tmp_path, precision, dim):
+    plain = runpy.run_path(str(EXAMPLE))
+    task, labels, rows = federation(dim)
+    with serving(task, tmp_path) as server:
+        exchange = HttpExchange(server.address, precision=precision, connection=IMPATIENT)
+        for i in range(8):
+            seen = np.random.default_rng(i).random(5) < 0.8
+            vectors = unit(task.zero_shot.text + 0.05 * np.random.default_rng(i).normal(size=(5, dim)))
+            exchange.push(
+                f"other {i}", Prototypes(np.where(seen[:, None], vectors, np.float32(0)), seen, exchange.task)
+            )
+        client = plain["Client"](server.address, "plain", precision=precision)
+        left_out, right = 0, 0
+        decode_array = client.array
+
+        def note(name, dtype, shape, coding, data, source=b""):
+            nonlocal left_out
+            left_out += int((np.frombuffer(source, "<i4") >= 0).sum())
+            return decode_array(name, dtype, shape, coding, data, source)
+
+        client.array = note
+        for number, row in enumerate(rows):
+            right += client.predict(row) == labels[number]
+            if number % 15 == 14:
+                got = client.sync()
+                with HttpExchange(server.address, precision=precision) as fresh:
+                    want = fresh.pull("plain")
+                for name in ("vectors", "entropy", "valid"):
+                    assert got[name].dtype == getattr(want, name).dtype
+                    np.testing.assert_array_equal(got[name], getattr(want, name))
+        exchange.close()
+    assert left_out > 20, "rows that it has are not sent again"
+    assert right > 50
+    assert client.version == 4
+
+
+def test_it_runs_without_latte(tmp_path):
+    task, _, rows = federation(16)
+    np.save(tmp_path / "rows.npy", rows)
+    program = "import runpy, sys; sys.modules['latte'] = None; sys.argv[:1] = []; "
+    program += "runpy.run_path(sys.argv[0], run_name='__main__')"
+    with serving(task, tmp_path / "data") as server:
+        command = [sys.executable, "-c", program, EXAMPLE, server.address, "plain", tmp_path / "rows.npy"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split()) == len(rows)
+    assert len(EXAMPLE.read_text("utf-8").splitlines()) <= 150
+
+
+def test_ids_are_those_of_the_page():
+    plain = runpy.run_path(str(EXAMPLE))
+    rows = np.arange(20, dtype=np.uint8).reshape(2, 10)
+    from latte.wire.messages import have_of
+
+    assert have_of({"vectors": rows}, 9) == (Have("vectors", 9, plain["row_ids"](rows, 9)),)
