@@ -23,7 +23,7 @@ def run_fleet(options: FleetOptions, once: bool, as_json: bool) -> None:
     """Run the demo until all images are classified, or until a signal."""
     from ..core.extras import need
 
-    for module in ("starlette", "uvicorn", "msgspec", "prometheus_client", "httpcore2", "stamina"):
+    for module in ("starlette", "uvicorn", "msgspec", "prometheus_client", "httpx2", "stamina"):
         need(module, "serve")
     from ..serve.demo_fleet import demo_fleet
 
@@ -77,7 +77,7 @@ def run_guest(server: str, token: str, precision: str, seconds: float) -> None:
     """Join a running demo as one more device."""
     from ..core.extras import need
 
-    for module in ("msgspec", "httpcore2", "stamina"):
+    for module in ("msgspec", "httpx2", "stamina"):
         need(module, "http")
     from ..simulation.fleet_guest import guest_tallies
 
