@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .output import line, silence_retries
+from .stop import Stopped, accept_stop
 
 if TYPE_CHECKING:
     from ..serve.demo_fleet import DemoFleet, FleetTally
@@ -33,7 +34,10 @@ def run_fleet(options: FleetOptions, once: bool, as_json: bool) -> None:
             line(_as_json(tally) if as_json else tally_row(tally.images, tally.correct, tally.correct_zero_shot))
         if not once:
             line("all images are classified; the dashboard stays until Ctrl-C", err=True)
-            threading.Event().wait()
+            try:
+                threading.Event().wait()
+            except Stopped:
+                accept_stop()
 
 
 def _announce(fleet: DemoFleet, options: FleetOptions) -> None:

@@ -129,7 +129,7 @@ def unpack(content: bytes, kind: type[T]) -> T:
     try:
         message: T = msgspec.msgpack.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # DecodeError: bad bytes, or a bad field
-        raise InputError(f"{kind.__name__}: no message of this protocol: {str(error)[:200]}") from None
+        raise InputError(f"{kind.__name__}: not a message of this protocol: {str(error)[:200]}") from None
     return message
 
 
