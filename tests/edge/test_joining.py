@@ -102,7 +102,7 @@ def test_the_token_file_is_read_again_after_a_refusal(tmp_path):
     member.predict_many(rows(12))
     text, token = new_token("cam")
     with serving(task, tmp_path / "data", access=Access(required=True, rate=RequestRate(0))) as server:
-        server.service.tokens.replace([token])
+        server.service.tokens.add(token)
         membership = Membership(server.address, name="cam", connection=ONCE, token_file=file)
         for content, words in (("latte_other", "does not know this token"), ("", "which is empty")):
             file.write_text(content)
