@@ -115,7 +115,10 @@ def result_lines(state: Path) -> list[str]:
 
 
 def status(state: Path) -> dict[str, object]:
-    return json.loads(latte("edge", "status", "--state", state, "--json", check=True).stdout)
+    done = latte("edge", "status", "--state", state, "--json")
+    document = json.loads(done.stdout)
+    assert done.returncode == (0 if document["well"] else 3), done
+    return document
 
 
 def said(state: Path) -> DeviceStatus:

@@ -54,20 +54,14 @@ def write_conversation(path: Path, calls: list[Call]) -> None:
 
 
 class RecordingClient:
-    """An ``HttpPool`` that notes what passes through it."""
+    """An ``HttpClient`` that notes what passes through it."""
 
     def __init__(self, client: Any, calls: list[Call]) -> None:
         self._client, self._calls = client, calls
 
-    def get(self, address: str, **options: Any) -> Any:
-        return self._noted("GET", address, self._client.get(address, **options), b"")
-
-    def post(self, address: str, content: bytes, **options: Any) -> Any:
-        return self._noted("POST", address, self._client.post(address, content=content, **options), content)
-
-    def _noted(self, verb: str, address: str, answer: Any, content: bytes) -> Any:
-        route = f"{verb} /{address.split('/', 3)[3]}"
-        self._calls.append(Call(route, content, answer.status_code, answer.content))
+    def send(self, request: Any) -> Any:
+        answer, route = self._client.send(request), f"{request.verb} /{request.address.split('/', 3)[3]}"
+        self._calls.append(Call(route, request.content or b"", answer.status, answer.content))
         return answer
 
     def close(self) -> None:

@@ -93,6 +93,16 @@ def test_a_signal_ends_everything(tmp_path, number, code):
         assert all(map(gone, children)) and list(tmp_path.iterdir()) == []
 
 
+def test_ctrl_c_after_the_last_image_is_a_good_end(tmp_path):
+    with start(tmp_path, "--seconds", "0") as process:
+        wait_until(lambda: "stays until Ctrl-C" in process.so_far().stderr, "the last image", process)
+        children = below(process.pid)
+        os.kill(process.pid, signal.SIGINT)
+        done = process.finish()
+        assert done.returncode == 0 and "interrupted" not in done.stderr and "Traceback" not in done.stderr
+        assert all(map(gone, children)) and list(tmp_path.iterdir()) == []
+
+
 def test_nothing_survives_a_demo_that_is_killed(tmp_path):
     with start(tmp_path) as process:
         address, token, _ = address_of(process)

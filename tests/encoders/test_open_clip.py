@@ -4,14 +4,17 @@ The package itself needs torchvision; where it can be imported, the last test ru
 """
 
 import importlib
+import socket
 import sys
 import types
+import urllib.error
 
 import numpy as np
 import pytest
 
-from latte.encoders import Encoder, load_encoder, zero_shot
+from latte.encoders import Encoder, check_encoder_spec, load_encoder, zero_shot
 from latte.encoders.open_clip import split_target
+from latte.errors import InputError, MissingExtra
 from tiny_models import make_photo
 
 torch = pytest.importorskip("torch")
@@ -106,6 +109,27 @@ def test_unknown_models_are_refused_with_one_line(stand_in):
     assert "\n" not in str(error.value)
 
 
+def test_a_missing_network_is_told_from_a_pair_that_does_not_exist(stand_in, monkeypatch):
+    module = sys.modules["open_clip"]
+    module.list_pretrained = lambda: [("ViT-B-16", "openai"), ("ViT-L-14", "openai")]
+
+    def fail(error):
+        def create(*_, **__):
+            raise RuntimeError("Failed to download weights") from error
+
+        monkeypatch.setattr(module, "create_model_and_transforms", create)
+        with pytest.raises(InputError) as refused:
+            load_encoder("openclip:ViT-B-16/openai")
+        return str(refused.value)
+
+    for error in (ConnectionResetError("reset"), urllib.error.URLError("no name"), socket.gaierror(-2, "no name")):
+        said = fail(error)
+        assert "no connection to the weights" in said and "want a network connection" in said and "pair" not in said
+    assert "a model that cannot be loaded (Failed to download" in fail(KeyError("size"))
+    with pytest.raises(InputError, match=r"no such model and weights .*want a pair: ViT-B-16/openai"):
+        load_encoder("openclip:ViT-B-16/opnai")
+
+
 @pytest.mark.parametrize("target", ["ViT-B-16", "ViT-B-16/"])
 def test_weights_must_be_named(target):
     with pytest.raises(ValueError, match="MODEL/PRETRAINED"):
@@ -114,8 +138,10 @@ def test_weights_must_be_named(target):
 
 def test_without_the_package_the_error_gives_the_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "open_clip", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install .*open_clip_torch"):
-        load_encoder("openclip:ViT-B-16/openai")
+    for load in (load_encoder, check_encoder_spec):
+        with pytest.raises(MissingExtra) as error:
+            load("openclip:ViT-B-16/openai")
+        assert str(error.value) == "open_clip is not installed; run: pip install open_clip_torch"
 
 
 def test_the_package_itself_has_what_the_adapter_calls():

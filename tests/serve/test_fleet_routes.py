@@ -12,12 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devices import rows, small_task
 from fleet_members import Member
 from latte.coordination.problems import Problem
+from latte.coordination.reports import Reports
 from latte.core.contracts import Covering
 from latte.edge.device_summary import labelled_document
 from latte.edge.evidence import Labelled
 from latte.edge.http_exchange import HttpExchange
+from latte.edge.joining import new_member
 from latte.edge.make_task import make_task
 from latte.methods import create_exchange
 from latte.serve.fleet_log import MOST_REFUSALS, FleetLog
@@ -30,7 +33,7 @@ from latte.serve.running import GRACE
 from latte.serve.sync_load import MOST_TIMES, STEP, STEPS, SyncLoad
 from latte.serve.tokens import new_token
 from latte.wire.messages import DeviceReport
-from serving import server_process, serving, task_file
+from serving import IMPATIENT, server_process, serving, task_file
 from small_tasks import a_task
 from waiting import DEADLINE, ROOT, wait_until
 
@@ -227,9 +230,9 @@ COUNTS = st.one_of(st.integers(0, 12), st.integers(0, 2**63 - 1))
 def test_counts_that_cannot_be_true_are_not_shown(counts):
     names = ("labelled", "correct", "correct_zero_shot", "gained", "lost")
     reported = dict(zip(names, counts, strict=True))
-    log = FleetLog()
-    log.note_sync("camera", DeviceReport(**reported), 0.1)
-    table = fleet_table(FleetSource({"camera": 1}, {}, log.traces), FleetQuery(), now=0.0)
+    reports = Reports()
+    reports.note("camera", DeviceReport(**reported))
+    table = fleet_table(FleetSource({"camera": 1}, {}, {}, reports), FleetQuery(), now=0.0)
     total, correct, plain, gained, lost = counts
     possible = total > 0 and correct <= total and plain <= total
     assert (table.accuracies is not None) == (table.rows[0].accuracies is not None) == possible
@@ -238,6 +241,56 @@ def test_counts_that_cannot_be_true_are_not_shown(counts):
         paired = both >= 0 and neither >= 0 and both + lost == plain
         assert (table.accuracies.gain_interval is not None) == paired
         assert 0 <= table.accuracies.accuracy_interval[0] <= table.accuracies.accuracy_interval[1] <= 1
+
+
+# --- reports outlive a server, and tell two devices of one name apart -----------------------------------------------
+
+
+def test_reports_are_shown_after_a_restart_of_the_server(tmp_path):
+    task, device = small_task(), new_member(small_task())
+    device.predict_many(rows(12))
+    for start in range(3):
+        with serving(task, tmp_path) as server, HttpExchange(server.address, connection=IMPATIENT) as http:
+            if not start:
+                http.push("camera", device.summary(), DeviceReport(images=12, labelled=4, correct=3, instance="a"))
+            fleet = httpx2.get(f"{server.address}/v1/fleet?client=camera").json()
+            row, sums = fleet["fleet"]["rows"][0], fleet["fleet"]["sums"]
+            assert (row["report"]["images"], sums["labelled"], sums["correct"]) == (12, 4, 3)
+            assert row["accuracies"]["accuracy"] == 0.75 and fleet["client"]["row"]["report"] == row["report"]
+    assert row["syncs"] == 0
+
+
+def test_a_store_of_an_earlier_version_has_no_reports(tmp_path):
+    task, device = small_task(), new_member(small_task())
+    device.predict_many(rows(3))
+    with serving(task, tmp_path) as server, HttpExchange(server.address, connection=IMPATIENT) as http:
+        http.push("camera", device.summary())
+    with serving(task, tmp_path) as server:
+        fleet = httpx2.get(f"{server.address}/v1/fleet").json()["fleet"]
+        assert fleet["rows"][0]["report"] is None and fleet["sums"]["reporting"] == 0
+
+
+def test_two_devices_with_one_name_are_noticed_and_a_restart_is_not(tmp_path):
+    task, device = small_task(), new_member(small_task())
+    device.predict_many(rows(12))
+    with serving(task, tmp_path) as server:
+
+        def shared():
+            return httpx2.get(f"{server.address}/v1/fleet").json()["fleet"]["rows"][0]["name_shared"]
+
+        def sync(http, instance):
+            http.push_pull("camera", device.summary(), DeviceReport(images=12, instance=instance))
+            return http.name_is_shared("camera"), shared()
+
+        starts = [HttpExchange(server.address, connection=IMPATIENT) for _ in range(4)]
+        for number, start in enumerate(starts):  # one device that is started again and again
+            assert sync(start, f"start {number}") == sync(start, f"start {number}") == (False, False)
+        assert sync(starts[2], "start 2") == (True, True), "it was thought to be gone"
+        assert sync(starts[3], "start 3") == (True, True)
+        server.service.hub.reports._shared["camera"] -= 3601  # an hour later
+        assert sync(starts[3], "start 3") == (False, False)
+        for start in starts:
+            start.close()
 
 
 # --- what is noted of a sync ----------------------------------------------------------------------------------

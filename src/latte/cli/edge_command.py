@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .edge_lines import AnswerLines, RoomWait
+from .edge_lines import AnswerLines, ProblemLines, RoomWait
 from .edge_options import EdgeOptions, edge_options
 from .edge_reading import label, results, status
 from .options import load_plugins
 from .output import problem
 from .stop import Stopped, postpone_stop
+from .systemd import notifier
 
 if TYPE_CHECKING:
     from ..edge.device import Device
@@ -50,8 +51,8 @@ def run(chosen: EdgeOptions) -> None:
     The first start takes the task from the server and stores it; later ones need no server. Every answer is a line of
     JSON. It is recorded first, with what was learnt: after a crash or a power cut the same command goes on with the
     next picture, and none is classified twice or left out. Pictures wait where they are until there is time for them.
-    Syncs happen in the background; a server that is away changes nothing but what is learnt from others. SIGTERM or
-    Ctrl-C ends the device with exit code 0.
+    Syncs happen in the background; a server that is away changes nothing but what is learnt from others, and is a line
+    on stderr. SIGTERM or Ctrl-C ends the device with exit code 0.
     """
     chosen.check()
     _check_packages()
@@ -75,6 +76,7 @@ class RunningDevice:
         stack.callback(self.feed.close)
         self._lines = AnswerLines(_log(chosen, stack))
         self._problem = ""  # of the place of the pictures, as it was said last
+        self._sync_problems = ProblemLines("sync: ")
         device = self.device
         problem(f"device {device.status.name!r}: {device.record.number} pictures recorded, syncs with {chosen.server}")
 
@@ -82,6 +84,7 @@ class RunningDevice:
         """Answer every picture; a signal waits until one is recorded and its line is written."""
         answers = self.device.answers(self.feed)
         more = True
+        notifier.send("READY=1")
         while more:
             with postpone_stop():
                 more = self._step(next(answers, False))
@@ -91,6 +94,10 @@ class RunningDevice:
         if isinstance(answer, bool):
             return answer
         self._say_problem(self.feed.place.problem)
+        sync = self.device.link.state.problem if self.device.link is not None else ""
+        self._sync_problems.say(sync)
+        wrong = self.feed.place.problem or sync
+        notifier.beat(f"{self.device.record.number} pictures{f'; problem: {wrong}' if wrong else ''}")
         if answer is not None:
             self._show(answer)
         return True
@@ -108,12 +115,13 @@ class RunningDevice:
 
     def finish(self) -> str:
         """Save and share what is new; return what was done."""
+        notifier.send("STOPPING=1")
         with suppress(OSError):  # a full disk: what is recorded counts
             for answer in self.device.flush():
                 self._show(answer)
             self.device.close()
         sync = self.device.current_status().sync_problem
-        away = f"; not synced: {sync}" if sync else ""
+        away = f"; sync: {sync}" if sync else ""
         unread = self._lines.unread
         left = f"; lines that nobody read: latte edge results --after {unread - 1}" if unread is not None else ""
         return f"{self.device.record.number} pictures are recorded in {self.device.record.folder}{away}{left}"
@@ -122,7 +130,7 @@ class RunningDevice:
 def _check_packages() -> None:
     from ..core.extras import need
 
-    for module in ("msgspec", "httpcore2", "stamina"):
+    for module in ("msgspec", "httpx2", "stamina"):
         need(module, "http")
 
 
@@ -140,6 +148,8 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     check_encoder_spec(chosen.encoder)
     load_plugins(chosen.plugins)
     membership = chosen.membership()
+    if membership.shows_token:
+        problem(f"warning: the token goes to {chosen.server} in plain text, where others may read it: https is safe")
     task, name = join(membership, chosen.folder)
     method = new_member(task, chosen.privacy)
     if isinstance(method, PrivateClient):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .output import patient_line, problem
 from .stop import Stopped, pending_stop
+from .systemd import notifier
 
 if TYPE_CHECKING:
     from ..edge.answer_log import AnswerLog
@@ -36,7 +37,24 @@ class RoomWait:
         while time.monotonic() < end:
             if (stopped := pending_stop()) is not None:
                 raise stopped
+            notifier.beat()  # it waits because it has to: to be started again would not help
             time.sleep(_TICK)
+
+
+class ProblemLines:
+    """Says on stderr what is wrong, and when it is over: a change at once, the next one after a minute at the earliest.
+
+    ``about`` begins every line.
+    """
+
+    def __init__(self, about: str = "") -> None:
+        self._about, self._said, self._next = about, "", 0.0
+
+    def say(self, text: str) -> None:
+        """Say what is wrong now; nothing, where ``text`` is empty or has been said."""
+        if text != self._said and time.monotonic() >= self._next:
+            problem(f"{self._about}{text or f'over: {self._said}'}")
+            self._said, self._next = text, time.monotonic() + _COMPLAIN
 
 
 class AnswerLines:
@@ -82,3 +100,4 @@ def _wait_for_reader(descriptor: int) -> None:
     while not select.select([], [descriptor], [], _TICK)[1]:
         if (stopped := pending_stop()) is not None:
             raise stopped
+        notifier.beat()

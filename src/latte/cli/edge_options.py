@@ -42,7 +42,7 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         metavar="LIST",
         help="Classify the files that a list names, one per line; -: standard input.",
     ),
-    click.option("--name", help="Name of this device. Default: that of the token, or of the machine."),
+    click.option("--name", help="Name of this device. Default: that of the token, or one made from the machine's."),
     STATE,
     ENCODER,
     click.option("--any-encoder", is_flag=True, help="Take an encoder of another fingerprint than the task's."),
@@ -135,12 +135,13 @@ class EdgeOptions:
     def membership(self) -> Membership:
         """Return how to talk to the server; one attempt per sync, because the device has its own pauses."""
         from ..edge.http_calls import Connection
-        from ..edge.joining import Membership, read_token
+        from ..edge.joining import Membership
 
         silence_retries()
-        token = read_token(self.token_file) if self.token_file is not None else None
         connection = Connection(attempts=1, authority=self.server_ca, certificate=self.cert, key=self.key)
-        return Membership(self.server, token, self.name, self.precision, connection, self.privacy)
+        return Membership(
+            self.server, None, self.name, self.precision, connection, self.privacy, token_file=self.token_file
+        )
 
     @property
     def privacy(self) -> Privacy:

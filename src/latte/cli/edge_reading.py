@@ -18,6 +18,7 @@ from .output import line
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+UNWELL = 3  # the exit code for a device that does not run, or has a problem: "not running" of the LSB
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -33,17 +34,19 @@ def _open_to_read(state: Path | None) -> Iterator[Connection]:
 @STATE
 @_JSON
 def status(state: Path | None, as_json: bool) -> None:
-    """Show what a device is doing, and what can be said about its answers. It may run or not."""
+    """Show what a device is doing, and what can be said about its answers.
+
+    The exit code is for health checks: 0 if the device runs and has no problem, 3 if it does not run or has one.
+    """
     from ..edge.device_summary import summarise
     from .edge_text import summary_lines
 
     with _open_to_read(state) as database:
         summary = summarise(database, state_folder(state))
-    if as_json:
-        line(json.dumps(summary.document()))
-        return
-    for text in summary_lines(summary):
+    for text in [json.dumps(summary.document())] if as_json else summary_lines(summary):
         line(text)
+    if not summary.well:
+        raise click.exceptions.Exit(UNWELL)
 
 
 @click.command()
@@ -66,14 +69,34 @@ def results(state: Path | None, after: int) -> None:
 def label(file: Path | None, classname: str | None, table: Path | None, state: Path | None) -> None:
     """Say what FILE really shows: CLASS. A few labels say how often the device is right, and whether adapting helps.
 
-    The device does not learn from labels. FILE is a picture that it has classified or will classify.
+    The device does not learn from labels. FILE is a picture that it has classified or will classify. A running device
+    reports what its labels say with the next sync, a few seconds later.
     """
     from ..edge.device_file import add_labels, open_record
 
     labels = _labels(file, classname, table, _classnames(state_folder(state)))
     with closing(open_record(state_folder(state))) as database:
+        _check_files(database, labels, refusing=file is not None)
         known = add_labels(database, labels)
     line(f"{counted(len(labels), 'label')} stored, {known} of them for pictures that have been classified")
+
+
+def _check_files(database: Connection, labels: dict[str, str], refusing: bool) -> None:
+    """Say which labels are of files that are not there and that no picture of the record came from."""
+    import os
+
+    from ..errors import refuse
+    from .output import problem
+
+    def is_known(name: str) -> bool:
+        return database.execute("SELECT 1 FROM pictures WHERE source = ?", [os.fsencode(name)]).fetchone() is not None
+
+    missing = [name for name in labels if not os.path.lexists(name) and not is_known(name)]
+    if missing and refusing:
+        raise refuse("FILE", f"{missing[0]}, which does not exist and was not classified", "the name of a picture")
+    if missing:
+        more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+        problem(f"labels of files that do not exist and were not classified: {missing[0]}{more}")
 
 
 def _labels(file: Path | None, name: str | None, table: Path | None, names: tuple[str, ...]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .output import line, silence_retries
+from .stop import Stopped, accept_stop
 
 if TYPE_CHECKING:
     from ..serve.demo_fleet import DemoFleet, FleetTally
@@ -23,7 +24,7 @@ def run_fleet(options: FleetOptions, once: bool, as_json: bool) -> None:
     """Run the demo until all images are classified, or until a signal."""
     from ..core.extras import need
 
-    for module in ("starlette", "uvicorn", "msgspec", "prometheus_client", "httpcore2", "stamina"):
+    for module in ("starlette", "uvicorn", "msgspec", "prometheus_client", "httpx2", "stamina"):
         need(module, "serve")
     from ..serve.demo_fleet import demo_fleet
 
@@ -33,7 +34,10 @@ def run_fleet(options: FleetOptions, once: bool, as_json: bool) -> None:
             line(_as_json(tally) if as_json else tally_row(tally.images, tally.correct, tally.correct_zero_shot))
         if not once:
             line("all images are classified; the dashboard stays until Ctrl-C", err=True)
-            threading.Event().wait()
+            try:
+                threading.Event().wait()
+            except Stopped:
+                accept_stop()
 
 
 def _announce(fleet: DemoFleet, options: FleetOptions) -> None:
@@ -77,7 +81,7 @@ def run_guest(server: str, token: str, precision: str, seconds: float) -> None:
     """Join a running demo as one more device."""
     from ..core.extras import need
 
-    for module in ("msgspec", "httpcore2", "stamina"):
+    for module in ("msgspec", "httpx2", "stamina"):
         need(module, "http")
     from ..simulation.fleet_guest import guest_tallies
 

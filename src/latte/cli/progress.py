@@ -24,12 +24,14 @@ def bar(label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None
     from ..core.escape import visible
 
     with _display(bool(unit)) as progress:
-        task = progress.add_task(visible(label), total=total, speed="")
+        task, start = progress.add_task(visible(label), total=total, speed=""), time.monotonic()
 
         def advance(steps: int) -> None:
             progress.update(task, advance=steps)
             if unit:
-                progress.update(task, speed=f"{progress.tasks[0].speed or 0:.0f} {unit}/s")
+                shown = next(one for one in progress.tasks if one.id == task)
+                speed = shown.speed or shown.completed / max(time.monotonic() - start, 1e-3)  # none before two steps
+                progress.update(task, speed=f"{speed:.{0 if speed >= 10 else 1}f} {unit}/s")
 
         yield advance
         progress.refresh()

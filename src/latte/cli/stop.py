@@ -145,6 +145,12 @@ def pending_stop() -> Stopped | None:
     return Stopped(first[0]) if first else None
 
 
+def accept_stop() -> None:
+    """Take note that the signal was the regular end of what waited for it: the command ends as if none had come."""
+    if _active is not None:
+        _active._first = None
+
+
 def is_endless(arguments: list[str]) -> bool:
     """Return whether a signal is the regular end of the command that ``arguments`` name: the exit code is then 0."""
     return arguments[:1] == ["edge"] and not {"status", "label", "results"}.intersection(arguments[1:2])

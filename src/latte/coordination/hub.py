@@ -22,6 +22,7 @@ from ..wire.rows import PRECISIONS
 from ..wire.task_file import Task, describe_difference
 from .downloads import downloads
 from .problems import Problem
+from .reports import Reports
 from .stopwatch import Stopwatch
 from .upload_reader import AcceptedUpload, UploadReader, served_exchange, stale
 from .upload_records import DamagedRecordError, Record, Removal, Store, StoreFullError, StoreUnavailableError
@@ -47,6 +48,7 @@ class Hub:
         self.on_join: Callable[[str], None] = lambda client: None  # is called after a client's first upload
         self.versions: dict[str, int] = {}  # of every client in the exchange
         self.updated: dict[str, float] = {}
+        self.reports = Reports()
         self._keys: dict[str, bytes] = {}
         self.watch = Stopwatch()  # what batches take: store, wire (decode, check, encode), exchange
         owner = store.claim(task.fingerprint)
@@ -183,7 +185,7 @@ class Hub:
             is_new = client not in self.versions
             try:
                 with self.watch.phase("exchange"):
-                    self._apply(upload.record, upload.prepared)
+                    self._apply(upload)
                 if is_new:
                     self.on_join(client)
             except Exception as error:  # it is stored: the next upload of this client finds it there
@@ -212,8 +214,11 @@ class Hub:
         if len(self.versions) + len(accepted.keys() - self.versions.keys()) >= self.limits.clients:
             raise Problem("too_many_clients", f"{len(self.versions)} clients, at most {self.limits.clients}")
 
-    def _apply(self, record: Record, prepared: Any) -> None:
-        self.exchange.store(record.client, prepared)
+    def _apply(self, upload: AcceptedUpload) -> None:
+        record = upload.record
+        self.exchange.store(record.client, upload.prepared)
+        if upload.report is not None:
+            self.reports.note(record.client, upload.report)
         self.versions[record.client], self.updated[record.client] = record.version, record.updated
         self._keys[record.client] = record.key
 
@@ -229,7 +234,7 @@ class Hub:
                 self._drop(change.client)
             elif self.versions.get(change.client, NO_VERSION) < change.version:
                 try:
-                    self._apply(change, self.reader.prepare_record(change))
+                    self._apply(self.reader.prepare_record(change))
                 except Exception as error:
                     if strict:
                         raise
@@ -246,6 +251,7 @@ class Hub:
         if self.versions.pop(client, None) is not None:
             del self.updated[client]
             self._keys.pop(client, None)
+            self.reports.forget(client)
             self.exchange.forget(client)
 
     # --- downloads ----------------------------------------------------------------------------------------
@@ -264,7 +270,8 @@ class Hub:
             elif isinstance(download, Problem):
                 replies.append(download)
             else:
-                replies.append(SyncReply(self.task.fingerprint, version, download=download))
+                shared = self.reports.is_shared(request.client)
+                replies.append(SyncReply(self.task.fingerprint, version, download=download, name_shared=shared))
         return replies
 
     def _downloads(self, requests: Sequence[SyncRequest]) -> list[tuple[Block, ...] | Problem]:

@@ -16,7 +16,7 @@ from ..methods import create, create_exchange, describe
 from ..wire.array_blocks import Block, complete, decode, encoded_rows, in_place, rounding_of
 from ..wire.expected_arrays import SameShapes
 from ..wire.many_blocks import decode_many
-from ..wire.messages import NO_VERSION, SyncRequest, Upload, pack, unpack
+from ..wire.messages import NO_VERSION, DeviceReport, SyncRequest, Upload, pack, unpack
 from ..wire.task_file import Task
 from .problems import Problem
 from .upload_records import DamagedRecordError, Record
@@ -33,10 +33,11 @@ class ServedExchange(Exchange[Any, Any], Verifying, Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AcceptedUpload:
-    """An upload that was checked: its record, and what the exchange stores of it."""
+    """An upload that was checked: its record, what the exchange stores of it, and the report that came with it."""
 
     record: Record
     prepared: Any
+    report: DeviceReport | None
 
 
 class UploadReader:
@@ -87,8 +88,9 @@ class UploadReader:
         if request.version <= version:
             raise stale(request.version, version)
         blocks, prepared = (request.upload or (), ready) if ready is not None else self._prepare(request, before)
-        body = pack(Upload(blocks))
-        return AcceptedUpload(Record(request.client, request.version, request.key, body, time.time()), prepared)
+        body = pack(Upload(blocks, request.report))
+        record = Record(request.client, request.version, request.key, body, time.time())
+        return AcceptedUpload(record, prepared, request.report)
 
     def _repeats(self, request: SyncRequest, before: Record) -> bool:
         """Return whether the rows that a request brings are those that are stored.
@@ -100,7 +102,7 @@ class UploadReader:
             blocks = complete([in_place(block) for block in request.upload or ()], self._expected, rows)
         except InputError:
             return False
-        return pack(Upload(blocks)) == before.body
+        return blocks == unpack(before.body, Upload).blocks
 
     def _prepare(self, request: SyncRequest, before: Record | None) -> tuple[tuple[Block, ...], Any]:
         """Return all blocks of an upload, and what the exchange stores of it."""
@@ -116,10 +118,11 @@ class UploadReader:
 
     # --- what is stored -----------------------------------------------------------------------------------
 
-    def prepare_record(self, record: Record) -> Any:
+    def prepare_record(self, record: Record) -> AcceptedUpload:
         """Return what the exchange stores of a record; a record that it does not accept is damaged."""
         try:
-            return self._exchange.prepare(self._decode(unpack(record.body, Upload).blocks))
+            upload = unpack(record.body, Upload)
+            return AcceptedUpload(record, self._exchange.prepare(self._decode(upload.blocks)), upload.report)
         except InputError as error:
             raise DamagedRecordError(record.client, str(error)) from None
 

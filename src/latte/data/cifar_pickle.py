@@ -45,7 +45,7 @@ def read_batch(raw: bytes, label_key: bytes, where: str) -> tuple[NDArray[np.uin
         batch = _Strict(io.BytesIO(raw), encoding="bytes").load()
         pixels, labels = np.asarray(batch[b"data"]), np.asarray(batch[label_key], np.int64)
     except Exception as error:  # a broken pickle can raise almost anything
-        raise refuse(where, f"{type(error).__name__}: {error}", want) from None
+        raise refuse(where, f"a file that cannot be read ({type(error).__name__}: {error})", want) from None
     if pixels.dtype != np.uint8 or pixels.shape != (len(labels), PIXELS) or labels.ndim != 1:
         raise refuse(where, f"data {pixels.dtype} {pixels.shape}, labels {labels.shape}", want)
     if len(labels) and labels.min() < 0:

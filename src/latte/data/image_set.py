@@ -88,9 +88,9 @@ def open_images(spec: str, plan: CorruptionPlan | None = None) -> ImageSet:
     kind, colon, place = str(spec).partition(":")
     openers = _make_openers(plan or CorruptionPlan())
     if not colon or kind not in openers:
-        raise refuse(
-            "dataset", repr(spec), "one of " + ", ".join(f"{name}:PATH" for name in near(kind, sorted(openers)))
-        )
+        guess = f" (did you mean folder:{spec}, or classes:{spec}?)" if Path(spec).expanduser().is_dir() else ""
+        forms = ", ".join(f"{name}:PATH" for name in near(kind, sorted(openers)))
+        raise refuse("dataset", repr(spec), f"one of {forms}{guess}")
     if not place:
         raise refuse("dataset", repr(spec), f"{kind}: followed by a path")
     if plan is not None and plan.textures is not None and kind not in CORRUPTED_HERE:

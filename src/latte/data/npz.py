@@ -144,7 +144,7 @@ def _texts(array: NDArray[Any], name: str) -> tuple[str, ...]:
         texts = tuple(value.decode() if isinstance(value, bytes) else str(value) for value in values)
         check_text("".join(texts))
     except ValueError as error:
-        raise refuse(name, shorten(error), "Unicode text, or bytes in UTF-8") from None
+        raise refuse(name, f"what is no text ({shorten(error)})", "Unicode text, or bytes in UTF-8") from None
     return texts
 
 

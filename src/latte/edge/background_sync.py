@@ -13,6 +13,7 @@ from ..wire.messages import DeviceReport
 from .http_calls import RefusedError, UnreachableError
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # seconds after a failure; the longest pause doubles from one to the other
+LOOK_SECONDS = 2.0  # between two looks, in a pause, at whether somebody has mended what is wrong
 FINAL = (
     "other_task",
     "unauthorized",
@@ -36,13 +37,20 @@ class BackgroundSync:
     """Sends what is offered through ``trip``, one at a time; what is offered meanwhile replaces what was waiting.
 
     After a failure it waits for a random time below a limit that doubles with every failure: a fleet whose server comes
-    back does not come back all at once. ``close`` is called when it has been stopped.
+    back does not come back all at once. ``close`` is called when it has been stopped. ``notice`` says what is wrong
+    although a trip succeeded; ``mended`` says that what was refused may be accepted now, which ends a pause.
     """
 
     def __init__(
-        self, trip: Trip, rng: random.Random | None = None, close: Callable[[], object] = lambda: None
+        self,
+        trip: Trip,
+        rng: random.Random | None = None,
+        close: Callable[[], object] = lambda: None,
+        notice: Callable[[], str] = str,
+        mended: Callable[[], bool] = bool,
     ) -> None:
         self._trip, self._rng, self._close = trip, rng or random.Random(), close
+        self._notice, self._mended = notice, mended
         self._offer: tuple[Any, DeviceReport] | None = None
         self._download: Any = None
         self._wake = threading.Condition()
@@ -107,7 +115,7 @@ class BackgroundSync:
             self._download = download
             if self._offer is offer:
                 self._offer = None
-        self._note(SyncState(time.time(), offer[1].images))
+        self._note(SyncState(time.time(), offer[1].images, self._notice()))
 
     def _note(self, state: SyncState) -> None:
         with self._wake:
@@ -115,8 +123,11 @@ class BackgroundSync:
             self._wake.notify_all()
 
     def _pause(self, seconds: float) -> None:
-        with self._wake:
-            self._wake.wait_for(lambda: self._stopping, seconds)
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self._mended():
+            with self._wake:
+                if self._wake.wait_for(lambda: self._stopping, min(left, LOOK_SECONDS)):
+                    return
 
 
 def pause_after(failures: int, error: Exception, rng: random.Random) -> float:

@@ -31,6 +31,7 @@ from .tally import Tally
 
 SAVE_EVERY = 500  # pictures that have to be seen again after a crash, at most: they take a tenth of a second
 STATUS_EVERY = 1.0  # seconds
+LABELS_EVERY = 5.0  # seconds between two looks at the labels that were given
 
 
 class Device:
@@ -61,6 +62,7 @@ class Device:
         self._unseen: deque[NumberedAnswer] = deque()  # recorded, and not given to anybody yet
         self._feed: Callable[[], FeedState] = FeedState  # says what is known of where pictures come from
         self._reported = 0.0
+        self._labelled, self._looked = record.labelled(), time.monotonic()  # as the fleet knows, and when it was looked
         self._clock = SyncClock(times or SyncTimes(task.sync, task.period), self.tally.answered)
 
     # --- pictures -----------------------------------------------------------------------------------------
@@ -181,12 +183,19 @@ class Device:
     def _between_pictures(self) -> None:
         if self.link is not None:
             self._receive(self.link)
-            if self._clock.is_time():
+            if self._clock.is_time() or self._has_new_labels():
                 self._share(self.link)
         if self._unsaved >= SAVE_EVERY:
             self._save()
         if time.monotonic() - self._reported > STATUS_EVERY:
             self.report()
+
+    def _has_new_labels(self) -> bool:
+        """Return whether somebody gave labels since the last report; it looks now and then."""
+        if time.monotonic() - self._looked < LABELS_EVERY:
+            return False
+        self._looked = time.monotonic()
+        return self.record.labelled() != self._labelled
 
     def _sync_follows(self) -> bool:
         """Return whether a sync should follow the pictures that are encoded."""
@@ -236,7 +245,8 @@ class Device:
 
     def summary_report(self) -> DeviceReport:
         """Return what the owner of the fleet gets to know with a sync."""
-        return report_of(self.tally, self.record.labelled(), fill_of(self.method), self._feed())
+        self._labelled = self.record.labelled()
+        return report_of(self.tally, self._labelled, fill_of(self.method), self._feed())
 
     def close(self, patience: float = 5.0) -> None:
         """Share what is new, for which a server that answers gets ``patience`` seconds; save, and end the syncs.
@@ -245,7 +255,7 @@ class Device:
         """
         self._learn_encoded()
         if self.link is not None:
-            if self._clock.unshared:
+            if self._clock.unshared or self.record.labelled() != self._labelled:
                 self._share(self.link)
             self.link.drain(patience)
             self.link.stop(patience)

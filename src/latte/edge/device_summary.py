@@ -32,11 +32,17 @@ class DeviceSummary:
     course: list[Stretch]
     labelled: Labelled
 
+    @property
+    def well(self) -> bool:
+        """Whether the device runs, and neither its pictures nor its syncs have a problem."""
+        return self.running and not self.status.problem and not self.status.sync_problem
+
     def document(self) -> dict[str, Any]:
         """Return it for JSON."""
         counts = self.counts
         return {
             "running": self.running,
+            "well": self.well,
             **asdict(self.status),
             "images": counts.answered,
             "unreadable": counts.unreadable,

@@ -15,7 +15,10 @@ from typing import Any
 
 from ..core.names import client_name
 from ..core.validate import choice, message
-from ..methods import describe
+from ..errors import InputError, refuse
+from ..files.schema import shorten
+from ..methods import describe, resolve
+from ..methods.traffic import traffic_of
 from ..wire.array_blocks import Block, complete, decode, encode, encoded_rows
 from ..wire.expected_arrays import AtMost
 from ..wire.messages import (
@@ -33,11 +36,11 @@ from ..wire.messages import (
 from ..wire.rows import PRECISIONS, EncodedRows
 from ..wire.task_file import Task, describe_difference, parse_task
 from ..wire.versions import SPOKEN, UNSUPPORTED, upgrade_advice
-from .http_calls import Calls, Connection, RefusedError
+from .http_calls import MOST_ANSWER, Calls, Connection, RefusedError
 
-MOST_DOWNLOAD = 1 << 30  # bytes of one array of a download
 PARALLEL = 16  # requests at once when many clients pull
 _AGAIN = ("stale_version", "unknown_base")  # problems that sending everything as a later version solves
+_SLACK = 1 << 20  # bytes of an answer beside its arrays
 _ATTEMPTS = 3  # another program that uses the same name may be faster once, but hardly three times
 
 
@@ -50,6 +53,7 @@ class Conversation:
     uploaded: dict[str, EncodedRows] = field(default_factory=dict)
     held: dict[str, EncodedRows] = field(default_factory=dict)
     reused: bool = True  # whether listing what is held was of any use the last time
+    name_shared: bool = False  # whether another device uses the name, too, as the last answer says
     seed: int = field(default_factory=lambda: secrets.randbits(63))
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -84,6 +88,7 @@ class HttpExchange:
             self._calls.close()
             raise
         self._info = describe(self.shared_task.method)
+        self._most = most_download(self.shared_task)
         self._conversations: dict[str, Conversation] = {}
         self._lock = threading.Lock()
 
@@ -92,7 +97,7 @@ class HttpExchange:
 
     def _agree(self, task: Task | None) -> Task:
         """Return the task of the server; refuse another one than ``task``."""
-        served = parse_task(self._calls.get("/v1/task"), f"{self._calls.server}/v1/task")
+        served = fetch_task(self._calls)
         if task is not None and task.fingerprint != served.fingerprint:
             differs = describe_difference(served.fingerprint, task.fingerprint)
             raise RefusedError("other_task", 409, f"another task than the server's: {differs} differ")
@@ -124,6 +129,10 @@ class HttpExchange:
     def push_pull(self, client: str, upload: Any, report: DeviceReport | None = None) -> Any:
         """Upload and download in one round trip."""
         return self._send(client_name(client), upload, download=True, report=report)
+
+    def name_is_shared(self, client: str) -> bool:
+        """Return whether, as the server says, another device has used the name of ``client`` lately."""
+        return self._conversation(client_name(client)).name_shared
 
     def leave(self, client: str) -> bool:
         """Remove what ``client`` has uploaded; return whether there was anything."""
@@ -195,22 +204,41 @@ class HttpExchange:
     def _post(self, request: SyncRequest) -> SyncReply:
         route = "sync" if request.precision else "upload"
         route = "download" if request.upload is None else route
-        answer = self._calls.post(f"/v1/{route}", request.client, pack(request))
+        answer = self._calls.post(f"/v1/{route}", request.client, pack(request), self._most)
         if protocol_of(answer) not in SPOKEN:
             raise RefusedError(UNSUPPORTED, 200, upgrade_advice([protocol_of(answer)]))
         return unpack(answer, SyncReply)
 
     def _accept(self, talk: Conversation, request: SyncRequest, reply: SyncReply) -> Any:
         if request.upload is not None and reply.version == request.version:
-            rows = encoded_rows(complete(request.upload, AtMost(MOST_DOWNLOAD), talk.uploaded))
+            rows = encoded_rows(complete(request.upload, AtMost(self._most), talk.uploaded))
             talk.acknowledged, talk.uploaded = request.version, rows
+        talk.name_shared = reply.name_shared
         if request.precision is None:
             return None
-        blocks = complete(reply.download or (), AtMost(MOST_DOWNLOAD), talk.held)
+        blocks = complete(reply.download or (), AtMost(self._most), talk.held)
         download = decode(blocks, self._info.kind.Download, self.task)
         talk.reused = _reuses(reply.download or ()) or not request.have
         talk.held = encoded_rows(blocks)
         return download
+
+
+def fetch_task(calls: Calls) -> Task:
+    """Return the task of a server; refuse a server that has none, because it is of another kind."""
+    try:
+        return parse_task(calls.get("/v1/task"), f"{calls.server}/v1/task")
+    except RefusedError:
+        raise
+    except InputError as error:
+        want = "the address of latte serve, of a version that this one understands"
+        raise refuse("--server", f"{calls.server}, where no Latte server answers ({shorten(error)})", want) from None
+
+
+def most_download(task: Task) -> int:
+    """Return how many bytes an answer of the server may have: what the method says of a download, in full precision."""
+    params = resolve(task.method, dict(task.params))
+    traffic = traffic_of(task.method, params, task.zero_shot.classes, task.zero_shot.dim, "fp32")
+    return MOST_ANSWER if traffic is None else _SLACK + 3 * traffic.whole_down  # exact rows are twice as long
 
 
 def _reuses(blocks: Sequence[Block]) -> bool:

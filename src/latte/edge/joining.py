@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
 
 from ..core.contracts import Collaborative, Method
 from ..core.names import client_name
 from ..core.privacy import Privacy
 from ..core.private_client import PrivateClient
 from ..encoders import Encoder
-from ..errors import refuse
+from ..errors import InputError, refuse
 from ..files.atomic import write_text
 from ..files.documents import parse_json
 from ..files.reading import read_text
 from ..methods import create
 from ..wire.messages import DeviceReport
-from ..wire.task_file import Task, parse_task, read_task, write_task
+from ..wire.task_file import Task, read_task, write_task
 from .background_sync import BackgroundSync
 from .exchange_folder import TASK_FILE as TASK_FILE
 from .exchange_folder import Hidden
 from .folder_exchange import FolderExchange, folder_of, is_folder
-from .http_calls import Calls, Connection, UnreachableError
-from .http_exchange import HttpExchange
+from .http_calls import Calls, Connection, RefusedError, UnreachableError, check_token_text
+from .http_exchange import HttpExchange, fetch_task
 
 NAME_FILE = "name.txt"
 _LONGEST_TOKEN = 4096  # bytes of a token file
@@ -35,7 +40,8 @@ _LONGEST_TOKEN = 4096  # bytes of a token file
 class Membership:
     """A server, and how to talk to it; ``name`` is needed only if the server asks for no token.
 
-    Instead of an address, ``server`` may be a folder, ``folder:DIR``, whose messages another program carries.
+    Instead of an address, ``server`` may be a folder, ``folder:DIR``, whose messages another program carries. A
+    ``token_file`` is read when it is needed, and again after a refusal: ``token`` is for programs that have none.
     """
 
     server: str
@@ -44,11 +50,35 @@ class Membership:
     precision: str = "int8"
     connection: Connection = field(default_factory=Connection)
     privacy: Privacy = field(default_factory=Privacy)
+    token_file: Path | None = None
+
+    def current_token(self) -> str | None:
+        """Return the token; that of the file as it is now."""
+        return self.token if self.token_file is None else read_token(self.token_file)
+
+    @property
+    def shows_token(self) -> bool:
+        """Whether the token goes over a network that others may read: to another machine, without TLS."""
+        parts = urlsplit(self.server)
+        if parts.scheme != "http" or (self.token is None and self.token_file is None):
+            return False
+        host = parts.hostname or ""
+        try:
+            return not ip_address(host).is_loopback
+        except ValueError:  # a name
+            return host != "localhost" and not host.endswith(".localhost")
 
 
 def read_token(path: Path) -> str:
     """Return the token in a file."""
-    return read_text(path, "token file", _LONGEST_TOKEN).strip()
+    token = read_text(path, "token file", _LONGEST_TOKEN).strip()
+    if not token:
+        raise refuse("--token-file", f"{path}, which is empty", "one token: latte_…")
+    try:
+        check_token_text(token)
+    except InputError as error:
+        raise refuse("--token-file", f"{path} ({error})", "a file with one token and nothing else") from None
+    return token
 
 
 class DeviceIdentity(NamedTuple):
@@ -85,9 +115,9 @@ def join(membership: Membership, folder: Path) -> DeviceIdentity:
 
 def _ask_server(membership: Membership) -> Invitation:
     """Return the task of a server, and the name that the token is bound to."""
-    calls = Calls(membership.server, membership.token, membership.connection)
+    calls = Calls(membership.server, membership.current_token(), membership.connection)
     try:
-        task = parse_task(calls.get("/v1/task"), f"{membership.server}/v1/task")
+        task = fetch_task(calls)
         about = parse_json(calls.get("/v1/whoami"), f"{membership.server}/v1/whoami")
     except UnreachableError as error:
         raise UnreachableError(f"{error}; the first start of a device needs its server") from None
@@ -107,10 +137,13 @@ def _ask_folder(membership: Membership) -> Invitation:
 
 
 def _own_name(requested: str | None, known: str | None) -> str:
-    """Return the name that the token is bound to; without a token, the requested name or that of the machine."""
+    """Return the name that the token is bound to; without a token, the requested name or one of the machine's own.
+
+    That is its host name with a few letters by chance: machines that were set up alike have the same host name.
+    """
     if requested and known and requested != known:
-        raise refuse("name", repr(requested), f"{known!r}, to which the token and the state folder belong")
-    return client_name(known or requested or socket.gethostname())
+        raise refuse("--name", repr(requested), f"{known!r}, to which the token and the state folder belong")
+    return client_name(known or requested or f"{socket.gethostname()}-{secrets.token_hex(3)}")
 
 
 def check_encoder(task: Task, encoder: Encoder, any_encoder: bool = False) -> None:
@@ -134,28 +167,64 @@ def new_member(task: Task, privacy: Privacy | None = None) -> Method:
 
 
 class ServerTrip:
-    """One sync with the server, over a connection that is made when it is first needed."""
+    """One sync with the server, over a connection that is made when it is first needed.
+
+    Every start of a device has an ``instance`` of its own, by which the server notices two devices of one name.
+    """
 
     def __init__(self, membership: Membership, task: Task, name: str) -> None:
         self._membership, self._task, self._name = membership, task, name
+        self._instance = secrets.token_hex(8)
         self._exchange: HttpExchange | None = None
+        self._token: str | None = None
+        self._refused: str | None = None  # the token that the server does not know
 
     def __call__(self, upload: Any, report: DeviceReport) -> Any:
-        """Upload and download."""
+        """Upload and download; a token that is refused is read again, and what the file has now is tried at once."""
+        report = msgspec.structs.replace(report, instance=self._instance)
+        try:
+            return self._open().push_pull(self._name, upload, report)
+        except RefusedError as error:
+            if error.code != "unauthorized":
+                raise
+            self._refused = self._token
+            self.close()
+            if not self.mended():
+                raise
+            return self._open().push_pull(self._name, upload, report)
+
+    def _open(self) -> HttpExchange:
         if self._exchange is None:
+            self._token = self._membership.current_token()
             self._exchange = HttpExchange(
                 self._membership.server,
                 self._task,
-                tokens=self._membership.token,
+                tokens=self._token,
                 precision=self._membership.precision,
                 connection=self._membership.connection,
             )
-        return self._exchange.push_pull(self._name, upload, report)
+        return self._exchange
+
+    def mended(self) -> bool:
+        """Return whether there is another token than the one that was refused."""
+        if self._refused is None or self._membership.token_file is None:
+            return False
+        try:
+            return self._membership.current_token() != self._refused
+        except (OSError, InputError):  # it is being written
+            return False
+
+    def notice(self) -> str:
+        """Return what is wrong although the last sync succeeded."""
+        if self._exchange is None or not self._exchange.name_is_shared(self._name):
+            return ""
+        return f"another device uses the name {self._name!r}, too: give each its own name, token and --state folder"
 
     def close(self) -> None:
         """Close the connection."""
         if self._exchange is not None:
             self._exchange.close()
+            self._exchange = None
 
 
 def link_to(membership: Membership, task: Task, name: str) -> BackgroundSync:
@@ -165,7 +234,7 @@ def link_to(membership: Membership, task: Task, name: str) -> BackgroundSync:
         exchange = FolderExchange(folder_of(membership.server), task, membership.precision, hidden)
         return BackgroundSync(exchange.push_pull)
     trip = ServerTrip(membership, task, name)
-    return BackgroundSync(trip, close=trip.close)
+    return BackgroundSync(trip, close=trip.close, notice=trip.notice, mended=trip.mended)
 
 
 def default_state_folder() -> Path:

@@ -98,14 +98,14 @@ def load_encoder(spec: str, threads: int = 0, device: str = "cpu") -> Encoder:
 def check_encoder_spec(spec: str) -> None:
     """Refuse an encoder whose folder or packages are missing, before any other work is done for it."""
     kind, target = split_spec(spec)
-    packages, extra = ENCODER_PACKAGES[kind]
-    for package in packages:
-        need(package, extra)
     if kind == "openclip":
         from .open_clip import open_clip_package, split_target
 
-        open_clip_package()
         split_target(target)
+        open_clip_package()  # the one package that no extra brings: first, because it says so
+    packages, extra = ENCODER_PACKAGES[kind]
+    for package in packages:
+        need(package, extra)
 
 
 def split_spec(spec: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from ..files.documents import read_json
 from ..files.schema import shorten
 from .encoder import too_long
 from .preprocess import Preprocess, from_hf
-from .torch_base import TorchEncoder, set_threads
+from .torch_base import TorchEncoder, is_network_failure, set_threads
 
 FAMILIES = {
     "clip": "CLIPModel",
@@ -100,7 +100,12 @@ def _read(target: str, reader: Any) -> Any:
         with _no_bars():
             return reader.from_pretrained(target)
     except Exception as error:  # OSError, safetensors' own, KeyError for an unknown type, and more
-        raise refuse(f"hf:{target}", f"{reader.__name__}: {shorten(error, 200)}", _want(target)) from None
+        if not Path(target).is_dir() and is_network_failure(error):
+            want = f"a network connection for the first time, or hf:DIR: a folder with {_FILES}"
+            raise refuse(f"hf:{target}", f"no connection to the model hub ({shorten(error, 120)})", want) from None
+        raise refuse(
+            f"hf:{target}", f"a model that cannot be loaded ({reader.__name__}: {shorten(error, 200)})", _want(target)
+        ) from None
 
 
 @contextmanager
@@ -138,4 +143,4 @@ def _file(target: str, name: str) -> Path | None:
 def _want(target: str) -> str:
     if Path(target).is_dir():
         return f"a folder with {_FILES}"
-    return f"a folder with {_FILES}, or a model name of the hub and a network connection"
+    return f"a model name of the hub, or a folder with {_FILES}"

@@ -120,7 +120,8 @@ class OnnxEncoder(BaseEncoder):
         try:
             rows: NDArray[Any] = session.run([output], feed)[0]
         except Exception as error:
-            raise refuse(f"input of {self.name}", shorten(error, 200), "arrays of the sizes in model.json") from None
+            fault = f"what the model does not take ({shorten(error, 200)})"
+            raise refuse(f"input of {self.name}", fault, "arrays of the sizes in model.json") from None
         return rows
 
 

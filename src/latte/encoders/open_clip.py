@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.extras import install_advice
-from ..errors import MissingExtra, refuse
+from ..core.extras import pip_line
+from ..core.validate import close_names
+from ..errors import InputError, MissingExtra, refuse
 from ..files.schema import shorten
 from .encoder import too_long
 from .preprocess import Preprocess, from_open_clip
-from .torch_base import TorchEncoder, set_threads
+from .torch_base import TorchEncoder, is_network_failure, set_threads
 
 CONTEXT_LENGTH = 77  # if the tokenizer does not say
 _SCHEMAS = ("hf-hub:", "local-dir:")
@@ -85,8 +87,20 @@ def load_open_clip(target: str, threads: int = 0, device: str = "cpu") -> OpenCl
         model, _, _ = open_clip.create_model_and_transforms(name, pretrained=pretrained, force_quick_gelu=quick)
         tokenizer = open_clip.get_tokenizer(name)
     except Exception as error:  # RuntimeError, FileNotFoundError, hub errors
-        raise refuse(f"openclip:{target}", shorten(error, 200), "a pair of open_clip.list_pretrained()") from None
+        raise _refusal(open_clip, target, error) from None
     return OpenClipEncoder(f"openclip:{target}", model, tokenizer, _preprocess(open_clip, model), device)
+
+
+def _refusal(open_clip: Any, target: str, error: Exception) -> InputError:
+    """Return why a model cannot be loaded: the network, a pair that does not exist, or something else."""
+    if is_network_failure(error):
+        want = "a network connection for the first time, or openclip:local-dir:DIR"
+        return refuse(f"openclip:{target}", f"no connection to the weights ({shorten(error, 120)})", want)
+    pairs = ["/".join(pair) for pair in getattr(open_clip, "list_pretrained", list)()]
+    if not target.startswith(_SCHEMAS) and target not in pairs:
+        near = ", ".join(close_names(target, pairs)) or "open_clip.list_pretrained() names them all"
+        return refuse(f"openclip:{target}", f"no such model and weights ({shorten(error, 120)})", f"a pair: {near}")
+    return refuse(f"openclip:{target}", f"a model that cannot be loaded ({shorten(error, 200)})", "a sound model")
 
 
 def trained_with_quick_gelu(open_clip: Any, name: str, pretrained: str | None) -> bool:
@@ -124,6 +138,6 @@ def open_clip_package() -> Any:
     try:
         return importlib.import_module("open_clip")
     except ImportError as error:
-        what = f"open_clip cannot be imported ({error})"
-        message = f"{what}; {install_advice('torch')}, then: pip install open_clip_torch"
-        raise MissingExtra(message, name="open_clip") from None
+        what = "is not installed" if error.name == "open_clip" else f"cannot be imported ({error})"
+        torch = "" if importlib.util.find_spec("torch") else f", after torch: {pip_line('torch')}"
+        raise MissingExtra(f"open_clip {what}; run: pip install open_clip_torch{torch}", name="open_clip") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -106,3 +107,20 @@ def set_threads(threads: int) -> None:
     """Let torch use ``threads`` cores; 0 leaves its own choice."""
     if at_least("threads", threads, 0):
         need("torch", "torch").set_num_threads(threads)
+
+
+_NO_NETWORK = (  # by name, because they belong to packages that may not be installed
+    "ConnectError", "ConnectTimeout", "ReadTimeout", "ConnectTimeoutError", "MaxRetryError", "NameResolutionError",
+    "NewConnectionError", "ProxyError", "URLError", "LocalEntryNotFoundError", "OfflineModeIsEnabled",
+)  # fmt: skip
+
+
+def is_network_failure(error: BaseException | None) -> bool:
+    """Return whether what failed is the network, and not what was asked for."""
+    while error is not None:
+        if isinstance(error, (ConnectionError, TimeoutError, socket.gaierror)) or type(error).__name__ in _NO_NETWORK:
+            return True
+        if "couldn't connect" in str(error):  # of transformers, whose error has no cause
+            return True
+        error = error.__cause__ or error.__context__
+    return False

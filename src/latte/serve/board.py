@@ -103,7 +103,7 @@ class Board:
 
     def __init__(self, hub: Hub, batches: Batches[Any, Any], log: FleetLog) -> None:
         self._hub, self._batches, self._log = hub, batches, log
-        self._source = FleetSource(hub.versions, hub.updated, log.traces)
+        self._source = FleetSource(hub.versions, hub.updated, log.traces, hub.reports)
         self._map = Paced(self._draw_map)
         self._watchers = 0
 

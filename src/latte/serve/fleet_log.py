@@ -1,6 +1,7 @@
 """What a server remembers of its clients for the owner of the fleet, at next to no cost per sync.
 
-It is in memory only: reports, refusals and latencies are not stored, and a restart begins with none.
+It is in memory only: refusals, latencies and the course of reports are not stored, and a restart begins with none. The
+latest report of a client is stored with its upload (``latte.coordination.reports``).
 """
 
 from __future__ import annotations
@@ -22,16 +23,14 @@ MOST_REFUSALS = 100  # kinds and clients; the oldest goes first
 
 @dataclass(slots=True)
 class ClientTrace:
-    """The syncs of one client since the server started: the time of the last, their number, the reports."""
+    """The syncs of one client since the server started: the time of the last, their number, the course of reports."""
 
     synced: float
     syncs: int = 0
-    report: DeviceReport | None = None
     course: ReportCourse | None = None
 
     def note_report(self, report: DeviceReport) -> None:
         """Note what a client says of itself."""
-        self.report = report
         if self.course is None:
             self.course = ReportCourse()
         self.course.add(report)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
+from ..coordination.reports import Reports
 from ..edge.evidence import Accuracies, Labelled, accuracies_of
 from ..wire.messages import DeviceReport
 from .fleet_log import ClientTrace
@@ -35,6 +36,7 @@ class FleetRow(msgspec.Struct, frozen=True):
     """A client: its last sync (seconds since 1970), the syncs since the server started, and its latest report.
 
     ``accuracies`` are what the report says of labelled images, None where it says nothing that can be true.
+    ``name_shared``: two devices have used the name within the last hour.
     """
 
     client: str
@@ -45,6 +47,7 @@ class FleetRow(msgspec.Struct, frozen=True):
     report: DeviceReport | None
     classes: int | None = None
     accuracies: Accuracies | None = None
+    name_shared: bool = False
 
 
 def has_labels(report: DeviceReport) -> bool:
@@ -122,11 +125,12 @@ class FleetTable(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class FleetSource:
-    """What is known of all clients: version and time of the stored upload, and the syncs with this server."""
+    """What is known of all clients: version, time and report of the stored upload, and the syncs with this server."""
 
     versions: Mapping[str, int]
     updated: Mapping[str, float]
     traces: Mapping[str, ClientTrace]
+    reports: Reports = field(default_factory=Reports)
 
     def last_sync(self, client: str) -> float:
         """Return when a client was last heard of."""
@@ -136,9 +140,17 @@ class FleetSource:
     def row(self, client: str, version: int, query: FleetQuery, now: float) -> FleetRow:
         """Return one client."""
         trace, synced = self.traces.get(client), self.last_sync(client)
-        syncs, report = (trace.syncs, trace.report) if trace else (0, None)
-        accuracies = reported_accuracies(report) if report else None
-        return FleetRow(client, version, synced, syncs, synced < now - query.stale, report, accuracies=accuracies)
+        report = self.reports.latest.get(client)
+        return FleetRow(
+            client,
+            version,
+            synced,
+            trace.syncs if trace else 0,
+            synced < now - query.stale,
+            report,
+            accuracies=reported_accuracies(report) if report else None,
+            name_shared=self.reports.is_shared(client),
+        )
 
     def recent(self, most: int) -> list[str]:
         """Return the clients that synced last, by name."""
@@ -156,8 +168,8 @@ def fleet_table(source: FleetSource, query: FleetQuery, now: float) -> FleetTabl
         trace, synced = source.traces.get(client), source.updated.get(client, 0.0)
         if trace is not None:
             synced = max(synced, trace.synced)
-            if trace.report is not None:
-                sums.add(trace.report)
+        if (report := source.reports.latest.get(client)) is not None:
+            sums.add(report)
         sums.fresh += synced >= oldest
         if _is_shown(query.state, synced < oldest) and (not find or find in client.casefold()):
             matching.append((-synced, client))

@@ -184,6 +184,8 @@ class Service:
             raise answer
         exchanged = request.upload is not None or request.precision is not None
         if exchanged and request.client in self.hub.versions:
+            if request.report is not None and request.upload is None:  # one that comes with an upload is stored with it
+                self.hub.reports.note(request.client, request.report)
             self.log.note_sync(request.client, request.report, time.perf_counter() - start)
         return answer
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..core.extras import need
 from ..core.names import LONGEST
-from ..errors import refuse
+from ..errors import InputError
 from .array_blocks import NEXT, Block
 from .hashes import row_ids
 from .rows import EncodedRows
@@ -55,7 +55,8 @@ class DeviceReport(msgspec.Struct, frozen=True):
     memory holds something of ``classes`` classes. ``unreadable`` pictures could not be read, ``waiting`` pictures are
     in the queue, ``dropped`` ones had no room. Of ``labelled`` images, ``correct`` answers are right, and
     ``correct_zero_shot`` answers of zero-shot; ``gained`` images are right only with the memory, ``lost`` ones only
-    without it. Earlier clients do not send these two: they are UNSET, which is never sent.
+    without it. Earlier clients do not send these two: they are UNSET, which is never sent. ``instance`` is drawn anew
+    at every start of a device: two that take turns are two devices with one name.
     """
 
     images: Count = 0
@@ -72,6 +73,7 @@ class DeviceReport(msgspec.Struct, frozen=True):
     gained: Count | msgspec.UnsetType = msgspec.UNSET
     lost: Count | msgspec.UnsetType = msgspec.UNSET
     software: Short = ""
+    instance: Short | msgspec.UnsetType = msgspec.UNSET
 
 
 class SyncRequest(msgspec.Struct, frozen=True):
@@ -95,18 +97,23 @@ class SyncRequest(msgspec.Struct, frozen=True):
 
 
 class SyncReply(msgspec.Struct, frozen=True):
-    """``version`` is that of the client's upload that the server has; ``download`` may leave out rows of ``have``."""
+    """``version`` is that of the client's upload that the server has; ``download`` may leave out rows of ``have``.
+
+    ``name_shared``: another device has used the name of this one within the last hour.
+    """
 
     task: Short
     version: Version
     protocol: int = PROTOCOL
     download: tuple[Block, ...] | None = None
+    name_shared: bool = False
 
 
 class Upload(msgspec.Struct, frozen=True):
-    """The latest upload of a client as it is stored: complete blocks."""
+    """The latest upload of a client as it is stored: complete blocks, and the report that came with them."""
 
     blocks: tuple[Block, ...]
+    report: DeviceReport | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -122,7 +129,7 @@ def unpack(content: bytes, kind: type[T]) -> T:
     try:
         message: T = msgspec.msgpack.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # DecodeError: bad bytes, or a bad field
-        raise refuse(kind.__name__, str(error)[:200], "a message of this protocol") from None
+        raise InputError(f"{kind.__name__}: not a message of this protocol: {str(error)[:200]}") from None
     return message
 
 

@@ -19,9 +19,10 @@ const facts = (row) => {
   const report = row.report;
   fact(list, "Last sync", element("span", { "data-time": row.synced, class: row.stale ? "stale" : "" }, ago(values.ago)));
   fact(list, "State", element("span", { class: row.stale ? "stale" : "" }, row.stale ? "stale" : "fresh"));
+  if (row.name_shared) fact(list, "Name", element("span", { class: "stale" }, "two devices use it and overwrite each other: give each its own name, token and state folder"));
   fact(list, "Uploads", `version ${count(row.version)}, ${counted(row.syncs, "sync", "syncs")} since the server started`);
   if (!report) {
-    fact(list, "Report", "none since the server started");
+    fact(list, "Report", "none yet");
     return list;
   }
   fact(list, "Images", count(report.images) + (report.unreadable ? `, and ${count(report.unreadable)} that could not be read` : ""));

@@ -55,13 +55,15 @@ const CELLS = [
 
 const newRow = (client) => {
   const badge = element("span", { class: "badge stale", hidden: "" }, "stale");
-  const row = element("tr", {}, element("th", { scope: "row" }, clientLink(client), badge));
+  const shared = element("span", { class: "shared stale", hidden: "" }, "two devices");
+  const row = element("tr", {}, element("th", { scope: "row" }, clientLink(client), badge, shared));
   row.append(...CELLS.map(([key]) => element("td", { "data-key": key }, element("span"), element("small"))));
   return row;
 };
 
 const fillRow = (row, client, values) => {
   row.querySelector(".badge").hidden = !client.stale;
+  row.querySelector(".shared").hidden = !client.name_shared;
   row.classList.toggle("is-stale", client.stale);
   CELLS.forEach(([key, text, interval], i) => {
     const cell = row.cells[i + 1];
