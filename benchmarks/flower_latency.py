@@ -79,9 +79,9 @@ def flower(task: Task, folder: Path, nodes: int) -> Iterator[list[Trip]]:
     try:
         processes.start("superlink", deployment.superlink())
         for node in range(nodes):
-            call(deployment, deployment.register(node))
+            call(processes, deployment.register(node))
             processes.start(f"supernode{node}", deployment.supernode(node, free_port()))
-        call(deployment, deployment.run(task=str(folder / "federation.task")))
+        call(processes, deployment.run(task=str(folder / "federation.task")))
         folders = [ExchangeFolder(deployment.node_folder(node)) for node in range(nodes)]
         yield [FolderExchange(each, task, "int8", patience=600.0).push_pull for each in folders]
     finally:

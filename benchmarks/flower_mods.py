@@ -59,9 +59,7 @@ class Measurement:
 def measure(file: Path, method: str, mods: str, seed: int) -> Measurement:
     started = time.process_time()
     settings = BenchmarkSettings(str(file), method, sync="doubling", seed=seed)
-    clients = len(settings.federation())
-    nodes = {node + 1: {"partition-id": node} for node in range(clients)}
-    grid = DirectGrid(make_client_app(MODS[mods]), nodes)
+    grid = DirectGrid(make_client_app(MODS[mods]), {node: {} for node in range(1, len(settings.federation()) + 1)})
     barrier = Barrier(grid, settings)
     outcome = barrier.run()
     accuracy = 100 * float(np.concatenate(outcome.correct(barrier.federation)).mean())

@@ -3,8 +3,8 @@
 python loopback.py FOLDER --task federation.task --nodes 3
 
 It makes an authority, a certificate and keys in FOLDER, starts everything on 127.0.0.1, starts the run, and prints the
-commands that start the devices. Ctrl-C ends it (the ServerApp, which Flower started, some seconds later); the same
-command goes on where it ended. Needs openssl and ssh-keygen.
+commands that start the devices. Ctrl-C ends it (the ServerApp, which Flower started, some seconds later), and so does
+the end of any process that it started; the same command goes on where it ended. Needs openssl and ssh-keygen.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import Event
+
+from latte.errors import InputError
+from latte.wire.task_file import read_task
 
 APP = Path(__file__).parent
 NAME = "loopback"  # of the connection in Flower's config.toml
@@ -119,7 +121,7 @@ class Processes:
     """Processes by name, each in a session of its own; what one prints goes to ``NAME.log``."""
 
     def __init__(self, deployment: Loopback) -> None:
-        self._deployment, self._running = deployment, dict[str, subprocess.Popen[bytes]]()
+        self.deployment, self._running = deployment, dict[str, subprocess.Popen[bytes]]()
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._running))
@@ -127,17 +129,25 @@ class Processes:
     def start(self, name: str, command: list[str]) -> None:
         """Start a process."""
         with self.log(name).open("ab") as log:
-            process = subprocess.Popen(command, env=self._deployment.environment(), stdin=subprocess.DEVNULL,
+            process = subprocess.Popen(command, env=self.deployment.environment(), stdin=subprocess.DEVNULL,
                                        stdout=log, stderr=log, start_new_session=True)  # fmt: skip
         self._running[name] = process
 
     def log(self, name: str) -> Path:
         """Return the file with what a process printed."""
-        return self._deployment.folder / f"{name}.log"
+        return self.deployment.folder / f"{name}.log"
 
     def alive(self, name: str) -> bool:
         """Return whether a process has not ended yet."""
         return self._running[name].poll() is None
+
+    def check(self) -> None:
+        """End this program if one of them has ended, and say why: the others would wait for it for ever."""
+        for name in self:
+            if not self.alive(name):
+                lines = self.log(name).read_text(errors="replace").splitlines()[-12:]
+                code = self._running[name].returncode
+                raise SystemExit("\n".join([*lines, f"{name} has ended (exit code {code}): see {self.log(name)}"]))
 
     def end(self, *names: str, number: int = signal.SIGTERM) -> None:
         """Send a signal to processes and their children; whatever does not end within ten seconds is killed."""
@@ -156,11 +166,12 @@ class Processes:
             self.end(name)
 
 
-def call(deployment: Loopback, command: list[str], attempts: int = 60) -> None:
+def call(processes: Processes, command: list[str], attempts: int = 60) -> None:
     """Run a command of Flower until it succeeds: the SuperLink may not be there yet."""
     printed = ""
     for _ in range(attempts):
-        done = subprocess.run(command, env=deployment.environment(), capture_output=True, text=True)
+        processes.check()
+        done = subprocess.run(command, env=processes.deployment.environment(), capture_output=True, text=True)
         printed = done.stdout + done.stderr
         if done.returncode == 0 or "already" in printed:
             return
@@ -168,13 +179,14 @@ def call(deployment: Loopback, command: list[str], attempts: int = 60) -> None:
     raise SystemExit(f"{' '.join(command)}: {printed[-2000:]}")
 
 
-def start_all(deployment: Loopback, processes: Processes, task: Path, nodes: int) -> None:
+def start_all(processes: Processes, task: Path, nodes: int) -> None:
     """Start the SuperLink, the SuperNodes and the run; print the commands of the devices."""
+    deployment = processes.deployment
     processes.start("superlink", deployment.superlink())
     for node in range(nodes):
-        call(deployment, deployment.register(node))
+        call(processes, deployment.register(node))
         processes.start(f"supernode{node}", deployment.supernode(node, deployment.port + 1 + node))
-    call(deployment, deployment.run(task=str(task.absolute())))
+    call(processes, deployment.run(task=str(task.absolute())))
     for node in range(nodes):
         place = f"--server folder:{deployment.node_folder(node)}"
         print(f"latte edge {place} --state DIR --watch PICTURES --encoder ENCODER", flush=True)
@@ -188,13 +200,20 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=18443, help="of the SuperLink; the nodes take the next ones")
     parser.add_argument("--seconds", type=float, default=0.0, help="end after this time; 0: with Ctrl-C")
     options = parser.parse_args()
+    try:
+        read_task(options.task)
+    except (OSError, InputError) as error:
+        parser.error(f"--task: {error}")
     deployment = Loopback(options.folder, options.port)
     deployment.prepare()
     processes = Processes(deployment)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends everything, as Ctrl-C does
     try:
-        start_all(deployment, processes, options.task, options.nodes)
-        Event().wait(options.seconds or None)
+        start_all(processes, options.task, options.nodes)
+        end = time.monotonic() + (options.seconds or float("inf"))
+        while (left := end - time.monotonic()) > 0:
+            processes.check()
+            time.sleep(min(left, 1.0))
     except KeyboardInterrupt:
         print("stopping", file=sys.stderr)
     finally:

@@ -15,12 +15,13 @@ from flower_nodes import METHODS, Node, complaints, nodes_of, steps
 from latte.core.privacy import Privacy
 from latte.data.bundled import bundled
 from latte.edge.exchange_folder import Hidden
+from latte.errors import InputError
 from latte.flower.barrier import Barrier
 from latte.flower.client_app import make_client_app
 from latte.flower.direct_grid import DirectGrid
 from latte.flower.mods import precision_mod, privacy_mod
 from latte.flower.settings import BenchmarkSettings
-from latte.flower.walk import read_walk
+from latte.flower.walk import read_walks
 from latte.methods import registry
 from latte.methods.ristretto import Ristretto
 from latte.simulation.readable import run_readable
@@ -63,10 +64,10 @@ def test_mods_refuse_bad_options():
 
 
 @lru_cache
-def walked(method, *mods, clients=38):
+def walked(method, *mods, nodes=38):
     """Return what all clients of the bundled benchmark answer with some mods, and the bytes of their replies."""
     settings = BenchmarkSettings(method=method, sync="doubling", parameters='{"k_e": 2}' if method == "latte" else "")
-    grid = DirectGrid(make_client_app(mods), {node: {"partition-id": node - 1} for node in range(1, clients + 1)})
+    grid = DirectGrid(make_client_app(mods), {node: {} for node in range(1, nodes + 1)})
     return Barrier(grid, settings).run(), grid.sent
 
 
@@ -81,6 +82,45 @@ def test_a_benchmark_gives_the_labels_of_the_simulator_and_almost_with_int8(meth
     assert same.mean() > 0.99 and less < 0.5 * sent
 
 
+@pytest.mark.parametrize("nodes", [1, 2, 5, 40])
+def test_any_number_of_nodes_gives_the_same_labels(nodes):
+    """Fewer nodes than clients, and more: clients are shared out."""
+    for mods in ((), (precision_mod("int8"),)):
+        expected, bytes_sent = walked("latte", *mods)
+        labels, sent = walked("latte", *mods, nodes=nodes)
+        assert all(np.array_equal(a, b) for a, b in zip(labels.labels, expected.labels, strict=True))
+        assert sent == bytes_sent
+
+
+def test_a_benchmark_without_nodes_ends_with_one_line(monkeypatch):
+    monkeypatch.setattr("latte.flower.barrier._NODES_SECONDS", 0.1)
+    with pytest.raises(InputError, match=r"^nodes: got none in 0\.1 seconds, want a node or more"):
+        Barrier(DirectGrid(make_client_app(), {}), BenchmarkSettings())
+
+
+def test_nodes_that_are_registered_during_the_start_are_used():
+    grid = DirectGrid(make_client_app(), {node: {} for node in range(1, 8)})
+    counts = iter([0, 2, 5, 5, 7])
+    grid.get_node_ids = lambda: list(range(1, 1 + next(counts, 7)))
+    assert {member.node for member in Barrier(grid, BenchmarkSettings()).members} == set(range(1, 8))
+
+
+@pytest.mark.parametrize("config", [{"precision": "int7"}, {"least-images": -1}, {"noise": "much"}])
+def test_what_a_node_refuses_is_one_line(config):
+    """Not the traceback of every process between the node and the server."""
+    grid = DirectGrid(make_client_app([precision_mod(), privacy_mod()]), {1: {}}, config)
+    with pytest.raises(RuntimeError, match=r"^node 1: .*: got .*, want [^\n]*$"):
+        Barrier(grid, BenchmarkSettings()).run()
+
+
+def test_a_node_that_lost_its_memory_says_so():
+    facts = ConfigRecord({**BenchmarkSettings().facts(), "clients": [3], "starts": [2], "ends": [4]})
+    grid = DirectGrid(make_client_app(), {1: {}})
+    grid.push_messages([Message(RecordDict({"latte": facts}), 1, "query.walk")])
+    (reply,) = grid.pull_messages(["1"])
+    assert reply.has_error() and "memory of client 3: got none" in reply.error.reason
+
+
 def test_a_method_of_a_plugin_is_known_to_a_node(tmp_path, monkeypatch):
     text = """
         from latte import register
@@ -91,11 +131,12 @@ def test_a_method_of_a_plugin_is_known_to_a_node(tmp_path, monkeypatch):
     (tmp_path / "method_of_a_plugin.py").write_text(dedent(text))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, "METHODS", dict(registry.METHODS))
-    facts = ConfigRecord({**BenchmarkSettings(method="mine").facts(), "until": 4, "begin": True})
-    grid = DirectGrid(make_client_app(plugins=["method_of_a_plugin"]), {1: {"partition-id": 0}})
+    facts = ConfigRecord({**BenchmarkSettings(method="mine").facts(), "clients": [0], "starts": [0], "ends": [4]})
+    grid = DirectGrid(make_client_app(plugins=["method_of_a_plugin"]), {1: {}})
     grid.push_messages([Message(RecordDict({"latte": facts}), 1, "query.walk")])
     (reply,) = grid.pull_messages(["1"])
-    assert len(read_walk(reply.content, Ristretto.Upload).labels) == 4
+    (walk,) = read_walks(reply.content, Ristretto.Upload)
+    assert len(walk.labels) == 4
 
 
 def test_private_clients_share_less():

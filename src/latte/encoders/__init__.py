@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from .tuning import make_prompt_tuner
     from .views import ViewPlan, make_views
 
+# Before it is imported, because ONNX Runtime from 1.31 on gives the machine a number, and reports use to its makers.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
 _HOMES = {
     ".export": ("export_onnx",),
     ".stream": ("encode_files",),

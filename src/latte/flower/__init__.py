@@ -3,12 +3,12 @@
 =================== ==================================================================================
 module              contents
 =================== ==================================================================================
-``client_app``      the ClientApp: a node of a fleet, or a client of a benchmark
+``client_app``      the ClientApp: a node of a fleet, or of a benchmark
 ``server_app``      the ServerApp: a plain loop, no strategy
 ``fleet``           the server of a fleet whose nodes decide when to sync
 ``barrier``         the server of a benchmark in step
 ``node``            what a node of a fleet does with a query
-``walk``            what a client of a benchmark does
+``walk``            what a node of a benchmark does
 ``mods``            precision and privacy as mods of a client
 ``message_records`` messages of any method as records, and back
 ``sync_records``    the messages between server and node

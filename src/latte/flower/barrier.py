@@ -1,4 +1,7 @@
-"""A benchmark in step: every node is a client, all upload, then all download. The labels equal the simulator's."""
+"""A benchmark in step: clients are shared out over nodes; all upload, then all download.
+
+The labels equal the simulator's, whatever the number of nodes.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,14 @@ from ..wire.rows import LOSSLESS
 from .message_records import message_record
 from .settings import BenchmarkSettings
 from .sync_records import DOWNLOAD, FACTS
-from .walk import Walk, read_walk
+from .walk import CLIENTS, ENDS, STARTS, Walk, name_of, read_walks
 
 log = logging.getLogger("flwr.latte")
 QUERY_WALK = "query.walk"
 _TICK = 0.05  # seconds between two looks at what has come
-_TTL = 3600.0  # seconds that a node has for its samples up to the next sync
+_SETTLE = 0.5  # seconds without another node, after which the nodes are those of the run
+_NODES_SECONDS = 60.0  # to wait for the first node
+_TTL = 3600.0  # seconds that a node has for the samples of its clients up to the next sync
 
 
 @dataclass(slots=True)
@@ -106,51 +111,58 @@ class Barrier:
         sync(members, self.exchange)
 
     def _walk(self, places: Mapping[int, int]) -> None:
-        """Let clients walk to their places, and store the labels and uploads that they reply with."""
-        messages = [self._message(self.members[i], until) for i, until in places.items()]
-        for walked in self._replies(messages).values():
+        """Let clients walk to their places, and store the labels and uploads that their nodes reply with."""
+        by_node: dict[int, list[int]] = {}
+        for client in places:
+            by_node.setdefault(self.members[client].node, []).append(client)
+        messages = [self._message(node, {i: places[i] for i in clients}) for node, clients in by_node.items()]
+        for walked in self._replies(messages):
             member = self.members[walked.client]
             member.labels += walked.labels
             member.upload, member.precision = walked.upload, walked.precision
             self.exchange.rounding[self.federation.clients[walked.client].name] = walked.rounding
 
-    def _message(self, member: Member, until: int) -> Message:
-        content = self._content(until)
-        if member.download is not None:
-            dim = self.federation.embeddings.zero_shot.dim
-            content[DOWNLOAD] = message_record(member.download, dim, member.precision)
-            member.download = None
-        return Message(content, member.node, QUERY_WALK, ttl=_TTL)
+    def _message(self, node: int, places: Mapping[int, int]) -> Message:
+        """Return the message to a node: how far each of its clients walks, and what each has to receive before."""
+        content, dim = RecordDict(), self.federation.embeddings.zero_shot.dim
+        for client in places:
+            member = self.members[client]
+            if member.download is not None:
+                content[name_of(DOWNLOAD, client)] = message_record(member.download, dim, member.precision)
+                member.download = None
+        starts = [len(self.members[client].labels) for client in places]
+        walks = {CLIENTS: list(places), STARTS: starts, ENDS: list(places.values())}
+        content[FACTS] = ConfigRecord({**self.settings.facts(), **walks})
+        return Message(content, node, QUERY_WALK, ttl=_TTL)
 
-    def _content(self, until: int, begin: bool = False) -> RecordDict:
-        return RecordDict({FACTS: ConfigRecord({**self.settings.facts(), "until": until, "begin": begin})})
-
-    def _replies(self, messages: Sequence[Message]) -> dict[int, Walk]:
-        """Send messages and return the reply of each node; the first failure ends the run."""
+    def _replies(self, messages: Sequence[Message]) -> list[Walk]:
+        """Send messages and return the walks of all replies; the first failure ends the run."""
         missing = [identity for message in messages for identity in self.grid.push_messages([message])]
-        walks: dict[int, Walk] = {}
+        walks: list[Walk] = []
         while missing:
             for reply in self.grid.pull_messages(missing):
                 missing.remove(reply.metadata.reply_to_message_id)
-                node = reply.metadata.src_node_id
                 if reply.has_error():
-                    raise RuntimeError(f"node {node}: {reply.error.reason}")
-                walks[node] = read_walk(reply.content, self.info.kind.Upload)
+                    raise RuntimeError(f"node {reply.metadata.src_node_id}: {reply.error.reason}")
+                walks += read_walks(reply.content, self.info.kind.Upload)
             time.sleep(_TICK)
         return walks
 
     def _find_members(self) -> list[Member]:
-        """Wait until every client has a node, and ask each which client it is."""
-        count = len(self.federation)
-        while len(nodes := sorted(self.grid.get_node_ids())) < count:
-            log.info("%s of %s nodes are there: --federation-config num-supernodes=%s", len(nodes), count, count)
-            time.sleep(1.0)
-        starts = [Message(self._content(0, begin=True), node, QUERY_WALK, ttl=_TTL) for node in nodes]
-        walks = self._replies(starts)
-        node_of = {walked.client: node for node, walked in walks.items()}
-        if len(node_of) != count:
-            raise refuse("nodes", f"{len(nodes)} nodes, {len(node_of)} clients", f"a node for each of {count} clients")
-        return [Member(node_of[client]) for client in range(count)]
+        """Share out the clients over the nodes that are there."""
+        nodes, count = self._find_nodes(), len(self.federation)
+        log.info("%s clients on %s", count, "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes")
+        return [Member(nodes[client % len(nodes)]) for client in range(count)]
+
+    def _find_nodes(self) -> list[int]:
+        """Return the nodes as soon as their number grows no more: a simulation registers them while this runs."""
+        end, nodes = time.monotonic() + _NODES_SECONDS, list[int]()
+        while not nodes or len(nodes) < len(self.grid.get_node_ids()):
+            if time.monotonic() > end:
+                raise refuse("nodes", f"none in {_NODES_SECONDS:g} seconds", "a node or more: start a SuperNode first")
+            nodes = sorted(self.grid.get_node_ids())
+            time.sleep(_SETTLE)
+        return nodes
 
 
 def write_labels(path: Path, federation: Federation, outcome: Outcome) -> None:

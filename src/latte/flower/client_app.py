@@ -1,4 +1,4 @@
-"""The ClientApp of Latte: a node of a fleet, or a client of a benchmark.
+"""The ClientApp of Latte: a node of a fleet, or of a benchmark.
 
 An app of your own is two lines, with the mods that it needs::
 
@@ -12,19 +12,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from ..core.privacy import Privacy
 from ..edge.exchange_folder import ExchangeFolder
-from ..errors import refuse
-from .mods import plugin_mod
+from ..errors import InputError, refuse
+from .mods import CallNext, plugin_mod
 from .node import attend
 from .sync_records import PRIVACY, read_query, reply_content
 from .walk import walk
 
 SYNC, WALK = "sync", "walk"  # the actions: messages have the types query.sync and query.walk
 STATE_DIR = "state-dir"  # of the node's configuration
+_RAISED = 2  # Flower's code for an exception of a ClientApp
 
 
 def make_client_app(mods: Sequence[Any] = (), plugins: Sequence[str] = ()) -> ClientApp:
@@ -33,10 +34,18 @@ def make_client_app(mods: Sequence[Any] = (), plugins: Sequence[str] = ()) -> Cl
     ``plugins`` are modules that register methods of your own. Every process imports them, because the processes of a
     simulation get the app and not the module that made it.
     """
-    app, mods = ClientApp(), [plugin_mod(plugins), *mods]
+    app, mods = ClientApp(), [_refusal_mod, plugin_mod(plugins), *mods]
     app.query(SYNC, mods=mods)(_sync)
     app.query(WALK, mods=mods)(_walk)
     return app
+
+
+def _refusal_mod(message: Message, context: Context, call_next: CallNext) -> Message:
+    """Reply with the text of a refusal: an exception would be a traceback of every process between here and there."""
+    try:
+        return call_next(message, context)
+    except InputError as error:
+        return Message(Error(_RAISED, str(error)), reply_to=message)
 
 
 def _sync(message: Message, context: Context) -> Message:
@@ -46,7 +55,7 @@ def _sync(message: Message, context: Context) -> Message:
 
 
 def _walk(message: Message, context: Context) -> Message:
-    """A client of a benchmark."""
+    """A node of a benchmark."""
     return Message(walk(message.content, context, _privacy(message.content)), reply_to=message)
 
 

@@ -46,7 +46,7 @@ class DirectGrid:
         if node not in self.dead:
             reply = self._app(message, self._contexts[node])
             reply.metadata.__dict__["_src_node_id"] = node
-            records = reply.content.array_records.values()
+            records = reply.content.array_records.values() if reply.has_content() else ()
             self.sent += sum(len(array.data) for record in records for array in record.values())
             self._replies[identity] = reply
             self.replies += 1

@@ -53,14 +53,14 @@ def precision_mod(precision: str | None = None) -> Mod:
 
 
 def _round(reply: Message, precision: str) -> None:
-    facts, upload = reply.content[FACTS], reply.content.get(UPLOAD)
+    facts = reply.content[FACTS]
     facts["precision"] = precision
-    if upload is not None:
-        vectors = facts.get("vectors", [])
-        coded = {
-            name: _encode_array(name, array, precision) if name in vectors else array for name, array in upload.items()
-        }
-        reply.content[UPLOAD] = ArrayRecord(coded)
+    vectors = facts.get("vectors", [])
+    for name, upload in list(reply.content.array_records.items()):
+        if str(name).startswith(UPLOAD):  # of a device, or of each client of a benchmark
+            reply.content[name] = ArrayRecord(
+                {key: _encode_array(key, rows, precision) if key in vectors else rows for key, rows in upload.items()}
+            )
 
 
 def _encode_array(name: str, array: Array, precision: str) -> Array:

@@ -79,7 +79,7 @@ class FleetSettings:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkSettings:
-    """A benchmark in step: every node is one of its clients, and all sync together.
+    """A benchmark in step: its clients are shared out over the nodes, and all sync together.
 
     ``parameters`` is JSON, such as ``{"k_e": 5}``. ``clients_per_domain`` 0: the clients of the file, or the default.
     ``out`` is a file for the labels of every client.

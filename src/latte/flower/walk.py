@@ -1,11 +1,13 @@
-"""A node of a benchmark: its client walks through its stream, as far as the server says, and replies with an upload.
+"""A node of a benchmark: its clients walk through their streams, as far as the server says; it replies with uploads.
 
-The memory is in the node's ``Context``, because any process may handle the next message.
+A message names the clients of its node, and the reply has those of all of them: a node handles several messages at the
+same time, and each would overwrite what another has stored. Memories are in the node's ``Context``, because any process
+may handle the next message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -26,13 +28,13 @@ from .message_records import blocks_of, message_record, record_message, record_s
 from .settings import BenchmarkSettings
 from .sync_records import DOWNLOAD, FACTS, UPLOAD
 
-LABELS = "latte.labels"
-_MEMORY, _PLACE = "latte.memory", "latte.place"
+LABELS, _MEMORY = "latte.labels", "latte.memory"
+CLIENTS, STARTS, ENDS = "clients", "starts", "ends"  # of a message: its clients, and between which samples each walks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Walk:
-    """The result of a walk: which ``client`` the node is, the ``labels`` of its latest samples, and its upload.
+    """The result of a walk: the ``labels`` of a ``client``'s latest samples, and its upload.
 
     ``rounding`` is how far encoding can have moved each vector; ``precision`` is that of the download.
     """
@@ -44,24 +46,36 @@ class Walk:
     precision: str = LOSSLESS
 
 
-def walk(content: RecordDict, context: Context, privacy: Privacy | None = None) -> RecordDict:
-    """Receive the download in a message, classify the samples up to its ``until``, and return the upload.
+def name_of(record: str, client: int) -> str:
+    """Return the name of a client's own record in a message.
 
-    The message names the benchmark and the method; a message with ``begin`` starts with an empty memory.
+    >>> name_of("latte.upload", 3)
+    'latte.upload.3'
     """
-    settings = BenchmarkSettings.of(content[FACTS])
-    if content[FACTS]["begin"]:
-        context.state = RecordDict()
+    return f"{record}.{client}"
+
+
+def walk(content: RecordDict, context: Context, privacy: Privacy | None = None) -> RecordDict:
+    """Let the clients of a message receive their downloads and classify their samples; return their uploads.
+
+    The message names the benchmark and the method. A walk that starts at the first sample starts with an empty memory.
+    """
+    facts = content[FACTS]
+    settings = BenchmarkSettings.of(facts)
     zero_shot = _federation(settings).embeddings.zero_shot
-    client, stream = _stream(settings, context.node_config)
-    method = _restore_method(settings, context)
-    if DOWNLOAD in content:
-        method.receive(record_message(content[DOWNLOAD], type(method).Download, zero_shot.fingerprint))
-    start, until = _place(context), min(int(content[FACTS]["until"]), len(stream))
-    labels = [method.predict(views).label for views in stream[start:until]]
-    context.state[_MEMORY] = state_record(method.state())
-    context.state[_PLACE] = ConfigRecord({"handled": max(start, until)})
-    return _walk_content(Walk(client, tuple(labels), _upload(method, privacy)), zero_shot.dim)
+    reply, vectors = RecordDict(), list[str]()
+    for client, start, end in zip(facts[CLIENTS], facts[STARTS], facts[ENDS], strict=True):
+        method = _restore_method(settings, context, client, start)
+        if (download := content.get(name_of(DOWNLOAD, client))) is not None:
+            method.receive(record_message(download, type(method).Download, zero_shot.fingerprint))
+        labels = [method.predict(views).label for views in _stream(settings, client)[start:end]]
+        context.state[name_of(_MEMORY, client)] = state_record(method.state())
+        upload = _upload(method, privacy)
+        vectors = list(getattr(type(upload), "vector_fields", ()))
+        reply[name_of(LABELS, client)] = ArrayRecord({"labels": Array(np.array(labels, np.int64))})
+        reply[name_of(UPLOAD, client)] = message_record(upload, zero_shot.dim)
+    reply[FACTS] = ConfigRecord({CLIENTS: facts[CLIENTS], "task": zero_shot.fingerprint, "vectors": vectors})
+    return reply
 
 
 def _upload(method: Any, privacy: Privacy | None) -> Any:
@@ -73,46 +87,32 @@ def _federation(settings: BenchmarkSettings) -> Federation:
     return settings.federation()
 
 
-def _stream(settings: BenchmarkSettings, node_config: Any) -> tuple[int, Any]:
-    """Return the number of a node's client, and its samples (n, V, D)."""
+def _stream(settings: BenchmarkSettings, client: int) -> Any:
+    """Return the samples of a client (n, V, D)."""
     federation = _federation(settings)
-    client = node_config.get("partition-id")
-    if not isinstance(client, int) or not 0 <= client < len(federation):
-        raise refuse("node-config: partition-id", client, f"a whole number below {len(federation)}")
-    return client, federation.stream(federation.clients[client])
+    if not 0 <= client < len(federation):
+        raise refuse("message: client", client, f"a whole number below {len(federation)}")
+    return federation.stream(federation.clients[client])
 
 
-def _restore_method(settings: BenchmarkSettings, context: Context) -> Any:
+def _restore_method(settings: BenchmarkSettings, context: Context, client: int, start: int) -> Any:
     method = create(settings.method, _federation(settings).embeddings.zero_shot, settings.params)
     if not isinstance(method, Collaborative):
         raise refuse("method", repr(settings.method), "one that collaborates")
-    if _MEMORY in context.state:
-        method.load(record_state(context.state[_MEMORY]))
+    if start:
+        memory = context.state.get(name_of(_MEMORY, client))
+        if memory is None:
+            raise refuse(f"memory of client {client}", "none", "what it had learnt (has the node been restarted?)")
+        method.load(record_state(memory))
     return method
 
 
-def _place(context: Context) -> int:
-    return int(context.state[_PLACE]["handled"]) if _PLACE in context.state else 0
-
-
-# --- records ------------------------------------------------------------------------------------------------
-
-
-def _walk_content(done: Walk, dim: int) -> RecordDict:
-    vectors = list(getattr(type(done.upload), "vector_fields", ()))
-    return RecordDict(
-        {
-            FACTS: ConfigRecord({"client": done.client, "task": done.upload.task, "vectors": vectors}),
-            LABELS: ArrayRecord({"labels": Array(np.array(done.labels, np.int64))}),
-            UPLOAD: message_record(done.upload, dim),
-        }
-    )
-
-
-def read_walk(content: RecordDict, kind: type[Any]) -> Walk:
-    """Return the walk in a reply; ``kind`` is the class of its upload."""
-    labels: Sequence[int] = record_state(content[LABELS])["labels"].tolist()
-    facts, record = content[FACTS], content[UPLOAD]
-    upload = record_message(record, kind, str(facts["task"]))
+def read_walks(content: RecordDict, kind: type[Any]) -> Iterator[Walk]:
+    """Yield the walks in a reply; ``kind`` is the class of their uploads."""
+    facts: Mapping[str, Any] = content[FACTS]
     precision = str(facts.get("precision", LOSSLESS))
-    return Walk(int(facts["client"]), tuple(labels), upload, rounding_of(blocks_of(record)), precision)
+    for client in facts[CLIENTS]:
+        labels: Sequence[int] = record_state(content[name_of(LABELS, client)])["labels"].tolist()
+        record = content[name_of(UPLOAD, client)]
+        upload = record_message(record, kind, str(facts["task"]))
+        yield Walk(client, tuple(labels), upload, rounding_of(blocks_of(record)), precision)
