@@ -264,9 +264,7 @@ class DeviceRecord:
         except (FileNotFoundError, NotADirectoryError):
             same = False
         if not same:
-            raise OSError(
-                f"{path} has been removed or replaced while the device worked: start it again"
-            )
+            raise OSError(f"{path} has been removed or replaced while the device worked: start it again")
 
     def _complain(self, error: Exception) -> None:
         reason = f"{self.folder / DEVICE_FILE} cannot be written ({error}); {self._last_number()} pictures are recorded"

@@ -1,7 +1,7 @@
-"""Pictures that arrive in a folder: the system tells of them where it can (inotify), and the folder is looked at anyway.
+"""Pictures that arrive in a folder: the system tells of them where it can (inotify), and the folder is looked at, too.
 
 Looking works on any file system, also on a share where the system hears of nothing that other machines write. A picture
-is ready when its writer has closed it, or when it has not changed for a while. A file that is still being written has
+is ready when it has not changed for a while, a short one if its writer has closed it. A file that is still being written has
 a newer time or another size at the next look.
 """
 
@@ -25,6 +25,7 @@ from ..encoders.pictures import HEIC_SUFFIXES, PICTURE_SUFFIXES
 from .device_file import Source
 
 SETTLED_SECONDS = 1.0  # seconds without a change after which a file is tried
+CLOSED_SECONDS = 0.3  # the same once its writer has closed it: many programs set its time after that (cp, tar, unzip)
 WRITING_PATIENCE = 10.0  # seconds without a change after which an unreadable file counts as finished
 MOST_TRIES = 8  # of a file that the system does not let us read: after 1, 2, 4 … seconds, four minutes in all
 _AGAIN = 0.5  # seconds until an unreadable file that may be being written is tried again
@@ -108,7 +109,10 @@ class FolderWatch:
                 with suppress(OSError):
                     about = os.stat(event.path)  # noqa: PTH116
                     if stat.S_ISREG(about.st_mode):
-                        self._see_now(_source(event.path, about), 0.0 if event.closed else self._settled)
+                        self._see_now(
+                            _source(event.path, about),
+                            min(CLOSED_SECONDS, self._settled) if event.closed else self._settled,
+                        )
         return whole
 
     def _see_now(self, source: Source, settled: float) -> None:
