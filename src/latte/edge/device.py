@@ -193,9 +193,16 @@ class Device:
         if time.monotonic() - self._looked > STATUS_EVERY:
             self._looked = time.monotonic()
             self.record.check()
-            for name in self.record.retried():
-                self._forget(name)
+            self._try_again(self.record.retried())
             self._report_changes()
+
+    def _try_again(self, names: list[str]) -> None:
+        """Take unreadable pictures back, if somebody asked for it: they count when they have been tried again."""
+        if names:
+            self._record(self.record.flush)
+            self.tally = Tally(self.record.counts(), self.record.recent())
+        for name in names:
+            self._forget(name)
 
     def _report_changes(self) -> None:
         """Store the status if it has changed: with new pictures, or alone, ever more seldom while none come."""

@@ -6,6 +6,7 @@ its status and its answers, and add labels.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sqlite3
@@ -116,15 +117,20 @@ class NumberedAnswer:
 
 
 def json_line(document: Mapping[str, Any]) -> str:
-    r"""Return JSON that any program can read: bytes of a file's name that are no UTF-8 are written as \\xNN.
+    r"""Return JSON that any program can read: bytes of a file's name that are no UTF-8 are written as \xNN.
+
+    Such a line has the name itself as ``file_base64``, too.
 
     >>> json_line({"file": "caf\udce9.jpg"})
-    '{"file": "caf\\\\xe9.jpg"}'
+    '{"file": "caf\\\\xe9.jpg", "file_base64": "Y2Fm6S5qcGc="}'
     """
     text = json.dumps(document)
     if "\\ud" not in text:  # as nearly always
         return text
-    return json.dumps({name: printable(value) for name, value in document.items()})
+    safe = {name: printable(value) for name, value in document.items()}
+    if safe.get("file") != document.get("file"):
+        safe["file_base64"] = base64.b64encode(os.fsencode(document["file"])).decode()
+    return json.dumps(safe)
 
 
 def printable(value: Any) -> Any:

@@ -1,8 +1,8 @@
 """Pictures that arrive in a folder: the system tells of them where it can (inotify), and the folder is looked at, too.
 
 Looking works on any file system, also on a share where the system hears of nothing that other machines write. A picture
-is ready when it has not changed for a while, a short one if its writer has closed it. A file that is still being written has
-a newer time or another size at the next look.
+is ready when it has not changed for a while, a short one if its writer has closed it. A file that is still being
+written has a newer time or another size at the next look.
 """
 
 from __future__ import annotations
