@@ -49,6 +49,7 @@ _SETTINGS = (
     "journal_mode=WAL",
     "synchronous=NORMAL",
     "wal_autocheckpoint=16000",  # pages: the log has 16 MB at most, and most of what is in it is replaced by then
+    "secure_delete=FAST",  # many systems build SQLite so that it writes zeros over every page that is freed
     "busy_timeout=10000",
     "trusted_schema=OFF",
 )
