@@ -156,7 +156,7 @@ def run_bare(encoder: Encoder, paths: list[Path]) -> None:
 
 def program(device: Device) -> Callable[[list[Path]], None]:
     """Return a function that does with files what ``latte edge FILES`` does."""
-    is_done = device.record.finder()
+    is_done = device.record.is_done
 
     def run(paths: list[Path]) -> None:
         feed = PictureFeed(NamedFiles(paths, is_done), lambda path: device.encoder.preprocess(open_picture(path)))

@@ -84,11 +84,11 @@ def start_device(server: str, state: Path, name: str, *more: object):
     return running(*edge_command(server, state, name, *more))
 
 
-def run_device(server: str, state: Path, name: str, *more: object):
+def run_device(server: str, state: Path, name: str, *more: object, code: int = 0):
     """Run ``latte edge`` to its end, which must be a good one."""
     with start_device(server, state, name, *more) as process:
         done = process.finish()
-        assert done.returncode == 0 and "Traceback" not in done.stderr, str(process)
+        assert done.returncode == code and "Traceback" not in done.stderr, str(process)
         return done
 
 
@@ -131,7 +131,7 @@ def memory(state: Path, part: str = "") -> dict[str, bytes]:
     """Return the arrays of a device's snapshot whose names begin with ``part``; nothing may be left in the journal."""
     with closing(sqlite3.connect(state / DEVICE_FILE)) as database:
         assert database.execute("SELECT count(*) FROM embeddings").fetchone()[0] == 0
-        content = database.execute("SELECT state FROM snapshot").fetchone()[0]
+        content = b"".join(piece for (piece,) in database.execute("SELECT piece FROM snapshot ORDER BY place"))
     arrays = parse_safetensors(content, "snapshot").arrays
     return {name: array.tobytes() for name, array in arrays.items() if name.startswith(part)}
 

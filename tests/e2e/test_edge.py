@@ -76,7 +76,7 @@ def test_a_list_names_the_pictures(server, tmp_path):
     pictures = write_pictures(tmp_path / "in", 3)
     listed = tmp_path / "list.txt"
     listed.write_text("\n".join([str(pictures[0]), "", str(tmp_path / "missing.png"), str(pictures[1])]) + "\n")
-    done = run_device(server, tmp_path / "state", "list", "--from", listed)
+    done = run_device(server, tmp_path / "state", "list", "--from", listed, code=1)
     assert [json.loads(line)["label"] is None for line in done.stdout.splitlines()] == [False, True, False]
     assert "missing.png: No such file" in done.stderr
 
@@ -264,3 +264,119 @@ def test_another_encoder_is_refused(server, tmp_path, shared):
     with start_device(server, tmp_path / "state", "other", *other, path) as process:
         done = process.finish()
     assert done.returncode == 2 and "256 dimensions" in done.stderr
+
+
+# --- what people see when something is wrong ---------------------------------------------------------------------
+
+
+def test_a_reader_that_is_gone_ends_the_device_with_a_word_and_a_last_sync(server, tmp_path):
+    pictures = write_pictures(tmp_path / "in", 30)
+    state, (reader, writer) = tmp_path / "state", os.pipe()
+    os.close(reader)
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [str(word) for word in devices.edge_command(server, state, "unheard", *pictures)],
+            stdout=writer, stderr=errors, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        )  # fmt: skip
+        os.close(writer)
+        assert process.wait(DEADLINE) == 1
+        errors.seek(0)
+        said = errors.read().decode()
+    assert "nobody reads the lines any more" in said and "latte edge results --after 0" in said
+    assert "Traceback" not in said and status(state)["sync_images"] == recorded(state) > 0
+
+
+def test_an_unreadable_file_makes_the_exit_code_1_and_retry_tries_it_again(server, tmp_path):
+    picture, other = write_pictures(tmp_path / "in", 2)
+    whole = picture.read_bytes()
+    about = picture.stat()
+    picture.write_bytes(bytes(len(whole)))
+    os.utime(picture, ns=(about.st_atime_ns, about.st_mtime_ns))
+    state = tmp_path / "state"
+    done = run_device(server, state, "bad", picture, other, code=1)
+    assert "1 could not be read" in done.stderr and len(done.stdout.splitlines()) == 2
+    assert run_device(server, state, "bad", picture, other).stdout == "", "both are done"
+    picture.write_bytes(whole)
+    os.utime(picture, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert "1 unreadable picture to try again" in latte("edge", "retry", "--state", state, check=True).stdout
+    (line,) = run_device(server, state, "bad", picture, other).stdout.splitlines()
+    assert json.loads(line)["file"] == str(picture) and json.loads(line)["label"]
+    assert status(state)["unreadable"] == 0 and status(state)["images"] == 2
+    assert "0 unreadable pictures" in latte("edge", "retry", "--state", state, check=True).stdout
+
+
+def test_a_running_device_tries_again_when_asked(server, tmp_path):
+    (picture,) = write_pictures(tmp_path / "in", 1)
+    whole, about, state = picture.read_bytes(), picture.stat(), tmp_path / "state"
+    picture.write_bytes(bytes(len(whole)))
+    os.utime(picture, ns=(about.st_atime_ns, about.st_mtime_ns))
+    with start_device(server, state, "again", "--watch", tmp_path / "in") as process:
+        wait_until(lambda: recorded(state) == 1, "the unreadable picture", process)
+        hidden = tmp_path / "whole.png"
+        hidden.write_bytes(whole)
+        os.utime(hidden, ns=(about.st_atime_ns, about.st_mtime_ns))
+        hidden.rename(picture)
+        latte("edge", "retry", "--state", state, check=True)
+        wait_until(lambda: recorded(state) == 2, "the picture", process)
+        end(process)
+    assert [answer["problem"] is None for answer in devices.results(state)] == [False, True]
+
+
+def test_one_dangling_link_refuses_no_other_picture(tmp_path, server):
+    pictures = write_pictures(tmp_path / "in", 2)
+    dangling = tmp_path / "in" / "away.png"
+    dangling.symlink_to(tmp_path / "nowhere.png")
+    common = ("--encoder", devices.ENCODER, "--classes", devices.CLASSES, "--json")
+    done = latte("classify", *common, "--", dangling, *pictures)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1 and [answer["problem"] is None for answer in answers] == [False, True, True]
+    done = run_device(server, tmp_path / "state", "linked", dangling, *pictures, code=1)
+    assert [json.loads(line)["problem"] is None for line in done.stdout.splitlines()] == [False, True, True]
+    done = latte("classify", *common, "--", tmp_path / "typo.png", *pictures)
+    assert done.returncode == 2 and "typo.png, which is not there" in done.stderr
+
+
+def test_a_record_that_may_only_be_read_is_one_line(server, tmp_path):
+    pictures = write_pictures(tmp_path / "in", 3)
+    with small_disk(4) as disk:
+        state = disk / "state"
+        run_device(server, state, "read", pictures[0])
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        for words in (
+            devices.edge_command(server, state, "read", *pictures)[2:],
+            ("latte", "edge", "retry", "--state", state),
+            ("latte", "edge", "label", pictures[0], "cat", "--state", state),
+        ):
+            done = latte(*words[1:])
+            assert done.returncode in (1, 2) and "Traceback" not in done.stderr, done.stderr
+            assert len(done.stderr.splitlines()) == 1 and "device.db" in done.stderr, done.stderr
+
+
+def test_a_removed_state_folder_ends_the_device(server, tmp_path):
+    write_pictures(tmp_path / "in", 2)
+    state = tmp_path / "state"
+    with start_device(server, state, "removed", "--watch", tmp_path / "in") as process:
+        wait_until(lambda: recorded(state) == 2, "the pictures", process)
+        state.rename(tmp_path / "elsewhere")
+        done = process.finish()
+    assert done.returncode == 1 and "has been removed or replaced" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_ristretto_without_its_server_is_latte_classify(tmp_path):
+    """The task comes from the server, which then is away: the answers are those of a machine without any server."""
+    path, pictures = tmp_path / "r.task", write_pictures(tmp_path / "in", 40)
+    common = ("--encoder", devices.ENCODER, "--classes", devices.CLASSES, "--method", "ristretto")
+    latte("task", "create", path, *common, check=True)
+    shown = latte("task", "show", path, check=True).stdout
+    assert "near_copy=0.99" in shown
+    with server_process(path, tmp_path / "data") as (address, _):
+        run_device(address, tmp_path / "state", "alone", "--from", "/dev/null")
+    run_device(address, tmp_path / "state", "alone", *pictures)
+    alone = [
+        json.loads(line) for line in latte("classify", *common, "--json", *pictures, check=True).stdout.splitlines()
+    ]
+    mine = devices.results(tmp_path / "state")
+    for name in ("file", "label", "zero_shot", "near_copy"):
+        assert [one[name] for one in mine] == [one[name] for one in alone], name
+    np.testing.assert_allclose([one["probability"] for one in mine], [one["probability"] for one in alone], rtol=1e-4)
+    assert any(one["probability"] != one["zero_shot_probability"] for one in mine), "the memory changes something"

@@ -66,11 +66,18 @@ def watch(folder, words):
 
 
 def test_the_page_names_the_numbers_of_the_code():
-    from latte.edge import background_sync, device, encoded_pictures, feeds, watch_folder
+    from latte.edge import background_sync, device, device_file, feeds, group_commits, watch_folder
 
     assert f"at most {feeds.QUEUE_ROOM} names" in PAGE.replace("\n", " ").replace("At most", "at most")
     assert (feeds.PICTURES_AHEAD, watch_folder.SETTLED_SECONDS, watch_folder.WRITING_PATIENCE) == (4, 1.0, 10.0)
     assert (device.SAVE_EVERY, background_sync.LONGEST_PAUSE, background_sync.FIRST_PAUSE) == (500, 300.0, 1.0)
     assert "after every 500 pictures" in PAGE.replace("\n", " ")
-    assert (encoded_pictures.GROUP_PICTURES, encoded_pictures.GROUP_SECONDS, feeds._HURRY) == (32, 0.2, 0.01)
-    assert "up to 32 of them or 0.2 seconds" in PAGE and "waits 0.01 seconds" in PAGE
+    assert (group_commits.GROUP_PICTURES, group_commits.GROUP_SECONDS) == (64, 10.0)
+    assert "up to 64 of them or ten seconds" in PAGE.replace("\n", " ")
+    assert (watch_folder.CLOSED_SECONDS, watch_folder.MOST_TRIES, feeds.NAMED_TRIES, feeds.HEARD_SECONDS) == (
+        0.3,
+        8,
+        3,
+        10.0,
+    )
+    assert device_file.HISTORY == 100_000 and "100,000" in PAGE

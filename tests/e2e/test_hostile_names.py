@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -133,7 +134,8 @@ def test_classify_and_embed(pictures, tmp_path):
     lines = latte(*common).splitlines()
     assert len(lines) == 5 and "n\\nINJECTED/cat/a\\x07\\udcfe.png" in lines[3], "a heading, and a line each"
     rows = [json.loads(line) for line in latte(*common, "--json").splitlines()]
-    assert all(Path(row["file"]).is_file() for row in rows), "JSON gives the name back"
+    assert all(Path(os.fsdecode(base64.b64decode(row["file_base64"]))).is_file() for row in rows), "the name itself"
+    assert all("\\xfe.png" in row["file"] and row["file"].encode() for row in rows), "no lone surrogate"
     assert {row["label"] for row in rows} <= {"c\x1bat\u202e", "dog"}
     assert "no UTF-8" in latte(*common[:-1], "c\udcff,dog", code=2)
     embed = ("embed", f"folder:{pictures}", "--encoder", ENCODER, "--views", "1", "--out", tmp_path / "e.safetensors")

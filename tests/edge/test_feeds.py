@@ -94,7 +94,9 @@ def test_an_unreadable_picture_is_given_back_until_it_has_been_quiet_for_long(tm
     watch.look()
     clock.now += watch_folder.SETTLED_SECONDS
     (source,) = watch.look()
-    assert watch.give_back(source) and watch.look() == [source], "it comes again"
+    assert watch.give_back(source) and watch.look() == [], "not at once"
+    clock.now += 0.5
+    assert watch.look() == [source], "it comes again"
     clock.now += watch_folder.WRITING_PATIENCE
     assert not watch.give_back(source) and watch.look() == [], "nobody writes it any more"
     write(tmp_path / "a.png")
@@ -124,15 +126,16 @@ def test_a_share_that_hangs_keeps_nobody_from_what_is_there(tmp_path, monkeypatc
     for number in range(10):
         write(tmp_path / f"{number}.png")
     hangs, looks = threading.Event(), []
-    listed = list(watch_folder.pictures_below(tmp_path, print))
+    listed = [file_source(path) for path in tmp_path.iterdir()]
 
-    def slow(folder, complain):
+    def slow(watch, folder, complain):
         looks.append(folder)
         if len(looks) > 1:
             hangs.wait()
         return listed
 
-    monkeypatch.setattr(watch_folder, "pictures_below", slow)
+    monkeypatch.setattr(FolderWatch, "_below", slow)
+    monkeypatch.setattr("latte.edge.feeds.HEARD_SECONDS", 0.0)
     feed = PictureFeed(WatchedFolder(FolderWatch(tmp_path, never), every=0.0), prepare)
     arrivals = iter(feed)
     came = [next(arrivals) for _ in range(10)]
@@ -269,3 +272,308 @@ def test_an_error_of_the_reading_thread_reaches_who_asks():
     feed = PictureFeed(NamedFiles([None], never), prepare)
     with pytest.raises(TypeError):
         list(feed)
+
+
+# --- folders that go away, and errors that pass ------------------------------------------------------------------
+
+
+class Watching:
+    """A watched folder, and what has ``come`` from it."""
+
+    def __init__(self, folder, prepare=prepare, settled=0.05, is_done=never):
+        self.place = WatchedFolder(FolderWatch(folder, is_done, settled), every=0.02)
+        self.feed = PictureFeed(self.place, prepare)
+        self.arrivals, self.come = iter(self.feed), []
+
+    def step(self):
+        arrival = next(self.arrivals)
+        self.come += [arrival] if arrival is not None else []
+        return arrival
+
+    def until(self, count, what):
+        wait_until(lambda: self.step() is None and len(self.come) >= count, what)
+
+    def names(self):
+        return sorted(names([arrival.source for arrival in self.come]))
+
+
+def failing(monkeypatch, folder, error):
+    """Let everything below a folder fail."""
+
+    def fails(really):
+        def call(path, *rest, **more):
+            if str(path).startswith(str(folder)):
+                raise error
+            return really(path, *rest, **more)
+
+        return call
+
+    for name in ("scandir", "stat", "lstat", "open"):
+        monkeypatch.setattr(os, name, fails(getattr(os, name)))
+
+
+def read(path):
+    with os.fdopen(os.open(path, os.O_RDONLY)) as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("way", ["renamed", "empty", 5, 107, 116])  # EIO, ENOTCONN, ESTALE
+def test_pictures_of_a_folder_that_was_away_come_when_it_is_back(tmp_path, monkeypatch, way):
+    """Their names wait in the queue as the folder goes."""
+    monkeypatch.setattr(feeds, "HEARD_SECONDS", 0.1)
+    folder = tmp_path / "share"
+    for number in range(40):
+        write(folder / f"{number:02}.png")
+    watching = Watching(folder, read)
+    wait_until(lambda: watching.step() and watching.place.waiting > 20, "names in the queue")
+    if isinstance(way, int):
+        failing(monkeypatch, folder, OSError(way, os.strerror(way), str(folder)))
+    else:
+        folder.rename(tmp_path / "gone")
+        if way == "empty":
+            folder.mkdir()
+    wait_until(lambda: watching.step() is None and not watching.place.waiting, "the end of the queue")
+    wait_until(lambda: watching.step() is None and (watching.place.problem or way == "empty"), "the problem")
+    assert len(watching.come) < 40
+    monkeypatch.undo()
+    if not isinstance(way, int):
+        folder.rmdir() if way == "empty" else None
+        (tmp_path / "gone").rename(folder)
+    wait_until(lambda: watching.step() is None and len(set(watching.names())) == 40, "all pictures")
+    assert set(watching.names()) == {f"{number:02}.png" for number in range(40)}  # the record knows those that it has
+    assert all(arrival.picture == "whole" for arrival in watching.come) and not watching.place.problem
+    watching.feed.close()
+
+
+def test_a_file_that_may_not_be_read_is_tried_again(tmp_path, monkeypatch):
+    clock, tries = Clock(monkeypatch), []
+    locked = OSError(13, "Permission denied")
+
+    def prepare(path):
+        tries.append(clock.now)
+        raise locked
+
+    path = write(tmp_path / "a.png")
+    watch = FolderWatch(tmp_path, never)
+    place = WatchedFolder(watch)
+    given = watch.look()
+    begin = clock.now
+    while given and (arrival := place.read(given[0], prepare)) is None:
+        while not (given := watch.look()):
+            clock.now += 0.5
+    assert [round(at - begin) for at in tries] == [0, 1, 3, 7, 15, 31, 63, 127], "ever more seldom, and not for ever"
+    assert arrival.source == Source(str(path)) and arrival.picture.passing, "of no version: the next start tries again"
+    assert "Permission denied" in str(arrival.picture)
+    assert watch.look() == []
+    watch.forget(str(path))
+    watch.look()
+    clock.now += watch_folder.SETTLED_SECONDS
+    assert names(watch.look()) == ["a.png"], "after latte edge retry"
+
+
+def test_memory_that_runs_out_and_a_disk_that_fails_are_no_fault_of_the_picture(tmp_path, monkeypatch):
+    monkeypatch.setattr(feeds, "_TICK", 0.0)
+    problems = iter([MemoryError(), OSError(5, "Input/output error"), None])
+
+    def prepare(path):
+        if error := next(problems):
+            raise error
+        return "whole"
+
+    place = NamedFiles([write(tmp_path / "a.png")], never)
+    (file,) = place
+    assert place.read(file, prepare).picture == "whole" and not place.failed
+    problems = iter([MemoryError()] * feeds.NAMED_TRIES)
+    arrival = place.read(file, prepare)
+    assert arrival.picture.passing and arrival.source == Source(str(file)) and place.failed == 1
+
+
+def test_open_picture_tells_what_may_pass_from_what_is_in_the_file(tmp_path, monkeypatch):
+    from latte.encoders import open_picture, pictures
+
+    path = write(tmp_path / "a.png")
+    with pytest.raises(BadImageError) as rubbish:
+        open_picture(path)
+    assert not rubbish.value.passing
+    with pytest.raises(BadImageError) as missing:
+        open_picture(tmp_path / "b.png")
+    assert not missing.value.passing
+    failing(monkeypatch, path, PermissionError(13, "Permission denied"))
+    with pytest.raises(BadImageError, match="Permission denied") as locked:
+        open_picture(path)
+    assert locked.value.passing
+    monkeypatch.undo()
+    monkeypatch.setattr(pictures, "_open_header", lambda *_: (_ for _ in ()).throw(MemoryError()))
+    with pytest.raises(BadImageError, match="not enough memory") as full:
+        open_picture(path)
+    assert full.value.passing
+
+
+def test_a_file_that_may_be_read_again_is_noticed(tmp_path):
+    """The system tells of a changed permission, long after the device has given up."""
+    path, may = write(tmp_path / "a.png"), []
+
+    def prepare(path):
+        if not may:
+            raise PermissionError(13, "Permission denied")
+        return "whole"
+
+    watching = Watching(tmp_path, prepare)
+    watch = watching.place._watch
+    if not watch.hears_all:
+        pytest.skip("needs a file system whose events are heard")
+    wait_until(lambda: watching.step() is None and watch._files, "the first try")
+    with watch._lock:
+        watch._files[str(path)].tries = watch_folder.MOST_TRIES
+    wait_until(lambda: watching.step(), "the end of the tries")
+    may.append(True)
+    path.chmod(0o640)
+    wait_until(lambda: watching.step(), "the picture")
+    assert [isinstance(arrival.picture, BadImageError) for arrival in watching.come] == [True, False]
+    watching.feed.close()
+
+
+# --- what must not end the watching -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("year", [1500, 2262, 2400, 9999])
+def test_a_file_of_any_date_is_a_picture(tmp_path, year):
+    from devices import small_task
+    from latte.edge.classify import Answer
+    from latte.edge.device_record import DeviceRecord
+
+    path = write(tmp_path / "a.png")
+    try:
+        os.utime(path, ((year - 1970) * 31_556_952,) * 2)
+    except OSError:
+        pytest.skip("a file system without such dates")
+    record = DeviceRecord(tmp_path / "state", small_task().fingerprint)
+    watch = FolderWatch(tmp_path, record.is_done)
+    for source in watch.look() or [file_source(path)]:
+        record.add(source, Answer(source.name, "cat"), None)
+        record.flush()
+    record.close()
+    record = DeviceRecord(tmp_path / "state", small_task().fingerprint)
+    assert record.is_done(file_source(path)) and FolderWatch(tmp_path, record.is_done, 0.0).look() == []
+    record.close()
+
+
+def test_dates_beyond_64_bits_are_the_last_of_64_bits(tmp_path, monkeypatch):
+    really = tmp_path.stat()
+
+    class Stat:
+        st_mtime_ns, st_size, st_mode = 2**70, 3, really.st_mode
+
+    monkeypatch.setattr(os, "stat", lambda path: Stat)
+    assert file_source("a.png").modified == 2**63 - 1
+
+
+def test_folders_in_folders_in_folders(tmp_path):
+    """Deeper than Python's recursion; names longer than the system takes are a problem, and the rest goes on."""
+    path, deep = write(tmp_path / "a.png"), tmp_path
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1100):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    deep = write(tmp_path.joinpath(*["d"] * 1050) / "b.png")
+    watch = FolderWatch(tmp_path, never, 0.0)
+    assert sorted(names(watch.look())) == ["a.png", "b.png"] and path.exists() and deep.exists()
+    here = tmp_path / "d"
+    os.chdir(tmp_path)  # shutil.rmtree of pytest would recurse
+    import subprocess
+
+    subprocess.run(["rm", "-rf", str(here)], check=True)
+
+
+def test_whatever_goes_wrong_with_a_look_is_said_and_the_watching_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(feeds, "HEARD_SECONDS", 0.0)
+    write(tmp_path / "a.png")
+    watching = Watching(tmp_path)
+    wait_until(watching.step, "the first picture")
+    really = watching.place._watch.look
+
+    def broken():
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(watching.place._watch, "look", broken)
+    wait_until(lambda: watching.step() is None and "RecursionError: too deep" in watching.place.problem, "the problem")
+    monkeypatch.setattr(watching.place._watch, "look", really)
+    write(tmp_path / "b.png")
+    watching.until(2, "the second picture")
+    wait_until(lambda: watching.step() is None and not watching.place.problem, "the end of the problem")
+    watching.feed.close()
+
+
+# --- what the system tells -----------------------------------------------------------------------------------------
+
+
+def test_a_picture_in_a_large_folder_comes_at_once(tmp_path, monkeypatch):
+    """Looking takes its time; the system tells of the new file, of one in a new folder, and of one that was moved."""
+    monkeypatch.setattr(feeds, "HEARD_SECONDS", 3600.0)
+    folder = tmp_path / "in"
+    for number in range(3000):
+        (folder / f"{number % 30}").mkdir(parents=True, exist_ok=True)
+        (folder / f"{number % 30}" / f"{number}.png").touch()
+    watching = Watching(folder, settled=0.3, is_done=lambda source: source.size == 0)
+    wait_until(lambda: watching.step() is None and watching.place._watch._files, "the first look")
+    if not watching.place._watch.hears_all:
+        pytest.skip("needs a file system whose events are heard")
+    write(folder / "a.png")
+    watching.until(1, "a new file")
+    write(folder / "new" / "newer" / "b.png")
+    watching.until(2, "a file in a new folder")
+    write(folder / "new" / "newer" / "c.png")
+    watching.until(3, "another one there")
+    write(tmp_path / "d.png").rename(folder / "7" / "d.png")
+    watching.until(4, "a file that was moved")
+    write(folder / ".hidden.png")
+    write(folder / "e.txt")
+    write(folder / ".hidden" / "f.png")
+    write(folder / "g.png")
+    watching.until(5, "the last one")
+    assert watching.names() == ["a.png", "b.png", "c.png", "d.png", "g.png"]
+    watching.feed.close()
+
+
+def test_without_events_and_on_a_share_the_folder_is_looked_at_often(tmp_path, monkeypatch):
+    monkeypatch.setattr(feeds, "HEARD_SECONDS", 3600.0)
+    monkeypatch.setattr(watch_folder.FolderEvents, "open", lambda: None)
+    (tmp_path / "in").mkdir()
+    watching = Watching(tmp_path / "in")
+    assert watching.step() is None
+    write(tmp_path / "in" / "sub" / "a.png")
+    wait_until(watching.step, "the picture")
+    assert not watching.place._watch.hears_all
+    watching.feed.close()
+    monkeypatch.undo()
+    monkeypatch.setattr(watch_folder, "_LOCAL", ())  # a share
+    assert not FolderWatch(tmp_path, never).hears_all
+
+
+def test_heic_files_are_named_once_where_nothing_reads_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(watch_folder, "PICTURE_SUFFIXES", frozenset({".png"}))
+    write(tmp_path / "a.png")
+    write(tmp_path / "b.HEIC")
+    watching = Watching(tmp_path)
+    wait_until(watching.step, "the picture")
+    assert "b.HEIC is left out" in watching.place.notice and "pillow-heif" in watching.place.notice
+    assert watching.names() == ["a.png"] and not watching.place.problem
+    watching.feed.close()
+
+
+def test_heic_pictures_are_read_where_the_package_is_there(tmp_path, monkeypatch):
+    heif = pytest.importorskip("pillow_heif")
+    from PIL import Image
+
+    from latte.encoders import open_picture, pictures
+
+    heif.register_heif_opener()
+    path = tmp_path / "a.heic"
+    Image.new("RGB", (40, 30), (200, 10, 10)).save(path)
+    assert open_picture(path).size == (40, 30) and ".heic" in pictures.PICTURE_SUFFIXES
+    monkeypatch.setattr(pictures, "_READS_HEIC", False)
+    with pytest.raises(BadImageError, match="pillow-heif"):
+        open_picture(path)

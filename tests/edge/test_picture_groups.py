@@ -9,13 +9,14 @@ from latte.checks.material import same
 from latte.edge.background_sync import BackgroundSync
 from latte.edge.classify import EmbeddedPicture, answer_picture
 from latte.edge.device import Device
-from latte.edge.device_file import Source, open_record, read_answers
+from latte.edge.device_file import PIECE, Source, open_record, read_answers
 from latte.edge.device_record import DeviceRecord, DiskFullError
 from latte.edge.feeds import Arrival, PictureFeed
 from latte.edge.group_commits import Entry, GroupCommits
 from latte.edge.joining import new_member
 from latte.edge.sync_times import SyncTimes
 from latte.encoders import BadImageError
+from latte.files.tensors import safetensors_bytes
 from waiting import DEADLINE
 
 MANY = 100
@@ -24,7 +25,7 @@ MANY = 100
 class Place:
     """Rows that are read as fast as they are taken; the last one waits until ``more`` is set."""
 
-    problem, waiting = "", 0
+    problem, notice, waiting = "", "", 0
 
     def __init__(self, arrivals):
         self.arrivals, self.more = arrivals, threading.Event()
@@ -88,22 +89,31 @@ def test_a_group_is_there_at_the_latest_after_a_moment(tmp_path):
     device.record.close()
 
 
-def test_an_answer_of_a_slow_model_does_not_wait_for_the_next_picture(tmp_path, monkeypatch):
-    monkeypatch.setattr("latte.edge.device.GROUP_SECONDS", 0.0)  # anything takes longer
-    device, taken = open_device(tmp_path), []
-    for answer in device.answers(
-        PictureFeed(Place([Arrival(Source(f"{n}"), row) for n, row in enumerate(rows(5))]), None)
-    ):
-        taken.append(answer.number)
-        database = open_record(tmp_path)
-        assert len(list(read_answers(database))) == answer.number, "on disk, and nothing else was encoded meanwhile"
-        database.close()
-    assert taken == [1, 2, 3, 4, 5]
+def test_pictures_of_a_backlog_share_a_transaction_and_the_last_comes_at_once(tmp_path, monkeypatch):
+    """However slow the model: a group is written when it is large or old enough, or when no other picture is known."""
+    device, written, taken = open_device(tmp_path), [], []
+    write = device.record._commits._write
+    monkeypatch.setattr(
+        device.record._commits, "_write", lambda group, durable: (written.append(len(group)), write(group, durable))
+    )
+    monkeypatch.setattr("latte.edge.encoded_pictures.GROUP_SECONDS", 0.0)  # each is learnt from by itself
+    place = Place([Arrival(Source(f"{n}"), row) for n, row in enumerate(rows(150))])
+    place.more.clear()  # more may come, and nothing of it is known
+    place.waiting = 1  # until the last one is taken
+    for answer in device.answers(PictureFeed(place, None)):
+        if len(taken) + (answer is not None) >= 2 * 64:
+            place.waiting = 0
+        if answer is not None:
+            taken.append(answer.number)
+        if len(taken) == 150:
+            place.more.set()
+    pictures = [size for size in written if size > 1]  # not a status alone
+    assert taken == list(range(1, 151)) and len(pictures) <= 4 and pictures[0] >= 64
     device.record.close()
 
 
 def test_pictures_of_a_group_are_not_lost_when_the_device_is_stopped(tmp_path, monkeypatch):
-    for name in ("encoded_pictures.GROUP_SECONDS", "device.GROUP_SECONDS", "feeds._HURRY", "feeds._TICK"):
+    for name in ("encoded_pictures.GROUP_SECONDS", "feeds._HURRY", "feeds._TICK"):
         monkeypatch.setattr(f"latte.edge.{name}", DEADLINE)  # nothing is due, however busy the machine is
     device = open_device(tmp_path)
     answers = device.answers(PictureFeed(Place(arrivals(10)), None))
@@ -149,8 +159,9 @@ def test_a_snapshot_leaves_out_what_it_covers(tmp_path):
     device.record._writer.set_trace_callback(written.append)
     device.flush()
     device.record._writer.set_trace_callback(None)
-    assert sum("INTO snapshot" in statement for statement in written) == 1
-    assert sum("INTO embeddings" in statement for statement in written) == 2  # of the pictures after it
+    state = len(safetensors_bytes(device.method.state(), {}))
+    assert sum("INTO snapshot" in statement for statement in written) == -(-state // PIECE)  # of the last one
+    assert sum("INTO embeddings" in statement for statement in written) == 1  # one row for both pictures after it
     memory = device.method.state()
     device.record.close()
     again = open_device(tmp_path)
@@ -166,15 +177,43 @@ def test_a_snapshot_of_a_group_that_failed_stays_before_what_followed_it(tmp_pat
     device = open_device(tmp_path)
     database = device.record._writer
     commits = GroupCommits(database)
-    row = ("INSERT INTO embeddings VALUES (?, ?)", (1, b"old"))
-    commits.add(Entry((), passing=(row,)))
+    commits.add(Entry(row=b"old", number=1))
     commits.flush()
-    commits.add(Entry([("DELETE FROM embeddings", ())], snapshot=True))
+    commits.add(Entry(number=1, snapshot=b"a" * 3000))
     commits.add(Entry([("INSERT INTO no_such_table VALUES (1)", ())], optional=True))
     with pytest.raises(Exception, match="no such table"):
         commits.flush()
-    commits.add(Entry((), passing=((row[0], (2, b"new")),)))
+    commits.add(Entry(row=b"new", number=2))
     commits.flush()
     assert database.execute("SELECT * FROM embeddings").fetchall() == [(2, b"new")]
+    assert snapshot_of(database) == b"a" * 3000
     commits.close()
     device.record.close()
+
+
+def test_only_pieces_of_the_memory_that_changed_are_written(tmp_path):
+    device = open_device(tmp_path)
+    database = device.record._writer
+    commits = GroupCommits(database)
+    state = bytearray(rows(100, dim=64).tobytes())
+    for length, changed, pieces in ((25600, 0, 27), (25600, 5000, 1), (25600, 5000, 0), (30, 3, 1), (25600, 7, 27)):
+        state[changed] ^= 1 if pieces else 0
+        commits.add(Entry(number=1, snapshot=bytes(state[:length])))
+        written = []
+        database.set_trace_callback(written.append)
+        commits.flush()
+        database.set_trace_callback(None)
+        assert sum("INTO snapshot" in statement for statement in written) == pieces
+        assert snapshot_of(database) == state[:length]
+    commits.close()
+    again = GroupCommits(database)
+    again.add(Entry(number=1, snapshot=bytes(state)))
+    before = database.total_changes
+    again.flush()
+    assert database.total_changes == before, "after a restart, too"
+    again.close()
+    device.record.close()
+
+
+def snapshot_of(database):
+    return b"".join(piece for (piece,) in database.execute("SELECT piece FROM snapshot ORDER BY place"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -136,8 +135,10 @@ class Classifying:
                 self.learning.count()
 
     def _show(self, answer: Answer) -> None:
+        from ..edge.device_file import json_line
+
         if self.chosen.as_json:
-            line(json.dumps(asdict(answer)))
+            line(json_line(asdict(answer)))
         elif answer.problem is not None:
             problem(answer.problem)
         else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .arguments import InputFile
-from .options import ENCODER, MAX_PIXELS, PLUGINS, Command, load_plugins
+from .options import ENCODER, MAX_PIXELS, NEAR_COPY, PLUGINS, Command, load_plugins
 from .run_options import collect_options
 
 if TYPE_CHECKING:
@@ -47,14 +47,7 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         show_default=True,
         help="How often --memory is saved on the way.",
     ),
-    click.option(
-        "--near-copy",
-        metavar="COSINE",
-        type=click.FloatRange(0, 0.9999),
-        default=0.99,
-        show_default=True,
-        help="Do not learn from a picture that is at least this similar to a remembered one; 0 learns from all.",
-    ),
+    NEAR_COPY,
     MAX_PIXELS,
     click.option("--labels", type=InputFile(), help="CSV with FILE,CLASS of some pictures, to print the accuracy."),
     click.option("--csv", type=FILE, help="Write a row per picture to this file, too."),

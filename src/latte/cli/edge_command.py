@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 
 from .edge_lines import AnswerLines, ProblemLines, RoomWait
 from .edge_options import EdgeOptions, edge_options
-from .edge_reading import label, results, status
+from .edge_reading import label, results, retry, status
 from .options import load_plugins
 from .output import problem
 from .stop import Stopped, postpone_stop
@@ -41,6 +42,7 @@ def edge() -> None:
 edge.add_command(status)
 edge.add_command(label)
 edge.add_command(results)
+edge.add_command(retry)
 
 
 @edge.command("run")
@@ -52,7 +54,8 @@ def run(chosen: EdgeOptions) -> None:
     JSON. It is recorded first, with what was learnt: after a crash or a power cut the same command goes on with the
     next picture, and none is classified twice or left out. Pictures wait where they are until there is time for them.
     Syncs happen in the background; a server that is away changes nothing but what is learnt from others, and is a line
-    on stderr. SIGTERM or Ctrl-C ends the device with exit code 0.
+    on stderr. SIGTERM or Ctrl-C ends the device with exit code 0. A picture that cannot be read is reported and makes
+    the exit code 1.
     """
     chosen.check()
     _check_packages()
@@ -63,7 +66,15 @@ def run(chosen: EdgeOptions) -> None:
         except Stopped as stopped:
             stopped.hint = running.finish()
             raise
+        except OSError as error:
+            if running.lines.unread is None:
+                raise
+            reason = "nobody reads the lines any more" if isinstance(error, BrokenPipeError) else str(error)
+            problem(f"{reason}; {running.finish()}")
+            sys.exit(1)
         problem(running.finish())
+        if running.unreadable:
+            sys.exit(1)
 
 
 class RunningDevice:
@@ -74,8 +85,9 @@ class RunningDevice:
         self.device = _open_device(chosen, stack)
         self.feed = _feed(chosen, paths, self.device)
         stack.callback(self.feed.close)
-        self._lines = AnswerLines(_log(chosen, stack))
-        self._problem = ""  # of the place of the pictures, as it was said last
+        self.lines = AnswerLines(_log(chosen, stack))
+        self._problem = self._notice = ""  # of the place of the pictures, as it was said last
+        self._bad = 0  # pictures without an answer
         self._sync_problems = ProblemLines("sync: ")
         device = self.device
         problem(f"device {device.status.name!r}: {device.record.number} pictures recorded, syncs with {chosen.server}")
@@ -98,6 +110,9 @@ class RunningDevice:
         self._sync_problems.say(sync)
         wrong = self.feed.place.problem or sync
         notifier.beat(f"{self.device.record.number} pictures{f'; problem: {wrong}' if wrong else ''}")
+        if self.feed.place.notice and not self._notice:
+            self._notice = self.feed.place.notice
+            problem(self._notice)
         if answer is not None:
             self._show(answer)
         return True
@@ -109,9 +124,18 @@ class RunningDevice:
             self._problem = text
 
     def _show(self, answer: NumberedAnswer) -> None:
-        self._lines.show(answer)
+        try:
+            self.lines.show(answer)
+        finally:
+            self.device.log = self.lines.logged or self.device.log
         if answer.answer.problem is not None:
+            self._bad += 1
             problem(answer.answer.problem)
+
+    @property
+    def unreadable(self) -> int:
+        """How many pictures of this call could not be read, also those that are recorded so from an earlier call."""
+        return max(self._bad, getattr(self.feed.place, "failed", 0))
 
     def finish(self) -> str:
         """Save and share what is new; return what was done."""
@@ -122,9 +146,10 @@ class RunningDevice:
             self.device.close()
         sync = self.device.current_status().sync_problem
         away = f"; sync: {sync}" if sync else ""
-        unread = self._lines.unread
+        unread = self.lines.unread
         left = f"; lines that nobody read: latte edge results --after {unread - 1}" if unread is not None else ""
-        return f"{self.device.record.number} pictures are recorded in {self.device.record.folder}{away}{left}"
+        bad = f"; {self.unreadable} could not be read" if self.unreadable else ""
+        return f"{self.device.record.number} pictures are recorded in {self.device.record.folder}{bad}{away}{left}"
 
 
 def _check_packages() -> None:
@@ -173,7 +198,7 @@ def _feed(chosen: EdgeOptions, paths: Iterator[Path], device: Device) -> Picture
     def prepare(path: Path) -> Any:
         return device.encoder.preprocess(open_picture(path, chosen.max_pixels))
 
-    is_done = device.record.finder()
+    is_done = device.record.is_done
     if chosen.watch is not None:
         return PictureFeed(WatchedFolder(FolderWatch(Path(absolute_name(chosen.watch)), is_done)), prepare)
     return PictureFeed(NamedFiles(paths, is_done), prepare)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import select
 import time
 from typing import TYPE_CHECKING
@@ -68,13 +67,18 @@ class AnswerLines:
         self._log, self._wait_for_room = log, RoomWait()
         self.unread: int | None = None
 
+    @property
+    def logged(self) -> tuple[str, int] | None:
+        """The file of the lines and the last answer in it; None where they go to standard output."""
+        return None if self._log is None else (self._log.name, self._log.number)
+
     def show(self, answer: NumberedAnswer) -> None:
         """Write a line; wait for as long as that takes."""
         if self.unread is not None:
             return
         try:
             self._add(answer) if self._log is not None else self._print(answer)
-        except Stopped:
+        except (Stopped, OSError):
             self.unread = answer.number
             raise
 
@@ -87,7 +91,7 @@ class AnswerLines:
                 self._wait_after(error)
 
     def _print(self, answer: NumberedAnswer) -> None:
-        patient_line(json.dumps(answer.document()), _wait_for_reader, self._wait_after)
+        patient_line(answer.line(), _wait_for_reader, self._wait_after)
 
     def _wait_after(self, error: OSError) -> None:
         if error.errno not in NO_ROOM:

@@ -58,7 +58,22 @@ def results(state: Path | None, after: int) -> None:
 
     with _open_to_read(state) as database:
         for answer in read_answers(database, after):
-            line(json.dumps(answer.document()))
+            line(answer.line())
+
+
+@click.command()
+@STATE
+def retry(state: Path | None) -> None:
+    """Let a device try again to read the pictures that it could not read, as far as they are still there.
+
+    A device with --watch does so within seconds if it runs, and otherwise at its next start; a device with FILES or
+    --from, when they are named again.
+    """
+    from ..edge.device_file import open_record, retry_unreadable
+
+    with closing(open_record(state_folder(state))) as database:
+        count = retry_unreadable(database)
+    line(f"{counted(count, 'unreadable picture')} to try again")
 
 
 @click.command()

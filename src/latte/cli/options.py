@@ -26,6 +26,14 @@ MAX_PIXELS = click.option(
     show_default=True,
     help="Larger pictures are unreadable. Above 89 million they are decoded at reduced size.",
 )
+NEAR_COPY = click.option(
+    "--near-copy",
+    metavar="COSINE",
+    type=click.FloatRange(0, 0.9999),
+    default=0.99,
+    show_default=True,
+    help="Do not learn from a picture that is at least this similar to a remembered one; 0 learns from all.",
+)
 PLUGINS = click.option(
     "--plugin", "plugins", type=InputFile(), multiple=True, help="Python file with methods of your own."
 )

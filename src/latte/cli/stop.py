@@ -153,7 +153,7 @@ def accept_stop() -> None:
 
 def is_endless(arguments: list[str]) -> bool:
     """Return whether a signal is the regular end of the command that ``arguments`` name: the exit code is then 0."""
-    return arguments[:1] == ["edge"] and not {"status", "label", "results"}.intersection(arguments[1:2])
+    return arguments[:1] == ["edge"] and not {"status", "label", "results", "retry"}.intersection(arguments[1:2])
 
 
 def hint_for(arguments: list[str]) -> str:

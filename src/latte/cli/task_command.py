@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .arguments import Folder, InputFile, OutputFile
-from .options import PLUGINS, load_plugins
+from .options import NEAR_COPY, PLUGINS, load_plugins
 from .output import line
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def task() -> None:
 @PLUGINS
 @click.option("--sync", type=click.Choice(["every", "doubling", "powers"]), help="When a client syncs.")
 @click.option("--period", type=click.IntRange(1), default=16, show_default=True, help="Images between two syncs.")
+@NEAR_COPY
 def create(
     out: Path,
     encoder: str | None,
@@ -53,11 +54,13 @@ def create(
     plugins: tuple[Path, ...],
     sync: str | None,
     period: int,
+    near_copy: float,
 ) -> None:
     """Write the task file OUT: give --encoder and --classes, or --benchmark."""
+    from ..edge.alone import with_near_copy
     from ..edge.make_task import make_task
     from ..experiment.config import parse_method
-    from ..methods import resolve
+    from ..methods import describe, resolve
     from ..wire.task_file import write_task
 
     if (benchmark is None) == (encoder is None or classnames is None):
@@ -66,7 +69,8 @@ def create(
         raise click.UsageError("--classes and --templates go with --encoder: a benchmark has its text embeddings")
     load_plugins(plugins)
     chosen = parse_method(spec)
-    params = resolve(chosen["name"], chosen["params"], chosen["preset"])
+    given = with_near_copy(describe(chosen["name"]).params, chosen["params"], near_copy)
+    params = resolve(chosen["name"], given, chosen["preset"])
     source = (
         _from_encoder(str(encoder), str(classnames), templates) if benchmark is None else _from_file(benchmark, data)
     )

@@ -13,7 +13,7 @@ module              contents
 ``learning``        such a file, kept up to date while pictures are classified
 ``device``          a member of a fleet: pictures in, answers out, syncs in between; ``encoded_pictures`` are a group
 ``device_record``   what a device has done; ``device_file`` is the file, for every program that reads it
-``group_commits``   its transactions, written by a thread; ``marks`` says which pictures are certainly new
+``group_commits``   its transactions, written by a thread
 ``self_report``     what a device says of itself, here and to its server
 ``device_summary``  that file in short; ``answer_log`` is a file of JSON lines that follows it
 ``feeds``           where pictures come from: files; ``watch_folder`` for a folder, ``latest_frames`` for a camera

@@ -59,7 +59,7 @@ def find_pictures(places: Sequence[Path]) -> list[Path]:
                 kinds = " ".join(sorted(PICTURE_SUFFIXES))
                 raise refuse("folder", f"{place} without images", f"at least one, of {kinds}")
             pictures += inside
-        elif place.exists():
+        elif place.exists() or place.is_symlink():  # a link that leads nowhere is unreadable, as others may be
             pictures.append(place)
         else:
             raise refuse("image", f"{place}, which is not there", "a file or a folder")

@@ -10,6 +10,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from ..core.contracts import Collaborative, Method
@@ -23,14 +24,15 @@ from .background_sync import BackgroundSync, SyncState
 from .classify import EmbeddedPicture, answer_picture
 from .device_file import DeviceStatus, NumberedAnswer, Source
 from .device_record import DeviceRecord
-from .encoded_pictures import GROUP_SECONDS, EncodedPicture, EncodedPictures
+from .encoded_pictures import EncodedPicture, EncodedPictures
 from .feeds import Arrival, PictureFeed
 from .self_report import FeedState, report_of, status_now
 from .sync_times import SyncClock, SyncTimes
 from .tally import Tally
 
 SAVE_EVERY = 500  # pictures that have to be seen again after a crash, at most: they take a tenth of a second
-STATUS_EVERY = 1.0  # seconds
+STATUS_EVERY = 1.0  # seconds at least between two looks at whether the status has changed
+STATUS_PAUSE = 60.0  # seconds to which the pause grows while only the status changes
 LABELS_EVERY = 5.0  # seconds between two looks at the labels that were given
 
 
@@ -52,17 +54,22 @@ class Device:
     ) -> None:
         self.encoder, self.task, self.method, self.record = encoder, task, method, record
         self.link = link
-        self.restored = self._unsaved = record.restore(method)
+        self.restored = self._unsaved = record.restore(method, task.zero_shot.dim)
         self.tally = Tally(record.counts(), record.recent())
         before = record.last_status()
         self.status = DeviceStatus(
             pid=os.getpid(), started=time.time(), synced=before.synced, sync_images=before.sync_images
         )
+        self.log = before.log, before.logged  # a file of answers, and the last one in it
         self._encoded = EncodedPictures()  # and not learnt from yet
         self._unseen: deque[NumberedAnswer] = deque()  # recorded, and not given to anybody yet
         self._feed: Callable[[], FeedState] = FeedState  # says what is known of where pictures come from
-        self._reported = 0.0
-        self._labelled, self._looked = record.labelled(), time.monotonic()  # as the fleet knows, and when it was looked
+        self._forget: Callable[[str], None] = lambda name: None  # hands a picture out again
+        self._looked = self._reported = 0.0
+        self._said: tuple[DeviceStatus, int] | None = None  # what was stored, and after how many pictures
+        self._status_pause = STATUS_EVERY
+        self._labelled = record.labelled()  # as the fleet knows
+        self._looked_for_labels = time.monotonic()
         self._clock = SyncClock(times or SyncTimes(task.sync, task.period), self.tally.answered)
 
     # --- pictures -----------------------------------------------------------------------------------------
@@ -70,21 +77,20 @@ class Device:
     def answers(self, feed: PictureFeed) -> Iterator[NumberedAnswer | None]:
         """Answer the pictures of ``feed``, each once; None now and then while there is nothing to answer.
 
-        An answer comes when it is on disk, with all that it stands for: a power cut does not take it back. Pictures
-        that follow each other closely are learnt from one after the other and share a transaction, so an answer may
-        come two fifths of a second late. Pictures that take longer than a fifth to encode are answered one by one.
+        An answer comes when it is on disk, with all that it stands for: a power cut does not take it back. While more
+        pictures wait, many share a transaction, so an answer may come ten seconds late; the last one comes at once.
         """
         self._feed = lambda: FeedState(feed.waiting, 0, feed.place.problem)
+        self._forget = getattr(feed.place, "forget", self._forget)
         for arrival in feed:
-            began = time.monotonic()
-            if arrival is None:
-                self.idle()
-            else:
+            if arrival is not None:
                 self._encode(arrival)
-            if time.monotonic() - began >= GROUP_SECONDS:  # of a slow model, no answer waits for the next picture
-                self._flush()
+            if arrival is None and not feed.more:
+                self.idle()
             elif self._encoded.is_due() or self._sync_follows():
                 self._learn_encoded()
+            elif arrival is None:
+                self._between_pictures()
             if self.record.busy:
                 self._record(self.record.commit)
             feed.hurry = bool(self._encoded) or self.record.busy
@@ -146,7 +152,7 @@ class Device:
 
     def _forget_unrecorded(self) -> None:
         self._encoded.take()
-        self._unsaved = self.record.restore(self.method)
+        self._unsaved = self.record.restore(self.method, self.task.zero_shot.dim)
         self.tally = Tally(self.record.counts(), self.record.recent())
 
     def _unseen_answers(self) -> Iterator[NumberedAnswer]:
@@ -187,14 +193,38 @@ class Device:
                 self._share(self.link)
         if self._unsaved >= SAVE_EVERY:
             self._save()
-        if time.monotonic() - self._reported > STATUS_EVERY:
-            self.report()
+        if time.monotonic() - self._looked > STATUS_EVERY:
+            self._looked = time.monotonic()
+            self.record.check()
+            self._try_again(self.record.retried())
+            self._report_changes()
+
+    def _try_again(self, names: list[str]) -> None:
+        """Take unreadable pictures back, if somebody asked for it: they count when they have been tried again."""
+        if names:
+            self._record(self.record.flush)
+            self.tally = Tally(self.record.counts(), self.record.recent())
+        for name in names:
+            self._forget(name)
+
+    def _report_changes(self) -> None:
+        """Store the status if it has changed: with new pictures, or alone, ever more seldom while none come."""
+        status, pictures = self.current_status(), self.record.number
+        said = replace(status, updated=0.0, waiting=min(status.waiting, 1)), pictures
+        if self._said is None or pictures != self._said[1]:
+            self._status_pause = STATUS_EVERY
+        elif said == self._said or time.monotonic() - self._reported < self._status_pause:
+            return
+        else:
+            self._status_pause = min(2 * self._status_pause, STATUS_PAUSE)
+        self._said = said
+        self.report()
 
     def _has_new_labels(self) -> bool:
         """Return whether somebody gave labels since the last report; it looks now and then."""
-        if time.monotonic() - self._looked < LABELS_EVERY:
+        if time.monotonic() - self._looked_for_labels < LABELS_EVERY:
             return False
-        self._looked = time.monotonic()
+        self._looked_for_labels = time.monotonic()
         return self.record.labelled() != self._labelled
 
     def _sync_follows(self) -> bool:
@@ -241,7 +271,8 @@ class Device:
 
     def current_status(self) -> DeviceStatus:
         """Return what this device says of itself."""
-        return status_now(self.status, self._feed(), self.link.state if self.link else SyncState())
+        status = replace(self.status, log=self.log[0], logged=self.log[1])
+        return status_now(status, self._feed(), self.link.state if self.link else SyncState())
 
     def summary_report(self) -> DeviceReport:
         """Return what the owner of the fleet gets to know with a sync."""

@@ -22,9 +22,10 @@ from ..errors import InputError, refuse
 from ..files.atomic import write_text
 from ..files.documents import parse_json
 from ..files.reading import read_text
-from ..methods import create
+from ..methods import create, create_exchange, describe
 from ..wire.messages import DeviceReport
 from ..wire.task_file import Task, read_task, write_task
+from .alone import OwnServer
 from .background_sync import BackgroundSync
 from .exchange_folder import TASK_FILE as TASK_FILE
 from .exchange_folder import Hidden
@@ -159,10 +160,20 @@ def check_encoder(task: Task, encoder: Encoder, any_encoder: bool = False) -> No
 
 
 def new_member(task: Task, privacy: Privacy | None = None) -> Method:
-    """Return the method of a device in a fleet; with ``privacy``, its summaries hide single images."""
-    method = create(task.method, task.zero_shot, task.params)
+    """Return the method of a device in a fleet; with ``privacy``, its summaries hide single images.
+
+    With noise it learns from near copies, too: without them, one image could change what is stored of many others, and
+    nothing could be said about how much the noise hides.
+    """
+    params = dict(task.params)
+    if privacy is not None and privacy.noise and "near_copy" in params:
+        params["near_copy"] = 0.0
+    method: Method = create(task.method, task.zero_shot, params)
     if not isinstance(method, Collaborative):
         raise refuse("method", repr(task.method), "one that collaborates")
+    info = describe(task.method)
+    if info.alone:
+        method = OwnServer(method, create_exchange(task.method, task.zero_shot, params), info.sync)
     return PrivateClient(method, privacy) if privacy is not None and privacy.hides else method
 
 

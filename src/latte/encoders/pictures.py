@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import warnings
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,15 @@ from ..errors import InputError
 from ..files.reading import read_bytes
 from .large_pictures import LARGE, decode_reduced
 
-PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
+HEIC_SUFFIXES = frozenset({".heic", ".heif"})  # of telephones; a package that need not be there reads them
+_READS_HEIC = find_spec("pillow_heif") is not None
+HEIC_HINT = "HEIC pictures need another package: pip install pillow-heif, or let the camera write JPEG"
+PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}) | (
+    HEIC_SUFFIXES if _READS_HEIC else frozenset()
+)
+_HEIC_BRANDS = (b"ftypheic", b"ftypheix", b"ftyphevc", b"ftypheim", b"ftypheis", b"ftypmif1", b"ftypmsf1")
+# what the system says of a file that will be no better the next time
+LASTING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.EFBIG)
 MOST_PICTURE_BYTES = 1 << 29  # a larger file is hardly a picture
 MOST_PIXELS = 300_000_000  # by default: a sheet of A3 at 1,200 dpi has 278 million, the largest phone camera 200
 PROGRAMS = ("EPS", "WMF")  # Pillow would run an interpreter on a file that may come from anywhere
@@ -25,7 +35,14 @@ _FILTERS = threading.Lock()
 
 
 class BadImageError(InputError):
-    """A file that is not a picture or cannot be used. The message is one line with the file's name."""
+    """A file that is not a picture or cannot be used. The message is one line with the file's name.
+
+    A problem that is ``passing`` is none of the file: a missing permission, a disk that fails, too little memory.
+    """
+
+    def __init__(self, message: str, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
 
 
 def open_picture(source: str | Path | bytes, most_pixels: int = MOST_PIXELS) -> Any:
@@ -41,6 +58,8 @@ def open_picture(source: str | Path | bytes, most_pixels: int = MOST_PIXELS) -> 
         return _decode(data, most_pixels)
     except BadImageError as error:
         raise BadImageError(f"{label}: {error}") from None
+    except MemoryError:
+        raise BadImageError(f"{label}: not enough memory to read it", passing=True) from None
     except Exception as error:  # Pillow's plugins raise anything, from struct.error to SyntaxError
         raise BadImageError(f"{label}: {_reason(error)}") from None
 
@@ -49,7 +68,9 @@ def _read(path: Path) -> bytes:
     try:
         return read_bytes(path, "picture", MOST_PICTURE_BYTES)
     except InputError as error:
-        raise BadImageError(str(error)) from None
+        reason = error.__context__  # of the system, where the file could not be opened
+        passing = isinstance(reason, OSError) and reason.errno not in LASTING
+        raise BadImageError(str(error), passing) from None
 
 
 def _decode(data: bytes, most_pixels: int) -> Any:
@@ -70,6 +91,11 @@ def _decode(data: bytes, most_pixels: int) -> Any:
 def _open_header(data: bytes, most_pixels: int) -> Any:
     """Return a picture of which only the header has been read; the limit is ours, not Pillow's."""
     image_module = need("PIL.Image", "onnx")
+    if data[4:12] in _HEIC_BRANDS:
+        if _READS_HEIC:
+            need("pillow_heif", "onnx").register_heif_opener()
+        elif data[4:12] not in (b"ftypmif1", b"ftypmsf1"):  # these two may be AVIF, which Pillow reads
+            raise BadImageError(HEIC_HINT)
     with _FILTERS, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         before, image_module.MAX_IMAGE_PIXELS = image_module.MAX_IMAGE_PIXELS, most_pixels
