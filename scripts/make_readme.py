@@ -154,7 +154,7 @@ def main(tables_only: bool) -> None:
     if not tables_only:
         plan = demo_plan()
         trials = in_order(run_trials(plan), plan)
-        rows = demo_rows([trial.result for trial in trials])
+        rows = demo_rows(trials)
         PICTURE.write_text(picture(rows, next(t for t in trials if t.result.method == "latte")), encoding="utf-8")
         readme = filled(readme, "demo", "```text\n" + "\n".join(demo_lines(rows)) + "\n```")
     README.write_text(readme, encoding="utf-8")
