@@ -139,7 +139,7 @@ def with_images(
     >>> good, bad = (Answers(images, np.ones(200, int), (images < right).astype(int)) for right in (110, 100))
     >>> found = with_images(Paired("a", "b", 5.0, 5.0, 5.0, 2), {0: good, 1: good}, {0: bad, 1: bad})
     >>> [round(end) for end in found.interval]
-    [2, 8]
+    [2, 9]
     """
     seeds = shared_seeds(dict.fromkeys(first, 0.0), dict.fromkeys(second, 0.0))
     if len(seeds) != pair.seeds:

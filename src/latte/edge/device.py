@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..core.contracts import Collaborative, Method
+from ..core.private_client import PrivateClient
 from ..core.types import Vectors
 from ..encoders import BadImageError, Encoder
 from ..errors import InputError
@@ -210,6 +211,9 @@ class Device:
 
     def _share(self, link: BackgroundSync) -> None:
         upload = _collaborative(self.method).summary()
+        if getattr(self.method, "unsaved_noise", False):  # on disk before it is sent: a restart must not draw it anew
+            self._save()
+            self._record(self.record.flush)
         if not getattr(upload, "empty", False):
             link.offer(upload, self.summary_report())
         self._clock.restart()
@@ -236,7 +240,8 @@ class Device:
 
     def summary_report(self) -> DeviceReport:
         """Return what the owner of the fleet gets to know with a sync."""
-        return report_of(self.tally, self.record.labelled(), fill_of(self.method), self._feed())
+        exact = not (isinstance(self.method, PrivateClient) and self.method.privacy.noise)
+        return report_of(self.tally, self.record.labelled(), fill_of(self.method), self._feed(), exact)
 
     def close(self, patience: float = 5.0) -> None:
         """Share what is new, for which a server that answers gets ``patience`` seconds; save, and end the syncs.

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.contracts import Method
+from ..core.private_client import PrivateClient, without_noise
 from ..core.types import Vectors
 from ..errors import refuse
 from ..files.locks import lock
@@ -149,7 +150,8 @@ class DeviceRecord:
         method.reset()
         state = self._first("SELECT state FROM snapshot")
         if state is not None:
-            method.load(parse_safetensors(state, "snapshot").arrays)
+            arrays = parse_safetensors(state, "snapshot").arrays
+            method.load(arrays if isinstance(method, PrivateClient) else without_noise(arrays))
         rows = self._database.execute("SELECT row FROM embeddings ORDER BY number").fetchall()
         for (row,) in rows:
             method.predict(_vector(row)[None])

@@ -15,11 +15,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
 
 from ..core.contracts import Collaborative
 from ..core.privacy import Privacy
-from ..core.private_client import PrivateClient
+from ..core.private_client import PrivateClient, without_noise
 from ..core.types import Rounding
 from ..data.benchmark import Federation
 from ..errors import refuse
-from ..methods import create
+from ..methods import create, describe
 from ..wire.array_blocks import rounding_of
 from ..wire.rows import LOSSLESS
 from .message_records import blocks_of, message_record, record_message, record_state, state_record
@@ -54,18 +54,16 @@ def walk(content: RecordDict, context: Context, privacy: Privacy | None = None) 
         context.state = RecordDict()
     zero_shot = _federation(settings).embeddings.zero_shot
     client, stream = _stream(settings, context.node_config)
-    method = _restore_method(settings, context)
+    method = _restore_method(settings, context, privacy)
     if DOWNLOAD in content:
-        method.receive(record_message(content[DOWNLOAD], type(method).Download, zero_shot.fingerprint))
+        kind = describe(settings.method).kind.Download
+        method.receive(record_message(content[DOWNLOAD], kind, zero_shot.fingerprint))
     start, until = _place(context), min(int(content[FACTS]["until"]), len(stream))
     labels = [method.predict(views).label for views in stream[start:until]]
-    context.state[_MEMORY] = state_record(method.state())
+    upload = method.summary()
+    context.state[_MEMORY] = state_record(method.state())  # with the noise of the upload
     context.state[_PLACE] = ConfigRecord({"handled": max(start, until)})
-    return _walk_content(Walk(client, tuple(labels), _upload(method, privacy)), zero_shot.dim)
-
-
-def _upload(method: Any, privacy: Privacy | None) -> Any:
-    return (PrivateClient(method, privacy) if privacy is not None and privacy.hides else method).summary()
+    return _walk_content(Walk(client, tuple(labels), upload), zero_shot.dim)
 
 
 @lru_cache(2)
@@ -82,13 +80,16 @@ def _stream(settings: BenchmarkSettings, node_config: Any) -> tuple[int, Any]:
     return client, federation.stream(federation.clients[client])
 
 
-def _restore_method(settings: BenchmarkSettings, context: Context) -> Any:
+def _restore_method(settings: BenchmarkSettings, context: Context, privacy: Privacy | None) -> Any:
     method = create(settings.method, _federation(settings).embeddings.zero_shot, settings.params)
     if not isinstance(method, Collaborative):
         raise refuse("method", repr(settings.method), "one that collaborates")
+    hides = privacy is not None and privacy.hides
+    client = PrivateClient(method, privacy) if privacy is not None and hides else method
     if _MEMORY in context.state:
-        method.load(record_state(context.state[_MEMORY]))
-    return method
+        arrays = record_state(context.state[_MEMORY])
+        client.load(arrays if hides else without_noise(arrays))
+    return client
 
 
 def _place(context: Context) -> int:
