@@ -14,6 +14,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
 
 from ..core.contracts import Collaborative
+from ..core.predict_many import needed_views
 from ..core.privacy import Privacy
 from ..core.private_client import PrivateClient, without_noise
 from ..core.types import Rounding
@@ -59,7 +60,7 @@ def walk(content: RecordDict, context: Context, privacy: Privacy | None = None) 
         kind = describe(settings.method).kind.Download
         method.receive(record_message(content[DOWNLOAD], kind, zero_shot.fingerprint))
     start, until = _place(context), min(int(content[FACTS]["until"]), len(stream))
-    labels = [method.predict(views).label for views in stream[start:until]]
+    labels = [method.predict(needed_views(method, views)).label for views in stream[start:until]]
     upload = method.summary()
     context.state[_MEMORY] = state_record(method.state())  # with the noise of the upload
     context.state[_PLACE] = ConfigRecord({"handled": max(start, until)})
