@@ -40,7 +40,7 @@ SETS = {  # every embedding file that we have, by the encoder; several domains f
 }
 BASELINES = ("TDA (local)", "TDA (global)", "DMN-ZS (local)", "DMN-ZS (global)")
 ADAPTIVE = (*BASELINES, "Latte", "Ristretto")
-SEEDS = 5
+SEEDS = 10
 
 
 class Measured:
@@ -48,6 +48,7 @@ class Measured:
 
     def __init__(self, name: str) -> None:
         (table,) = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        self.benchmark = table["benchmark"]
         self.cells = {row["label"]: row["cells"] for row in table["rows"]}
         pairs = [pair for pair in table["differences"] if pair["metric"] == "micro"]
         self.pairs = {(pair["first"], pair["second"]): pair for pair in pairs}
@@ -76,12 +77,13 @@ def signed(value: float, digits: int = 1) -> str:
 
 
 def shown(pair: dict[str, Any], digits: int = 1) -> str:
-    """Return a difference with its interval: bold where the interval is above zero, marked where it is below."""
-    mean, low, high = (signed(pair[key], digits) for key in ("mean", "low", "high"))
-    interval = f"{SPACE}[{low},{SPACE}{high}]" if pair["high"] - pair["low"] > 1e-9 else ""
-    if pair["low"] > 0:
+    """Return a difference with its wider interval: bold where that is above zero, marked where it is below."""
+    ends = [pair["low"], pair["high"]] if pair["image_low"] is None else [pair["image_low"], pair["image_high"]]
+    mean, low, high = (signed(value, digits) for value in (pair["mean"], *ends))
+    interval = f"{SPACE}[{low},{SPACE}{high}]" if ends[1] - ends[0] > 1e-9 else ""
+    if ends[0] > 0:
         return f"**{mean}**{interval}"
-    return f"{mean}{interval}{SPACE}▼" if pair["high"] < 0 else f"{mean}{interval}"
+    return f"{mean}{interval}{SPACE}▼" if ends[1] < 0 else f"{mean}{interval}"
 
 
 def results_table() -> str:
@@ -154,7 +156,7 @@ def main(tables_only: bool) -> None:
     if not tables_only:
         plan = demo_plan()
         trials = in_order(run_trials(plan), plan)
-        rows = demo_rows([trial.result for trial in trials])
+        rows = demo_rows(trials)
         PICTURE.write_text(picture(rows, next(t for t in trials if t.result.method == "latte")), encoding="utf-8")
         readme = filled(readme, "demo", "```text\n" + "\n".join(demo_lines(rows)) + "\n```")
     README.write_text(readme, encoding="utf-8")

@@ -23,7 +23,7 @@ CARD, INK, SOFT = Look("#ffffff", "#15181d"), Look("#22262b", "#e6e8eb"), Look("
 DOMAINS = (LOOKS["tda"], LOOKS["tpt"], LOOKS["dmn"], LOOKS["vte"])
 NOTES = (
     "A line leads to one of the 3 clients that gave most to it (Latte). Nobody told them the domains;",
-    "{inside:.0f} % of what they got is from their own. PACS, a small model (not CLIP); 95 % intervals, 5 seeds.",
+    "{inside:.0f} % of what they got is from their own. PACS, a small model (not CLIP); 95 % intervals, 10 splits.",
 )
 BARS = {"latte": LOOKS["latte"], "ristretto": LOOKS["ristretto"]}
 
@@ -87,9 +87,9 @@ def label(name: str, domains: Sequence[str], around: Sequence[float]) -> str:
 def bar(row: DemoRow, name: str, number: int, scale: float) -> list[str]:
     """Draw one gain with its interval; the bar begins at zero."""
     gain = row.gain
-    assert gain is not None and gain.low is not None and gain.high is not None
+    assert gain is not None and gain.interval is not None
     y, look = TOP + STEP * number, row.name if row.name in BARS else "soft"
-    end, low, high = (LEFT + scale * value for value in (gain.mean, gain.low, gain.high))
+    end, low, high = (LEFT + scale * value for value in (gain.mean, *gain.interval))
     whisker = f"M{low:.1f} {y + 23}H{high:.1f}M{low:.1f} {y + 18}v10M{high:.1f} {y + 18}v10"
     return [
         text(LEFT, y, name, 16, "ink", 'font-weight="600"'),
@@ -107,7 +107,7 @@ def picture(rows: Sequence[DemoRow], trial: TrialRun) -> str:
     by_method = {row.name: row for row in rows}
     shown = [(best, f"{best.label}, best of {baselines}"), (by_method["latte"], "Latte")]
     shown.append((by_method["ristretto"], "Ristretto"))
-    scale = (RIGHT - LEFT - 60) / max(row.gain.high for row, _ in shown)
+    scale = (RIGHT - LEFT - 60) / max(row.gain.interval[1] for row, _ in shown)
     zero_shot = f"points over zero-shot, which has {by_method['clip'].accuracy:.1f} %"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',

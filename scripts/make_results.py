@@ -3,8 +3,9 @@
     LATTE_DATA=FOLDER python scripts/make_results.py [NAME ...]
     LATTE_DATA=FOLDER python scripts/make_results.py --same-syncs [NAME ...]
 
-Seeds 0 to 4. Latte has the paper's parameters where the benchmark is a paper's, and its defaults in a row
-of its own. Files with many views get VTE and Zero as well; TPT needs the text encoder: LATTE_ENCODER=onnx:DIR.
+Seeds 0 to 9, with the predictions, which intervals over images need. Latte has the paper's parameters where
+the benchmark is a paper's, and its defaults in a row of its own. Files with many views get VTE and Zero as well;
+TPT needs the text encoder: LATTE_ENCODER=onnx:DIR.
 
 With --same-syncs, Latte and Ristretto sync at the same times (after 1, 2, 4, 8, 16 images of a client, then every 16),
 as in the demo: the tables go to benchmarks/results/same-syncs/, and README.md and docs/ristretto.md are made from them.
@@ -22,6 +23,7 @@ from latte.data.catalogue import data_folder, list_benchmarks, read_benchmark
 TARGET = Path(__file__).parent.parent / "benchmarks" / "results"
 PLAIN = "clip,tda,tda-global,dmn,dmn-global,latte,released=latte+variant=released,ristretto"
 SAME_SYNCS = "same-syncs"
+SEEDS = "0-9"
 COMPARED = "clip,tda,tda-global,dmn,dmn-global,latte,ristretto"
 COPIES = ("pacs-demo",)  # bundled, the same embeddings as pacs
 PRESETS = {"cifar10c": "cifar10c", "cifar100c_test": "cifar100c"}
@@ -43,13 +45,13 @@ def make(name: str) -> None:
     views = read_benchmark(list_benchmarks()[name]).views.shape[1]
     encoder = os.environ.get("LATTE_ENCODER") if views > 1 else None
     extra = ["--set", f"text_encoder={encoder}"] if encoder else []
-    seeds = "0" if extra else "0-4"  # the methods of many views remember nothing: a seed changes no answer
+    seeds = "0" if extra else SEEDS  # the methods of many views remember nothing: a seed changes no answer
     write(TARGET, name, ["--methods", methods(name, views), "--seeds", seeds, *extra])
 
 
 def make_with_same_syncs(name: str) -> None:
     if read_benchmark(list_benchmarks()[name]).views.shape[1] == 1:
-        options = ["--methods", COMPARED, "--seeds", "0-4", "--set", "schedule.sync=doubling"]
+        options = ["--methods", COMPARED, "--seeds", SEEDS, "--set", "schedule.sync=doubling"]
         write(TARGET / SAME_SYNCS, name, options)
 
 
@@ -57,7 +59,7 @@ def write(target: Path, name: str, options: list[str]) -> None:
     """Run one benchmark and write its table in two formats, and its manifest without the paths of this machine."""
     runs = TARGET / "runs" / target.name / name
     target.mkdir(exist_ok=True)
-    latte("run", "--benchmark", name, "--out", str(runs), *options)
+    latte("run", "--benchmark", name, "--out", str(runs), "--predictions", *options)
     for kind, ending in (("markdown", "md"), ("json", "json")):
         latte("report", str(runs), "--format", kind, "--out", str(target / f"{name}.{ending}"))
     (run,) = runs.iterdir()

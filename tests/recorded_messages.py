@@ -99,9 +99,9 @@ def talk(http: Any, task: Any) -> list[Any]:
     ann, bob, downloads = new_member(task), new_member(task), []
     ann.predict_many(rows(12, seed=1))
     bob.predict_many(rows(12, seed=2))
-    http.push("bob", bob.summary(), DeviceReport(images=12, agreement=0.75))
+    http.push("bob", bob.summary(), DeviceReport(12, 0, 0.75, 0.0, 0))
     for seed in (3, 4, 5):  # all rows, then those that changed
-        downloads.append(http.push_pull("ann", ann.summary(), DeviceReport(images=12, software="latte 0")))
+        downloads.append(http.push_pull("ann", ann.summary(), DeviceReport(12, 0, 1.0, 0.0, 0, software="latte 0")))
         ann.receive(downloads[-1])
         ann.predict_many(rows(1, seed=seed))
     downloads.append(http.pull("ann"))

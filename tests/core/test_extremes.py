@@ -9,9 +9,10 @@ from latte import External, Latte, LatteParams, ZeroShot, create
 from latte.core.readout import MergedMemory
 from latte.core.validate import LARGEST_FACTOR
 from latte.methods.dmn import DmnParams
-from latte.methods.tda import TdaParams
+from latte.methods.tda import SHARPEST, TdaParams
 
 factors = st.one_of(st.just(0.0), st.floats(1e-6, LARGEST_FACTOR), st.sampled_from([1e-300, 720.0, 1e4, 1e6, 1e9]))
+betas = st.one_of(st.just(0.0), st.floats(1e-6, SHARPEST), st.sampled_from([1e-300, 720.0, 1e4, SHARPEST]))  # of TDA
 scales = st.floats(1 / LARGEST_FACTOR, LARGEST_FACTOR)
 seeds = st.integers(0, 2**32 - 1)
 
@@ -57,7 +58,7 @@ def test_latte_stays_finite(seed, scale, alpha, beta, gamma, gamma_prototype, va
             client.receive(exchange.pull(name))
 
 
-@given(seeds, scales, factors, factors, factors, factors)
+@given(seeds, scales, factors, betas, factors, betas)
 def test_tda_stays_finite(seed, scale, alpha, beta, alpha_negative, beta_negative):
     rng = np.random.default_rng(seed)
     zero_shot = a_zero_shot(rng, scale)

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from latte import Latte, Privacy, PrivateClient, ZeroShot, create_exchange
 from latte.core.privacy import epsilon
+from latte.core.private_client import without_noise
+from latte.errors import InputError
 from latte.methods.ristretto import Ristretto
 
 
@@ -151,3 +153,89 @@ def test_what_has_no_sensitivity_is_refused():
         PrivateClient(Latte(zero_shot, replace="always"), Privacy(noise=1.0))
     with pytest.raises(ValueError, match="private_summary"):
         PrivateClient(object(), Privacy())
+
+
+# --- noise cannot be averaged away ----------------------------------------------------------------------------
+
+
+def rows_of(upload):
+    return upload.vectors if hasattr(upload, "vectors") else np.column_stack([upload.counts, upload.means])
+
+
+@pytest.mark.parametrize("kind", [Latte, Ristretto])
+def test_a_class_that_did_not_change_is_sent_with_the_same_noise(kind):
+    """Two hundred uploads, while pictures of other classes come, tell no more of a class than one."""
+    rng = np.random.default_rng(0)
+    zero_shot = task(rng, dim=64)
+    client = PrivateClient(kind(zero_shot), Privacy(noise=1.0), np.random.default_rng(1))
+    for image in unit(zero_shot.text[0] + 0.1 * rng.normal(size=(12, 64))).astype(np.float32):
+        client.predict(image)
+    exact = rows_of(client.method.summary())[0]
+    first, sent = rows_of(client.summary())[0], []
+    for _ in range(200):
+        client.predict(unit(zero_shot.text[rng.integers(1, 4)] + 0.1 * rng.normal(size=64)).astype(np.float32))
+        sent.append(rows_of(client.summary())[0])
+    assert all((row == first).all() for row in sent)
+    assert not np.allclose(first, exact, atol=1e-3), "there is noise"
+    others = rows_of(client.summary())[1:]
+    client.predict(zero_shot.text[1])
+    assert not (rows_of(client.summary())[1:] == others).all(), "and what changes has other noise"
+
+
+@pytest.mark.parametrize("kind", [Latte, Ristretto])
+def test_after_a_restart_the_noise_is_the_same(kind):
+    rng = np.random.default_rng(0)
+    zero_shot = task(rng)
+    privacy = Privacy(noise=0.5)
+    client = PrivateClient(kind(zero_shot), privacy)
+    for image in stream(rng, zero_shot, 30):
+        client.predict(image)
+    before = rows_of(client.summary())
+    assert client.unsaved_noise
+    saved = client.state()
+    assert not client.unsaved_noise
+    again = PrivateClient(kind(zero_shot), privacy)
+    again.load(saved)
+    np.testing.assert_array_equal(rows_of(again.summary()), before)
+    assert not again.unsaved_noise
+    other = PrivateClient(kind(zero_shot), Privacy(noise=0.6))
+    other.load(saved)
+    assert not (rows_of(other.summary()) == before).all(), "noise of another length is drawn anew"
+    plain = kind(zero_shot)
+    plain.load(without_noise(saved))
+    quiet = PrivateClient(kind(zero_shot), Privacy(least_images=2))
+    quiet.load(saved)
+    older = PrivateClient(kind(zero_shot), privacy)
+    older.load(plain.state())
+    assert not (rows_of(older.summary()) == before).all(), "a state without noise is that of an earlier version"
+    client.reset()
+    assert client.state().keys() == saved.keys() and not client.state()["private.noisy"].size
+
+
+def test_a_damaged_state_of_noise_changes_nothing():
+    zero_shot = task(np.random.default_rng(0))
+    client = PrivateClient(Latte(zero_shot), Privacy(noise=0.5))
+    client.predict(zero_shot.text[0])
+    before, good = rows_of(client.summary()), client.state()
+    for name, value in (("noisy", np.full((4, 16), np.nan)), ("exact", np.zeros(3)), ("deviation", np.zeros(2))):
+        with pytest.raises(InputError, match="private"):
+            client.load({**good, f"private.{name}": value})
+    with pytest.raises(InputError, match="no deviation"):
+        client.load({name: array for name, array in good.items() if name != "private.deviation"})
+    with pytest.raises(InputError, match="mapping"):
+        client.load([])
+    np.testing.assert_array_equal(rows_of(client.summary()), before)
+
+
+def test_more_images_than_a_class_can_have_are_refused():
+    """Otherwise nothing would ever be shared, and nobody would know why."""
+    zero_shot = task(np.random.default_rng(0))
+    PrivateClient(Latte(zero_shot, k_l=4), Privacy(least_images=4))
+    with pytest.raises(InputError, match=r"least_images: got 5, want at most 4.* nothing would ever be shared"):
+        PrivateClient(Latte(zero_shot, k_l=4), Privacy(least_images=5))
+    PrivateClient(Ristretto(zero_shot), Privacy(least_images=500))
+
+
+def test_the_line_for_people_says_what_is_not_covered():
+    client = PrivateClient(Latte(task(np.random.default_rng(0))), Privacy(4, 2.0))
+    assert "Not covered: which classes are shared and when they change" in client.guarantee(16)

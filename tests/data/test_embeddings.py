@@ -134,7 +134,6 @@ def test_converted_single_view_and_views(tmp_path):
             {"classes": np.array(["a", "b"])},
             r"text: got shape \(3, 4\), want \(C, D\) with C = 2 as in classes, D = 4 as in ",
         ),
-        ({"classes": np.array(["a", "b", "a"])}, "'a' twice"),
         ({"label": np.full(8, 3)}, "labels: got values from 3"),
         ({"domain": np.full(8, -1)}, "domain: got values from -1"),
         ({"label": np.zeros(7, int)}, r"label: got shape \(7,\), want \(n\) with n = 8"),

@@ -4,6 +4,7 @@ import threading
 from contextlib import closing
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from devices import RowEncoder, rows, small_task
 from latte.checks.material import same
+from latte.core.privacy import Privacy
 from latte.core.types import External
 from latte.edge.background_sync import BackgroundSync
 from latte.edge.device import Device
@@ -26,9 +28,9 @@ from waiting import wait_until
 METHODS = st.sampled_from(["latte", "ristretto"])
 
 
-def open_device(folder, task, link=None, **options):
-    record = DeviceRecord(folder, task.fingerprint, **options)
-    return Device(RowEncoder(task.zero_shot.dim), task, new_member(task), record, link, SyncTimes("every", 2, 0, 0))
+def open_device(folder, task, link=None, privacy=None, **options):
+    record, method = DeviceRecord(folder, task.fingerprint, **options), new_member(task, privacy)
+    return Device(RowEncoder(task.zero_shot.dim), task, method, record, link, SyncTimes("every", 2, 0, 0))
 
 
 def state_of(device):
@@ -238,3 +240,46 @@ def test_memory_is_saved_now_and_then_only(tmp_path, monkeypatch):
     again = open_device(tmp_path, small_task())
     assert again.restored == 5 and np.all(again.tally.counts().pictures == 25)
     again.record.close()
+
+
+@pytest.mark.parametrize("method", ["latte", "ristretto"])
+def test_after_a_crash_the_noise_of_an_upload_is_the_same(tmp_path, method):
+    """It is on disk before it is sent: whoever restarts a device often cannot average the noise away."""
+    task, sent = small_task(method), []
+
+    def trip(upload, report):
+        sent.append((upload, report))
+        raise OSError("gone")
+
+    link = BackgroundSync(trip)
+    device = open_device(tmp_path, task, link, Privacy(noise=0.5))
+    for number, row in enumerate(rows(6)):
+        device.answer(Source(f"{number}"), row)
+    wait_until(lambda: sent and sent[-1][1].images == 6, "the upload after the last picture")
+    link.stop(1.0)
+    device.record.close()  # nothing is saved on the way
+    again = open_device(tmp_path, task, privacy=Privacy(noise=0.5))
+    upload, last = again.method.summary(), sent[-1][0]
+    for name in ("vectors",) if method == "latte" else ("counts", "means"):
+        np.testing.assert_array_equal(getattr(upload, name), getattr(last, name))
+    again.record.close()
+    plain = open_device(tmp_path, task)
+    assert plain.tally.answered == 6, "without --noise, the same memory goes on"
+    plain.save()
+    plain.record.close()
+
+
+def test_with_noise_a_report_says_nothing_of_what_pictures_show(tmp_path):
+    device = open_device(tmp_path, small_task(), privacy=Privacy(noise=0.5))
+    for number, row in enumerate(rows(6)):
+        device.answer(Source(f"{number}"), row)
+    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(device.summary_report()))
+    counts = {name: value for name, value in sent.items() if value and name != "software"}
+    assert counts == {"images": 6} and not {"agreement", "entropy", "classes", "differing", "gained", "lost"} & set(
+        sent
+    )
+    device.record.close()
+    quiet = open_device(tmp_path / "quiet", small_task(), privacy=Privacy(least_images=2))
+    quiet.answer(Source("a"), rows(1)[0])
+    assert quiet.summary_report().agreement in (0.0, 1.0), "without noise there is no epsilon to spoil"
+    quiet.record.close()

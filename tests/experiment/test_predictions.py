@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from latte.cli import main
 from latte.data.partition import federate
 from latte.experiment import runner as running
+from latte.experiment.collection import collect
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.folder import RunFolder
 from latte.experiment.item import run_item, work
@@ -25,6 +26,9 @@ from latte.experiment.runner import Done, IncompleteError, Options, execute, run
 from latte.experiment.runs import read_run
 from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
 from latte.files.checksums import checksum, sha256_of
+from latte.files.tensors import read_safetensors, write_safetensors
+from latte.report.contents import build_report
+from latte.report.formats import render
 from latte.simulation.records import Result
 from small_benchmark import small_file
 
@@ -75,6 +79,7 @@ def test_the_results_can_be_counted_again(plan, made):
         assert found.accuracy == result.micro
         assert found.clients == tuple(client.name for client in result.clients)
         assert found.domains == tuple(client.domain for client in result.clients)
+        assert found.calibration_error == result.calibration_error, "the calibration error can be audited"
         counts = np.bincount(found.client, found.correct, len(found.clients))
         assert counts.tolist() == [client.correct for client in result.clients]
 
@@ -94,13 +99,16 @@ def test_every_row_is_a_sample_of_the_embedding_file(plan, made):
     assert all(getattr(found, name).dtype == np.int32 for name in SAMPLE_COLUMNS)
 
 
-def test_the_engine_writes_the_same_files(plan, made, tmp_path, compiled_loops):
+def test_the_engine_stores_the_same_answers(plan, made, tmp_path, compiled_loops):
     fast = make_plan(replace(plan.config, engine="auto", benchmark=str(plan.entry.path)))
     results = run(fast, tmp_path, WITH)
     assert {result.engine for result in results} == {"fast"}
-    files = {path.name: path.read_bytes() for path in (made / "predictions").glob("*.safetensors")}
-    assert {path.name: path.read_bytes() for path in (tmp_path / fast.name / "predictions").glob("*.s*")} == files
-    assert len(files) == 6
+    assert len(results) == 6
+    for result in results:
+        readable, quick = (read_predictions(f, result.method, result.seed) for f in (made, tmp_path / fast.name))
+        assert all((getattr(readable, name) == getattr(quick, name)).all() for name in (*SAMPLE_COLUMNS, "image"))
+        np.testing.assert_allclose(quick.confidence, readable.confidence, rtol=1e-6)
+        assert quick.calibration_error == result.calibration_error
 
 
 def test_a_finished_run_gets_its_predictions_later(plan, made, tmp_path):
@@ -269,8 +277,60 @@ def test_packing_loses_nothing(plan):
     outcome = run_item(federation, replace(plan.config, methods=plan.config.methods[:1]), 0)
     first = predictions_of(federation, outcome)
     again = unpack(json.loads(json.dumps(pack(first))))
-    assert all((getattr(first, name) == getattr(again, name)).all() for name in SAMPLE_COLUMNS)
+    columns = (*SAMPLE_COLUMNS, "image", "confidence")
+    assert all((getattr(first, name) == getattr(again, name)).all() for name in columns)
+    unsure = replace(first, confidence=None)
+    assert unpack(json.loads(json.dumps(pack(unsure)))).calibration_error is None
     assert (first.clients, first.domains, first.classnames) == (again.clients, again.domains, again.classnames)
+
+
+def test_a_file_without_confidences_is_read_as_before(plan, made, tmp_path):
+    """Files of older versions have neither the confidences nor the source images."""
+    folder = shutil.copytree(made, tmp_path / "older")
+    files = PredictionFiles(folder)
+    stored = read_safetensors(files.path("tda", 1), "predictions")
+    kept = {name: stored.arrays[name] for name in SAMPLE_COLUMNS}
+    write_safetensors(files.path("tda", 1), kept, stored.metadata)
+    entries = files.entries()
+    files._write(entries | {("tda", 1): replace(entries["tda", 1], sha256=checksum(files.path("tda", 1)))})
+    found, today = read_predictions(folder, "tda", 1), read_predictions(made, "tda", 1)
+    assert found.confidence is None and found.calibration_error is None and found.accuracy == today.accuracy
+    assert (found.image == today.sample).all()
+
+
+def test_the_source_image_is_stored_where_the_file_knows_it(plan):
+    embeddings = open_benchmark(str(plan.entry.path)).embeddings
+    numbered = replace(embeddings, index=np.arange(len(embeddings.labels)) // 2)
+    federation = federate(numbered, 2, 0)
+    found = predictions_of(federation, run_item(federation, replace(plan.config, methods=plan.config.methods[:1]), 0))
+    assert (found.image == found.sample // 2).all()
+
+
+def test_a_report_has_intervals_over_images_where_the_answers_are_stored(made, tmp_path):
+    (table,) = build_report(collect([made])).tables
+    totals = {(pair.first, pair.second): pair for pair in table.differences if pair.metric == "micro"}
+    assert len(totals) == 6
+    for (first, second), pair in totals.items():
+        other = totals[second, first]
+        assert (other.image_low, other.image_high) == (-pair.image_high, -pair.image_low), "the same draws"
+        assert pair.image_low <= pair.low and pair.high <= pair.image_high
+        assert pair.interval is None or pair.interval == (pair.image_low, pair.image_high), "the wider one counts"
+    assert all(pair.image_low is None for pair in table.differences if pair.metric != "micro")
+    assert "Clients per domain: 2." in table.notes and any("bootstrap, over images" in note for note in table.notes)
+    shown = {kind: render((table,), kind) for kind in ("text", "markdown", "csv", "json")}
+    assert all("over splits and images" in shown[kind] for kind in ("text", "markdown"))
+    assert "image_low,image_high" in shown["csv"]
+    assert '"image_low": ' in shown["json"]
+    folder = shutil.copytree(made, tmp_path / "damaged")
+    damage_byte(folder)
+    (table,) = build_report(collect([folder])).tables
+    stored = {pair.image_low is not None for pair in table.differences if "TDA (local)" in (pair.first, pair.second)}
+    assert stored == {False}, "damaged answers are not used"
+    assert any(pair.image_low is not None for pair in table.differences)
+    shutil.rmtree(folder / "predictions")
+    (table,) = build_report(collect([folder])).tables
+    assert all(pair.image_low is None for pair in table.differences)
+    assert "95 % interval over splits" in render((table,), "text") and "images" not in " ".join(table.notes)
 
 
 def test_a_sweep_keeps_them_too(plan, tmp_path):

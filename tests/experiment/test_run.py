@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from latte.data.partition import federate
+from latte.errors import InputError
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.folder import RunFolder
 from latte.experiment.item import run_item
@@ -188,8 +189,9 @@ def test_a_run_that_cannot_start_is_refused_before_anything_is_written(made):
     config = RunConfig(str(plan.entry.path), METHODS, clients_per_domain=2)
     with pytest.raises(ValueError, match="25 for 24 images of x"):
         make_plan(replace(config, clients_per_domain=25))
-    with pytest.raises(ValueError, match="text_encoder"):
-        make_plan(replace(config, methods=(MethodConfig("tpt"),)))
+    for name in ("vte", "zero", "tpt"):
+        with pytest.raises(InputError, match=f"one view of each image, want several views of each image for {name}"):
+            make_plan(replace(config, methods=(MethodConfig(name),)))
 
 
 def test_encoders_are_not_mixed(made, tmp_path):

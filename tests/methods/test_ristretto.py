@@ -255,12 +255,12 @@ def test_what_comes_as_float64_is_not_rounded():
 
 def test_a_classifier_has_its_texts_as_they_came():
     text = unit(np.random.default_rng(0).normal(size=(3, 16)))
-    for zero_shot in (one := ZeroShot(text, "abc"), pickle.loads(pickle.dumps(one))):
+    for zero_shot in (one := ZeroShot(text, tuple("abc")), pickle.loads(pickle.dumps(one))):
         assert np.array_equal(zero_shot.precise_text, text) and not zero_shot.precise_text.flags.writeable
         assert zero_shot.text.dtype == np.float32 and zero_shot.fingerprint == one.fingerprint
-    narrow = ZeroShot(text.astype(np.float32), "abc")
+    narrow = ZeroShot(text.astype(np.float32), tuple("abc"))
     assert np.array_equal(narrow.precise_text, narrow.text) and narrow.fingerprint == one.fingerprint
-    long = ZeroShot(1.0005 * text, "abc").precise_text
+    long = ZeroShot(1.0005 * text, tuple("abc")).precise_text
     assert np.abs(np.linalg.norm(long, axis=1) - 1).max() < 1e-15
 
 

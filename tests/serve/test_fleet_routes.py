@@ -24,7 +24,7 @@ from latte.edge.joining import new_member
 from latte.edge.make_task import make_task
 from latte.methods import create_exchange
 from latte.serve.fleet_log import MOST_REFUSALS, FleetLog
-from latte.serve.fleet_view import FleetQuery, FleetSource, fleet_table
+from latte.serve.fleet_view import FleetQuery, FleetSource, FleetSums, fleet_table
 from latte.serve.help_map import MOST_MAPPED
 from latte.serve.openapi import openapi_document
 from latte.serve.report_course import MOST_POINTS, CoursePoint, ReportCourse
@@ -334,12 +334,21 @@ def test_a_course_has_the_whole_life_in_few_points(steps):
 def test_the_course_of_a_device_that_begins_anew_does_too():
     course = ReportCourse()
     for images in (0, 10, 20, 5):
-        course.add(DeviceReport(images=images, agreement=0.5))
+        course.add(DeviceReport(images=images, agreement=0.5, entropy=0.0))
     assert course.points() == [CoursePoint(5.0, 0.5, 0.0)]
+    course.add(DeviceReport(images=6))
+    assert course.points() == [CoursePoint(5.0, 0.5, 0.0)], "a client that adds noise says neither"
+
+
+def test_a_client_that_adds_noise_does_not_count_as_one_that_agrees_with_zero_shot():
+    sums = FleetSums()
+    sums.add(DeviceReport(images=100, differing=25))
+    sums.add(DeviceReport(images=900))
+    assert (sums.images, sums.differing, sums.compared) == (1000, 25, 100)
 
 
 def test_a_course_takes_less_than_800_bytes():
-    reports = [DeviceReport(images=images) for images in range(1, MOST_POINTS + 1)]
+    reports = [DeviceReport(images, 0, 0.5, 0.5) for images in range(1, MOST_POINTS + 1)]
     tracemalloc.start()
     try:
         courses = [ReportCourse() for _ in range(100)]

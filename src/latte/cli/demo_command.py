@@ -55,7 +55,7 @@ def demo(
     """Show what Latte and Ristretto gain over zero-shot on real data, and write report.html.
 
     PACS as a whole: 9,991 images of four domains, embedded by a small vision-language model that is not CLIP, dealt to
-    forty clients, ten per domain, in five ways (seeds 0 to 4). Nothing is downloaded. Every method has its defaults;
+    forty clients, ten per domain, in ten ways (seeds 0 to 9). Nothing is downloaded. Every method has its defaults;
     Latte and Ristretto sync after 1, 2, 4, 8, 16 images of a client, then after every 16.
 
     With --fleet, the forty clients of seed 0 run in device processes of their own and sync with a server over HTTP. In
@@ -80,7 +80,7 @@ def _simulate(out: Path, jobs: int, as_json: bool) -> None:
 
     plan = demo_plan()
     trials = _run(plan, jobs)
-    rows = demo_rows([trial.result for trial in trials])
+    rows = demo_rows(trials)
     write_text(out, demo_page(trials, plan.data.encoder))
     for text in [json.dumps([row.as_json() for row in rows])] if as_json else demo_lines(rows):
         line(text)

@@ -12,6 +12,11 @@ from .types import Prediction
 from .validate import numbers
 
 
+def needed_views(method: Any, views: NDArray[Any]) -> NDArray[Any]:
+    """Return those of the ``views`` (V, D) of an image that a method reads: the plain one, or all of them."""
+    return views if getattr(getattr(method, "method", method), "reads_views", True) else views[:1]
+
+
 def predict_many(self: Method, images: ArrayLike) -> list[Prediction]:
     """Predict images one after the other: (N, D), or (N, V, D) with V views of each.
 
@@ -19,7 +24,7 @@ def predict_many(self: Method, images: ArrayLike) -> list[Prediction]:
     """
     array, before = stacked_images(images), self.state()
     try:
-        return [self.predict(image) for image in array]
+        return [self.predict(needed_views(self, image) if array.ndim == 3 else image) for image in array]
     except Exception:
         self.load(before)
         raise

@@ -1,8 +1,9 @@
 """What a client does to an upload before it is sent: leave out classes with few images, add Gaussian noise.
 
 The guarantee is that of the Gaussian mechanism, for one image of a client replaced by any other, and for the numbers of
-the classes that are shared. Which classes are shared is not covered: it depends on how many images they have.
-docs/security.md says what that means in practice.
+the classes that are shared. Which classes are shared, and when they change, is not covered: it depends on how many
+images they have. A class that did not change is sent with the noise that it was sent with before: fresh noise at every
+upload could be averaged away. docs/security.md says what that means in practice.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from ..errors import refuse
-from .types import Mask, Reals
+from .stored import exactly, require
+from .types import Arrays, Mask, Reals, State
 from .validate import at_least, factor, real
 
 DELTA = 1e-5  # the probability with which the guarantee may fail
+PRIVATE = "private."  # how the names of arrays in the state of a client begin that are about noise
 _MOST_EPSILON = 1e9
 
 
@@ -52,11 +57,63 @@ class Privacy:
         return mask
 
 
+class NoisyRows:
+    """Rows of numbers with noise, one per class; a row that did not change keeps the noise that it has.
+
+    >>> noise, exact = NoisyRows(np.random.default_rng(0)), np.eye(2)
+    >>> first, again, third = noise.of(exact, 1.0), noise.of(exact, 1.0), noise.of(exact * [[1], [2]], 1.0)
+    >>> bool((again == first).all()), (third == first).all(axis=1)
+    (True, array([ True, False]))
+    """
+
+    def __init__(self, rng: np.random.Generator | None = None) -> None:
+        self._rng = rng or np.random.default_rng()
+        self.fresh = False  # whether there is noise that state() has not returned yet
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all noise."""
+        self._exact = self._noisy = np.zeros((0, 0))
+        self._deviation = 0.0
+
+    def of(self, exact: Reals, deviation: float, slack: float = 0.0) -> Reals:
+        """Return rows (C, n) with noise: those of before where a row moved by no more than a length of ``slack``.
+
+        ``deviation`` is that of one number; for another one than before, all noise is drawn anew.
+        """
+        if self._exact.shape != exact.shape or self._deviation != deviation:
+            self._exact, self._noisy = np.full(exact.shape, np.inf), np.zeros(exact.shape)
+            self._deviation = deviation
+        moved = np.linalg.norm(exact - self._exact, axis=1) > slack
+        self._exact[moved] = exact[moved]
+        self._noisy[moved] = exact[moved] + self._rng.normal(0.0, deviation, (int(moved.sum()), exact.shape[1]))
+        self.fresh = self.fresh or bool(moved.any())
+        return self._noisy.copy()
+
+    def state(self) -> State:
+        """Return the rows with their noise and without, as arrays: nothing is hidden in them."""
+        self.fresh = False
+        return {"exact": self._exact.copy(), "noisy": self._noisy.copy(), "deviation": np.array(self._deviation)}
+
+    def load(self, arrays: Arrays) -> None:
+        """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
+        require(arrays, ("exact", "noisy", "deviation"))
+        shape = np.shape(arrays["exact"])
+        exact, noisy = (exactly(f"{PRIVATE}{name}", arrays[name], np.float64, shape) for name in ("exact", "noisy"))
+        deviation = exactly(f"{PRIVATE}deviation", arrays["deviation"], np.float64, ())
+        if len(shape) != 2 or not all(np.isfinite(array).all() for array in (exact, noisy, deviation)):
+            raise refuse(f"{PRIVATE}exact", f"shape {shape}, or not finite", "what state() returns")
+        self._exact, self._noisy, self._deviation = exact.copy(), noisy.copy(), float(deviation)
+
+
 @runtime_checkable
 class Hiding(Protocol):
-    """A method that can hide single images in its summary."""
+    """A method that can hide single images in its summary.
 
-    def private_summary(self, privacy: Privacy, rng: Any) -> Any:
+    If it remembers no more than so many images of a class, its ``most_images`` says how many.
+    """
+
+    def private_summary(self, privacy: Privacy, noise: NoisyRows) -> Any:
         """Return the summary with noise, without the classes that have too few images."""
 
     def sensitivity(self, privacy: Privacy) -> float:

@@ -52,7 +52,7 @@ def numbers(name: str, value: Any, want: str) -> NDArray[Any]:
     return array
 
 
-def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = False) -> Vectors:
+def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool | None = None) -> Vectors:
     """Return ``value`` (n, D), n >= 1, with rows of length 1.
 
     Rows within 1e-3 of unit length are accepted and normalised; others are refused unless ``normalise``. Rows that are
@@ -77,7 +77,7 @@ def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = F
     return unit
 
 
-def precise_unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool = False) -> Reals:
+def precise_unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool | None = None) -> Reals:
     """Return the rows of :func:`unit_rows` in float64; float64 input is not rounded to float32.
 
     >>> precise_unit_rows("text", np.array([[0.6, 0.8]]))[0, 0] == 0.6
@@ -105,7 +105,7 @@ def lengths_of(squares: Any) -> Any:
     return np.where(np.abs(squares - 1) <= UNIT_ROUNDING, squares.dtype.type(1), np.sqrt(squares))
 
 
-def _odd_rows(name: str, rows: Vectors, normalise: bool) -> Vectors:
+def _odd_rows(name: str, rows: Vectors, normalise: bool | None) -> Vectors:
     """Normalise or refuse rows of which at least one is not of unit length."""
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
@@ -116,7 +116,11 @@ def _odd_rows(name: str, rows: Vectors, normalise: bool) -> Vectors:
         raise refuse(name, f"a zero vector in row {int(norms.argmin())}", "rows with a direction")
     if not normalise:
         worst = int(np.abs(norms - 1).argmax())
-        raise refuse(name, f"row {worst} of length {norms[worst]:.6g}", "unit rows (or pass normalise=True)")
+        raise refuse(
+            name,
+            f"row {worst} of length {norms[worst]:.6g}",
+            "unit rows" + ("" if normalise is None else " (or pass normalise=True)"),
+        )
     unit: Vectors = (wide / norms[:, None]).astype(np.float32)
     return unit
 

@@ -104,6 +104,8 @@ class ZeroShot:
 
 
 def _checked_names(names: Any, classes: int) -> tuple[str, ...]:
+    if isinstance(names, (str, bytes)):
+        raise refuse("classnames", f"the text {names!r}", f"{classes} names, such as a list")
     checked = tuple(names)
     if classes < 2:
         raise refuse("text", f"C = {classes}", "C >= 2: with one class there is nothing to predict")

@@ -14,7 +14,7 @@ from ..errors import InputError, refuse
 from .benchmark import Embeddings
 from .bundled import BUNDLED_FILE, DEMO_FILE
 from .embeddings import fixed_federation, load_embeddings
-from .npz import convert_npz, describe_npz
+from .npz import describe_npz
 
 BUNDLED = {"cifar10c-mini": BUNDLED_FILE, "pacs-demo": DEMO_FILE}
 UNKNOWN = "unknown"  # the encoder, where the file does not name it
@@ -78,7 +78,7 @@ def find_benchmark(name: str, folder: Path | None = None) -> BenchmarkFile:
 
 def read_benchmark(entry: BenchmarkFile) -> Embeddings:
     """Read the embeddings of a benchmark."""
-    return convert_npz(entry.path) if entry.path.suffix == ".npz" else load_embeddings(entry.path)
+    return load_embeddings(entry.path)
 
 
 def summarise_benchmark(entry: BenchmarkFile) -> BenchmarkSummary:

@@ -11,6 +11,7 @@ Metadata (strings): ``format``, ``name``, ``classes``, ``domains`` and ``templat
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,14 @@ def save_embeddings(path: Path, embeddings: Embeddings, client: NDArray[Any] | N
 
 
 def load_embeddings(path: Path) -> Embeddings:
-    """Read an embedding file; its views stay on disk until they are used."""
+    """Read an embedding file; its views stay on disk until they are used. A ``.npz`` file is read whole.
+
+    A class name that occurs again gets a number: see :func:`numbered`.
+    """
+    if Path(path).suffix == ".npz":
+        from .npz import convert_npz
+
+        return convert_npz(Path(path))
     arrays, metadata = _read(Path(path))
     about = _read_info(Path(path), metadata)
     try:
@@ -134,7 +142,7 @@ def _read_info(path: Path, metadata: dict[str, str]) -> EmbeddingsInfo:
 def _embeddings(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], about: EmbeddingsInfo) -> Embeddings:
     return Embeddings(
         about.name,
-        ZeroShot(arrays["text"], about.classes, about.scale),
+        ZeroShot(arrays["text"], numbered(about.classes), about.scale),
         arrays["views"],
         arrays["labels"].astype(np.int64),
         arrays["domain"].astype(np.int64),
@@ -143,6 +151,23 @@ def _embeddings(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], about
         integers(arrays.get("index")),
         integers(arrays.get("client")),
     )
+
+
+def numbered(names: Iterable[str]) -> tuple[str, ...]:
+    """Return class names of which each is there once: ImageNet has two cranes, and the second gets a number.
+
+    >>> numbered(["crane", "dog", "crane", "crane (2)"])
+    ('crane', 'dog', 'crane (3)', 'crane (2)')
+    """
+    names = list(names)
+    taken, found = set(names), list[str]()
+    for name in names:
+        number = 2
+        while name in found and f"{name} ({number})" in taken:
+            number += 1
+        found.append(f"{name} ({number})" if name in found else name)
+        taken.add(found[-1])
+    return tuple(found)
 
 
 def integers(array: NDArray[Any] | None) -> Integers | None:

@@ -25,7 +25,7 @@ from ..files.documents import parse_json
 from ..files.reading import check_text
 from ..files.schema import refuse_inside, shorten, structure
 from .benchmark import Embeddings
-from .embeddings import integers
+from .embeddings import integers, numbered
 
 KIND = "embedding file"
 _NEEDED = ("label", "domain", "domains", "classes", "text")
@@ -123,7 +123,7 @@ def _embeddings(
     views = arrays["views"] if "views" in arrays else arrays["emb"][:, None]
     return Embeddings(
         name,
-        ZeroShot(arrays["text"], texts["classes"], scale),
+        ZeroShot(arrays["text"], numbered(texts["classes"]), scale),
         float32("views", views, "numbers that float32 can hold") if views.dtype == np.float64 else views,
         arrays["label"].astype(np.int64),
         arrays["domain"].astype(np.int64),

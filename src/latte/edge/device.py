@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.contracts import Collaborative, Method
+from ..core.private_client import PrivateClient
 from ..core.types import Vectors
 from ..encoders import BadImageError, Encoder
 from ..errors import InputError
@@ -249,6 +250,9 @@ class Device:
 
     def _share(self, link: BackgroundSync) -> None:
         upload = _collaborative(self.method).summary()
+        if getattr(self.method, "unsaved_noise", False):  # on disk before it is sent: a restart must not draw it anew
+            self._save()
+            self._record(self.record.flush)
         if not getattr(upload, "empty", False):
             link.offer(upload, self.summary_report())
         self._clock.restart()
@@ -277,7 +281,8 @@ class Device:
     def summary_report(self) -> DeviceReport:
         """Return what the owner of the fleet gets to know with a sync."""
         self._labelled = self.record.labelled()
-        return report_of(self.tally, self._labelled, fill_of(self.method), self._feed())
+        exact = not (isinstance(self.method, PrivateClient) and self.method.privacy.noise)
+        return report_of(self.tally, self._labelled, fill_of(self.method), self._feed(), exact)
 
     def close(self, patience: float = 5.0) -> None:
         """Share what is new, for which a server that answers gets ``patience`` seconds; save, and end the syncs.

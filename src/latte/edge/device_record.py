@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..core.contracts import Method
+from ..core.private_client import PrivateClient, without_noise
 from ..core.types import Vectors
 from ..errors import refuse
 from ..files.locks import lock
@@ -197,7 +198,8 @@ class DeviceRecord:
         method.reset()
         state = b"".join(row[0] for row in self._database.execute("SELECT piece FROM snapshot ORDER BY place"))
         if state:
-            method.load(parse_safetensors(state, "snapshot").arrays)
+            arrays = parse_safetensors(state, "snapshot").arrays
+            method.load(arrays if isinstance(method, PrivateClient) else without_noise(arrays))
         seen = 0
         for (rows,) in self._database.execute("SELECT row FROM embeddings ORDER BY number").fetchall():
             for row in np.frombuffer(rows, "<f4").astype(np.float32).reshape(-1, dim):

@@ -37,9 +37,22 @@ def status_now(before: DeviceStatus, feed: FeedState, sync: SyncState) -> Device
     )
 
 
-def report_of(tally: Tally, labelled: Labelled, fill: MemoryFill | None, feed: FeedState) -> DeviceReport:
-    """Return what the owner of the fleet gets to know with a sync."""
+def report_of(
+    tally: Tally, labelled: Labelled, fill: MemoryFill | None, feed: FeedState, exact: bool = True
+) -> DeviceReport:
+    """Return what the owner of the fleet gets to know with a sync.
+
+    Unless it may be ``exact``, it only counts pictures: what they show is in the noisy upload, and nowhere else.
+    """
     counts, recent = tally.counts(), tally.recent()
+    if not exact:
+        return DeviceReport(
+            images=counts.answered,
+            unreadable=counts.unreadable,
+            waiting=feed.waiting,
+            dropped=feed.dropped,
+            software=f"latte {__version__}",
+        )
     return DeviceReport(
         images=counts.answered,
         differing=counts.changed,

@@ -20,6 +20,7 @@ from ..errors import InputError, MissingExtra, refuse
 from ..files.checksums import checksum, sha256_of
 from ..methods import METHODS, create, describe
 from ..simulation.engine import TaskSize, size_of
+from ..simulation.readable import check_data_views
 from .config import MethodConfig, RunConfig, recorded_parameters, setting_of
 from .failures import describe_failure
 from .structure import dump_config
@@ -153,6 +154,7 @@ def _sound(entry: BenchmarkFile, embeddings: Embeddings) -> None:
 
 
 def _fill_in(method: MethodConfig, embeddings: Embeddings, text_encoder: str | None) -> MethodConfig:
+    check_data_views(method.name, embeddings)
     full = recorded_parameters(method)
     for key, value in full.items():
         _check_plain(f"{method.name} parameter {key}", value)

@@ -1,4 +1,6 @@
-"""The prediction of every sample, stored beside the results of a run: a comparison sample by sample needs it.
+"""The prediction of every sample and its confidence, stored beside the results of a run.
+
+A comparison sample by sample needs them, and so do intervals over images and an audit of the calibration error.
 
 ``predictions/NAME.safetensors``  one file per (method, seed): a row per sample, client after client in stream order
 ``predictions/index.json``        per file: its checksum, and that of the line of results.jsonl that it belongs to
@@ -20,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.types import Mask
+from ..core.types import Mask, Reals
 from ..data.benchmark import Federation
 from ..errors import InputError, refuse
 from ..files.atomic import write_text
@@ -28,6 +30,7 @@ from ..files.checksums import checksum, sha256_of
 from ..files.documents import parse_json, read_json
 from ..files.schema import structure
 from ..files.tensors import Tensors, read_safetensors, write_safetensors
+from ..simulation.calibration import expected_calibration_error
 from ..simulation.outcome import Outcome, count_quarters
 from ..simulation.records import Result
 from .folder import RunFolder, whole_lines
@@ -35,6 +38,7 @@ from .plan import Item, Plan
 
 PREDICTIONS_FORMAT = "latte-predictions/1"
 SAMPLE_COLUMNS = ("sample", "client", "position", "label", "prediction")
+LATER_COLUMNS = {"image": np.dtype("<i8"), "confidence": np.dtype("<f8")}  # older files lack them
 NAME_LISTS = {"clients": "clients", "domains": "domains", "classnames": "classes"}  # by field, the key in a file
 Int32Column = NDArray[np.int32]
 ItemKey = tuple[str, int]  # the label of a method, and a seed
@@ -46,7 +50,9 @@ class Predictions:
 
     ``sample`` is the sample's row in the embedding file, ``client`` the number of the client that saw it, ``position``
     when in the client's stream, ``label`` its true class, ``prediction`` the predicted one. ``clients`` and ``domains``
-    name each client and its domain, ``classnames`` the classes.
+    name each client and its domain, ``classnames`` the classes. ``image`` is the source image: samples with the same
+    number show the same picture (without an ``index`` in the embedding file, it is the row). ``confidence`` is the
+    probability of the predicted class, None where it was not recorded.
     """
 
     sample: Int32Column
@@ -57,6 +63,8 @@ class Predictions:
     clients: tuple[str, ...]
     domains: tuple[str, ...]
     classnames: tuple[str, ...]
+    image: NDArray[np.int64]
+    confidence: Reals | None = None
 
     @property
     def correct(self) -> Mask:
@@ -67,6 +75,11 @@ class Predictions:
     def accuracy(self) -> float:
         """Accuracy over samples in per cent, as in the results."""
         return 100 * int(self.correct.sum()) / len(self.label)
+
+    @property
+    def calibration_error(self) -> float | None:
+        """The expected calibration error, as in the results; None without confidences."""
+        return None if self.confidence is None else expected_calibration_error(self.confidence, self.correct)
 
 
 def predictions_of(federation: Federation, outcome: Outcome) -> Predictions:
@@ -83,21 +96,36 @@ def predictions_of(federation: Federation, outcome: Outcome) -> Predictions:
         clients=tuple(client.name for client in clients),
         domains=tuple(embeddings.domains[client.domain] for client in clients),
         classnames=embeddings.zero_shot.classnames,
+        image=(sample if embeddings.index is None else embeddings.index[sample]).astype(np.int64),
+        confidence=None if outcome.confidences is None else np.concatenate(outcome.confidences),
     )
 
 
 def pack(predictions: Predictions) -> dict[str, Any]:
     """Return predictions as JSON can carry them, from a worker to the process that writes."""
-    columns = {name: getattr(predictions, name).astype("<i4").tobytes() for name in SAMPLE_COLUMNS}
-    texts = {name: base64.b64encode(raw).decode("ascii") for name, raw in columns.items()}
+    texts = {name: base64.b64encode(raw.tobytes()).decode("ascii") for name, raw in _columns(predictions).items()}
     return texts | {name: list(getattr(predictions, name)) for name in NAME_LISTS}
 
 
 def unpack(packed: Mapping[str, Any]) -> Predictions:
     """Return what :func:`pack` packed."""
     fields: dict[str, Any] = {name: tuple(packed[name]) for name in NAME_LISTS}
-    fields |= {name: np.frombuffer(base64.b64decode(packed[name]), "<i4").astype(np.int32) for name in SAMPLE_COLUMNS}
+    kinds = dict.fromkeys(SAMPLE_COLUMNS, np.dtype("<i4")) | LATER_COLUMNS
+    fields |= {
+        name: np.frombuffer(base64.b64decode(packed[name]), kind).astype(kind.newbyteorder("="))
+        for name, kind in kinds.items()
+        if name in packed
+    }
     return Predictions(**fields)
+
+
+def _columns(predictions: Predictions) -> dict[str, NDArray[Any]]:
+    """Return the columns that are there, little-endian."""
+    columns: dict[str, NDArray[Any]] = {name: getattr(predictions, name).astype("<i4") for name in SAMPLE_COLUMNS}
+    columns["image"] = predictions.image.astype(LATER_COLUMNS["image"])
+    if predictions.confidence is not None:
+        columns["confidence"] = predictions.confidence.astype(LATER_COLUMNS["confidence"])
+    return columns
 
 
 def read_predictions(run: Path, method: str, seed: int) -> Predictions:
@@ -202,7 +230,7 @@ class PredictionFiles:
         texts = {"format": PREDICTIONS_FORMAT, "benchmark": plan.config.benchmark, "data": plan.data.sha256}
         texts |= {"method": method, "seed": str(seed), "params": params}
         lists = {key: json.dumps(getattr(predictions, name)) for name, key in NAME_LISTS.items()}
-        write_safetensors(path, {name: getattr(predictions, name) for name in SAMPLE_COLUMNS}, texts | lists)
+        write_safetensors(path, _columns(predictions), texts | lists)
         entry = PredictionEntry(method, seed, path.name, checksum(path), sha256_of(line.encode()))
         self._write({**self.entries(), (method, seed): entry})
 
@@ -216,9 +244,11 @@ class PredictionFiles:
 
 
 def _read(path: Path) -> Predictions:
-    stored = read_safetensors(path, "predictions", only=SAMPLE_COLUMNS)
+    stored = read_safetensors(path, "predictions", only=(*SAMPLE_COLUMNS, *LATER_COLUMNS))
     fields: dict[str, Any] = {name: _names(stored, key, path) for name, key in NAME_LISTS.items()}
-    fields |= {name: _column(stored, name, path) for name in SAMPLE_COLUMNS}
+    fields |= {name: _column(stored, name, path, np.dtype(np.int32)) for name in SAMPLE_COLUMNS}
+    fields |= {name: _column(stored, name, path, kind) for name, kind in LATER_COLUMNS.items() if name in stored.arrays}
+    fields.setdefault("image", fields["sample"].astype(np.int64))
     return Predictions(**fields)
 
 
@@ -228,13 +258,13 @@ def _names(stored: Tensors, name: str, path: Path) -> tuple[str, ...]:
     return structure(parse_json(stored.metadata.get(name, ""), where), tuple[str, ...], where)
 
 
-def _column(stored: Tensors, name: str, path: Path) -> Int32Column:
+def _column(stored: Tensors, name: str, path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
     """Return a column (n,) of as many rows as the others have."""
     rows = stored.arrays[SAMPLE_COLUMNS[0]].shape if SAMPLE_COLUMNS[0] in stored.arrays else (0,)
     column = stored.arrays.get(name)
-    if column is None or column.dtype != np.int32 or column.shape != rows or column.ndim != 1:
+    if column is None or column.dtype != kind or column.shape != rows or column.ndim != 1:
         got = "no such column" if column is None else f"{column.dtype} of shape {column.shape}"
-        raise refuse(f"{path}: {name}", got, "one int32 per sample")
+        raise refuse(f"{path}: {name}", got, f"one {kind.name} per sample")
     return column
 
 

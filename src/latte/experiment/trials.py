@@ -14,6 +14,7 @@ from ..simulation.engine import has_engine
 from ..simulation.records import Result
 from .item import make_result, run_together
 from .plan import Job, Plan, as_message
+from .predictions import Predictions, pack, predictions_of, unpack
 from .runner import Options
 from .structure import build_config
 from .workers import unordered
@@ -25,24 +26,27 @@ class TrialRun:
 
     ``over_time`` (longest,) is the accuracy in per cent over all samples up to each position of the streams,
     ``downloads`` (N, N) who received how much from whom, None for a method that does not collaborate.
+    ``predictions`` are the answers to single images, None where they are not known.
     """
 
     result: Result
     over_time: Reals
     downloads: Reals | None
+    predictions: Predictions | None = None
 
     def to_json(self) -> str:
         """Return one line of JSON: what comes back from a worker process."""
         downloads = None if self.downloads is None else self.downloads.tolist()
         content = {"result": self.result.to_json(), "over_time": self.over_time.tolist(), "downloads": downloads}
-        return json.dumps(content)
+        return json.dumps(content | {"predictions": None if self.predictions is None else pack(self.predictions)})
 
     @classmethod
     def from_json(cls, line: str) -> TrialRun:
         """Read what :meth:`to_json` wrote."""
         content = json.loads(line)
         downloads = None if content["downloads"] is None else np.array(content["downloads"], np.float64)
-        return cls(Result.from_json(content["result"]), np.array(content["over_time"]), downloads)
+        predictions = None if content["predictions"] is None else unpack(content["predictions"])
+        return cls(Result.from_json(content["result"]), np.array(content["over_time"]), downloads, predictions)
 
 
 def run_trials(plan: Plan, jobs: int = 0) -> Iterator[TrialRun]:
@@ -67,4 +71,5 @@ def run_trial(message: str) -> str:
     config = build_config(task["configs"][0])
     federation, (outcome,) = run_together([config], Path(task["path"]))
     downloads = None if outcome.downloads is None else outcome.downloads.astype(np.float64)
-    return TrialRun(make_result(federation, config, outcome), outcome.over_time(federation), downloads).to_json()
+    result, predictions = make_result(federation, config, outcome), predictions_of(federation, outcome)
+    return TrialRun(result, outcome.over_time(federation), downloads, predictions).to_json()

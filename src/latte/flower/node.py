@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ..core.privacy import Privacy
 from ..edge.exchange_folder import ExchangeFolder, FolderAnswer, Offer, look_for
+from ..edge.joining import new_member
 from ..errors import InputError
 from ..methods import describe
 from ..wire.messages import NO_VERSION, DeviceReport
@@ -55,6 +56,7 @@ def _reply(query: NodeQuery, folder: ExchangeFolder, task: Task, privacy: Privac
     if task.fingerprint != query.task:
         _tell_device(query, folder, task)
         return reply
+    new_member(task, privacy)  # refuses what no device could do with this task
     offer = look_for(lambda: _new_offer(folder, query.stored, answer), min(query.park, LONGEST_PARK))
     if offer is None:
         return reply

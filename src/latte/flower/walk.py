@@ -16,12 +16,13 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
 
 from ..core.contracts import Collaborative
+from ..core.predict_many import needed_views
 from ..core.privacy import Privacy
-from ..core.private_client import PrivateClient
+from ..core.private_client import PrivateClient, without_noise
 from ..core.types import Rounding
 from ..data.benchmark import Federation
 from ..errors import refuse
-from ..methods import create
+from ..methods import create, describe
 from ..wire.array_blocks import rounding_of
 from ..wire.rows import LOSSLESS
 from .message_records import blocks_of, message_record, record_message, record_state, state_record
@@ -64,22 +65,20 @@ def walk(content: RecordDict, context: Context, privacy: Privacy | None = None) 
     settings = BenchmarkSettings.of(facts)
     zero_shot = _federation(settings).embeddings.zero_shot
     reply, vectors = RecordDict(), list[str]()
+    kind = describe(settings.method).kind.Download
     for client, start, end in zip(facts[CLIENTS], facts[STARTS], facts[ENDS], strict=True):
-        method = _restore_method(settings, context, client, start)
+        method = _restore_method(settings, context, client, start, privacy)
         if (download := content.get(name_of(DOWNLOAD, client))) is not None:
-            method.receive(record_message(download, type(method).Download, zero_shot.fingerprint))
-        labels = [method.predict(views).label for views in _stream(settings, client)[start:end]]
-        context.state[name_of(_MEMORY, client)] = state_record(method.state())
-        upload = _upload(method, privacy)
+            method.receive(record_message(download, kind, zero_shot.fingerprint))
+        stream = _stream(settings, client)[start:end]
+        labels = [method.predict(needed_views(method, views)).label for views in stream]
+        upload = method.summary()
+        context.state[name_of(_MEMORY, client)] = state_record(method.state())  # with the noise of the upload
         vectors = list(getattr(type(upload), "vector_fields", ()))
         reply[name_of(LABELS, client)] = ArrayRecord({"labels": Array(np.array(labels, np.int64))})
         reply[name_of(UPLOAD, client)] = message_record(upload, zero_shot.dim)
     reply[FACTS] = ConfigRecord({CLIENTS: facts[CLIENTS], "task": zero_shot.fingerprint, "vectors": vectors})
     return reply
-
-
-def _upload(method: Any, privacy: Privacy | None) -> Any:
-    return (PrivateClient(method, privacy) if privacy is not None and privacy.hides else method).summary()
 
 
 @lru_cache(2)
@@ -95,16 +94,21 @@ def _stream(settings: BenchmarkSettings, client: int) -> Any:
     return federation.stream(federation.clients[client])
 
 
-def _restore_method(settings: BenchmarkSettings, context: Context, client: int, start: int) -> Any:
+def _restore_method(
+    settings: BenchmarkSettings, context: Context, client: int, start: int, privacy: Privacy | None
+) -> Any:
     method = create(settings.method, _federation(settings).embeddings.zero_shot, settings.params)
     if not isinstance(method, Collaborative):
         raise refuse("method", repr(settings.method), "one that collaborates")
+    hides = privacy is not None and privacy.hides
+    member = PrivateClient(method, privacy) if privacy is not None and hides else method
     if start:
         memory = context.state.get(name_of(_MEMORY, client))
         if memory is None:
             raise refuse(f"memory of client {client}", "none", "what it had learnt (has the node been restarted?)")
-        method.load(record_state(memory))
-    return method
+        arrays = record_state(memory)
+        member.load(arrays if hides else without_noise(arrays))
+    return member
 
 
 def read_walks(content: RecordDict, kind: type[Any]) -> Iterator[Walk]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar
@@ -79,12 +80,21 @@ class BaseMethod(WholeCopy, Generic[P]):
 
     # --- predictions --------------------------------------------------------------------------------------
 
+    @property
+    def reads_views(self) -> bool:
+        """Whether more views than the plain one change the prediction, with these parameters."""
+        return self.uses_views or getattr(self.params, "views", "first") != "first"
+
     def predict(self, views: ArrayLike, *, remember: bool = True) -> Prediction:
         """Predict one image from unit rows: ``views`` (V, D), or (D,) for the plain view alone.
 
-        With ``remember=False`` the answer is the same, and the method stays exactly as it was.
+        With ``remember=False`` the answer is the same, and the method stays exactly as it was. Several images are for
+        :meth:`predict_many`: a method that reads the plain view only warns of more rows.
         """
         rows = self.check(views)
+        if len(rows) > 1 and not self.reads_views:
+            reads = f"{type(self).__name__} reads the first of {len(rows)} rows, the plain view of one image"
+            warnings.warn(f"{reads}; for {len(rows)} images call predict_many", stacklevel=2)
         return (self if remember else copy.deepcopy(self)).predict_rows(rows)
 
     def predict_many(self, images: ArrayLike) -> list[Prediction]:

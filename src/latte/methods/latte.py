@@ -15,7 +15,7 @@ import numpy as np
 from ..core.global_memory import GlobalMemory
 from ..core.local_memory import NAMES, LocalMemory
 from ..core.maths import entropy_of_one, match_entropy, normalised
-from ..core.privacy import Privacy, refuse_near_copies
+from ..core.privacy import NoisyRows, Privacy, refuse_near_copies
 from ..core.readout import MergedMemory, merge_class, merge_memories
 from ..core.stored import require, stored_entropies, stored_mask, stored_vectors
 from ..core.types import Arrays, External, MemoryFill, Prediction, Prototypes, State, Vectors
@@ -89,7 +89,7 @@ class Latte(BaseMethod[LatteParams]):
         vectors, seen = self.local.prototypes(p.prototype, p.prototype_rate(self.zero_shot.classes))
         return Prototypes(vectors, seen, self.zero_shot.fingerprint)
 
-    def private_summary(self, privacy: Privacy, rng: np.random.Generator) -> Prototypes:
+    def private_summary(self, privacy: Privacy, noise: NoisyRows) -> Prototypes:
         """Return prototypes of classes with enough images, made of means with noise.
 
         Noise can carry a mean out of its class: such a class is left out, because the exchange would refuse it.
@@ -100,9 +100,14 @@ class Latte(BaseMethod[LatteParams]):
             vectors, seen = self.local.prototypes(p.prototype, p.prototype_rate(self.zero_shot.classes))
             return Prototypes(np.where((seen & shared)[:, None], vectors, 0), seen & shared, self.zero_shot.fingerprint)
         means = self.local.means(p.prototype, p.prototype_rate(self.zero_shot.classes))
-        means += rng.normal(0.0, privacy.deviation(self.zero_shot.dim), means.shape)
+        means = noise.of(means.astype(np.float64), privacy.deviation(self.zero_shot.dim)).astype(means.dtype)
         own = self.zero_shot.logits(normalised(means)).argmax(axis=1) == np.arange(len(means))
         return Prototypes(normalised(means * (shared & own)[:, None]), shared & own, self.zero_shot.fingerprint)
+
+    @property
+    def most_images(self) -> int:
+        """How many images of a class it remembers at most."""
+        return self.params.k_l
 
     def sensitivity(self, privacy: Privacy) -> float:
         """Return how far one image can move the means of two classes: that which it leaves and that which it joins.

@@ -13,7 +13,7 @@ from ..core.class_sums import EPS, ClassSums, Head, check_counts, check_lengths,
 from ..core.linear_heads import RistrettoParams
 from ..core.maths import entropy_of_one, softmax
 from ..core.near_copies import RecentImages
-from ..core.privacy import Privacy, refuse_near_copies
+from ..core.privacy import NoisyRows, Privacy, refuse_near_copies
 from ..core.ristretto_exchange import RistrettoExchange
 from ..core.stored import exactly, require
 from ..core.types import Arrays, MemoryFill, Prediction, Reals, State
@@ -25,6 +25,7 @@ from .traffic import Content, Messages
 
 __all__ = ["Ristretto", "RistrettoParams"]
 
+HALF_AN_IMAGE = 0.5  # how far the sums of a class move before they are sent with other noise
 BATCH = 64  # images whose soft labels are added up in one product; until then only what they need is stored
 
 
@@ -129,13 +130,17 @@ class Ristretto(BaseMethod[RistrettoParams]):
         """Return soft counts and class means; it is ``empty`` before the first image."""
         return self._learnt().upload(self.zero_shot.fingerprint)
 
-    def private_summary(self, privacy: Privacy, rng: np.random.Generator) -> ClassSums:
-        """Return counts and means of classes with enough images, made of sums with noise."""
+    def private_summary(self, privacy: Privacy, noise: NoisyRows) -> ClassSums:
+        """Return counts and means of classes with enough images, made of sums with noise.
+
+        Every image changes the sums of every class a little: a class has changed when half an image has come to it.
+        """
         counts, totals = self._learnt()
-        shared, deviation = privacy.shares(counts), privacy.deviation(self.zero_shot.dim)
-        if deviation:
-            counts = np.maximum(counts + rng.normal(0.0, deviation, counts.shape), 0.0)
-            totals = totals + rng.normal(0.0, deviation, totals.shape)
+        shared = privacy.shares(counts)
+        if privacy.noise:
+            deviation = privacy.deviation(self.zero_shot.dim)
+            noisy = noise.of(np.column_stack([counts, totals]), deviation, HALF_AN_IMAGE)
+            counts, totals = np.maximum(noisy[:, 0], 0.0), noisy[:, 1:]
             lengths = np.linalg.norm(totals, axis=1)
             totals *= np.minimum(1.0, counts / np.maximum(lengths, EPS))[:, None]  # a mean is at most 1 long
         shared &= bool(counts[shared].sum() >= 1)  # noise may leave less than one image: such an upload is empty

@@ -31,6 +31,8 @@ from .caches import SortedCache, push
 from .confident_views import check_views, mean_probabilities, most_confident
 from .traffic import Content, Messages
 
+SHARPEST = 1e6  # beta of the caches: from 1e7 on, two orders of one sum give other labels
+
 
 @dataclass(frozen=True, slots=True)
 class TdaParams:
@@ -61,6 +63,10 @@ class TdaParams:
         at_least("k_negative", self.k_negative, 1, MOST_SLOTS)
         for name in ("alpha", "beta", "alpha_negative", "beta_negative"):
             factor(name, getattr(self, name))
+        for name in ("beta", "beta_negative"):
+            if getattr(self, name) > SHARPEST:
+                want = f"at most {SHARPEST:g}: above, the last bit of a cosine decides which class wins"
+                raise refuse(name, f"{getattr(self, name):g}", want)
         _check_window("entropy", self.entropy_above, self.entropy_below)
         _check_window("probability", self.probability_above, self.probability_below)
         check_views(self.views)

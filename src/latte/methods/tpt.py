@@ -84,6 +84,9 @@ class Tpt(BaseMethod[TptParams]):
         if text_encoder is None:
             want = "a differentiable text encoder: pass text_encoder=..., with class_texts(context)"
             raise refuse("text_encoder", "none", want)
+        if not all(hasattr(text_encoder, name) for name in ("classnames", "class_texts", "context_init", "scale")):
+            want = "one that gradients pass through: latte.encoders.make_prompt_tuner(spec, classnames)"
+            raise refuse("text_encoder", type(text_encoder).__name__, want)
         if tuple(text_encoder.classnames) != zero_shot.classnames:
             raise refuse("text_encoder", "other classes", "those of the zero-shot classifier, in its order")
         self.text_encoder = text_encoder

@@ -16,6 +16,7 @@ from .axes import Axis, named_axis, nice_axis
 from .palette import Look, look
 from .paper import display
 from .png import DARK_STOPS, LIGHT_STOPS, data_uri
+from .text import interval_title
 
 MOST_POINTS = 400  # per line: a screen shows no more
 
@@ -84,6 +85,11 @@ class DifferenceChart:
     def one_reference(self) -> bool:
         """Whether all differences are those of one method from others: then its name may be left out of a line."""
         return len({pair.first for pair in self.pairs}) == 1
+
+    @property
+    def over(self) -> str:
+        """What the intervals are over."""
+        return interval_title(self.pairs).removeprefix("95 % interval over ")
 
 
 def line_chart(series: Sequence[Series], x_names: Sequence[str] = ()) -> LineChart:
@@ -203,7 +209,7 @@ def _block(values: NDArray[Any]) -> float | None:
 
 def difference_chart(pairs: Sequence[Paired]) -> DifferenceChart:
     """Place differences on a common axis that holds zero."""
-    ends = [value for pair in pairs for value in (pair.mean, pair.low, pair.high) if value is not None]
+    ends = [value for pair in pairs for value in (pair.mean, *(pair.interval or ()))]
     return DifferenceChart(tuple(pairs), nice_axis([0.0, *ends]))
 
 

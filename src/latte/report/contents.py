@@ -7,7 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from ..analysis.stats import Answers
+from ..errors import InputError
 from ..experiment.collection import Collection
+from ..experiment.predictions import PredictionFiles, Predictions, read_predictions
 from ..experiment.runs import Run, encoders
 from ..methods import METHODS, describe
 from ..simulation.records import Result
@@ -15,7 +20,7 @@ from ..simulation.schedule import Schedule
 from .paper import family
 from .result_table import ResultTable
 from .sweep_table import SweepTable, axis_name, build_sweep, value_text
-from .tables import build_table
+from .tables import build_table, result_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,8 @@ class Report:
 class Comparable(NamedTuple):
     """Results that belong into one table, and what they share: ``streams`` and, if they sync, ``schedule``.
 
-    ``names`` are the registered names of methods by label, ``runs`` those that the results come from.
+    ``names`` are the registered names of methods by label, ``runs`` those that the results come from. ``answers`` are
+    those to single images, where a run stored them, by :func:`latte.report.tables.result_key`.
     """
 
     streams: Mapping[str, Any]
@@ -38,6 +44,7 @@ class Comparable(NamedTuple):
     results: list[Result]
     names: Mapping[str, str]
     runs: list[Run]
+    answers: dict[str, Answers]
 
 
 def build_report(collection: Collection, claimed: str | None = None) -> Report:
@@ -60,7 +67,7 @@ def _tables(benchmark: str, runs: Sequence[Run], encoder: str | None, claimed: s
     for part in parts:
         settings = {**part.streams, **part.schedule}
         words = ", ".join(f"{axis_name(key)}={value_text(settings[key])}" for key in varying if key in settings)
-        table = build_table(part.results, encoder, claimed, part.names)
+        table = build_table(part.results, encoder, claimed, part.names, part.answers)
         table = replace(table, notes=(*table.notes, *_run_notes(part)))
         yield replace(table, title=f"{table.title}; {words}") if words else table
 
@@ -76,15 +83,32 @@ def _comparable(benchmark: str, runs: Sequence[Run]) -> list[Comparable]:
     names: dict[str, str] = {}  # of all runs
     for run in runs:
         (streams, schedule), own_names = _federation(run), run.method_names()
+        listed = PredictionFiles(run.folder).entries()
         for result in run.results:
             if result.benchmark == benchmark:
                 name = own_names.get(result.method) or family(result.method)
                 syncs = schedule if _exchanges(name) else {}
                 key = (json.dumps(streams, sort_keys=True), json.dumps(syncs, sort_keys=True))
-                part = parts.setdefault(key, Comparable(streams, syncs, [], names, []))
+                part = parts.setdefault(key, Comparable(streams, syncs, [], names, [], {}))
                 part.results.append(_with_unique_label(result, name, names))
+                if (result.method, result.seed) in listed:
+                    part.answers.update(_answers(run, result, result_key(part.results[-1])))
                 part.runs.append(run)
     return [_with_others(part, list(parts.values())) for part in parts.values() if not _joins(part, parts.values())]
+
+
+def _answers(run: Run, result: Result, key: str) -> dict[str, Answers]:
+    """Return the stored answers behind a result; none where they are damaged or of other results."""
+    try:
+        return {key: answers_of(read_predictions(run.folder, result.method, result.seed))}
+    except InputError:
+        return {}
+
+
+def answers_of(predictions: Predictions) -> Answers:
+    """Return predictions image by image."""
+    images, place, seen = np.unique(predictions.image, return_inverse=True, return_counts=True)
+    return Answers(images, seen, np.bincount(place, predictions.correct, len(images)).astype(np.int64))
 
 
 def _with_unique_label(result: Result, name: str, names: dict[str, str]) -> Result:
@@ -106,7 +130,9 @@ def _joins(part: Comparable, parts: Iterable[Comparable]) -> bool:
 def _with_others(part: Comparable, parts: Sequence[Comparable]) -> Comparable:
     others = [other for other in parts if part.schedule and not other.schedule and other.streams == part.streams]
     results = [result for member in (*others, part) for result in member.results]
-    return part._replace(results=results, runs=[run for member in (*others, part) for run in member.runs])
+    answers = {key: found for member in (*others, part) for key, found in member.answers.items()}
+    runs = [run for member in (*others, part) for run in member.runs]
+    return part._replace(results=results, runs=runs, answers=answers)
 
 
 def _varying(settings: Sequence[Mapping[str, Any]]) -> list[str]:

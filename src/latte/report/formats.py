@@ -84,6 +84,8 @@ class CsvRow(NamedTuple):
     sd: float | None
     low: float | None
     high: float | None
+    image_low: float | None = None
+    image_high: float | None = None
 
 
 def as_csv(tables: Sequence[ResultTable], sweeps: Sequence[SweepTable] = ()) -> str:
@@ -115,4 +117,5 @@ def _numbers(table: ResultTable, kind: str, title: str, point: str) -> Iterator[
 
 def _difference(table: ResultTable, pair: Paired) -> CsvRow:
     name = ("difference", table.title, "", "", pair.first, "", pair.seeds)
-    return CsvRow(*name, pair.metric, pair.second, pair.mean, None, pair.low, pair.high)
+    ends = (pair.low, pair.high, pair.image_low, pair.image_high)
+    return CsvRow(*name, pair.metric, pair.second, pair.mean, None, *ends)

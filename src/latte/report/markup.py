@@ -8,7 +8,7 @@ from ..core.escape import latex, markdown, visible
 from .plain_text import split_columns
 from .result_table import ResultTable, Row
 from .sweep_table import Grid, SweepTable
-from .text import interval_text, own_text, pair_text, paper_text, total_text
+from .text import interval_text, interval_title, own_text, pair_text, paper_text, total_text
 
 _LATEX_UNIT = "accuracy in \\%, mean $\\pm$ standard deviation over seeds"
 LATEX_COLUMNS = 7  # in one panel: what fits the width of a page
@@ -46,7 +46,8 @@ def _markdown_rows(table: ResultTable, columns: Sequence[int], settings: bool) -
 def _markdown_pairs(table: ResultTable) -> str:
     """Return the reference against the others; the interval is behind the mean."""
     columns = [table.columns[i] for i in table.panel("deployment")]
-    head = ["Paired over seeds", "Total, points [95 % interval]", *(column.label for column in columns)]
+    total = f"Total, points [{interval_title(table.against_reference())}]"
+    head = ["Paired over seeds", total, *(column.label for column in columns)]
     others = {column.key: {pair.second: pair for pair in table.against_reference(column.key)} for column in columns}
     rows = [
         _line(

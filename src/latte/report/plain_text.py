@@ -16,7 +16,7 @@ from ..files.schema import shorten
 from .paper import display
 from .result_table import ResultTable
 from .sweep_table import Grid, SweepTable
-from .text import cell_text, interval_text, pair_text, total_text
+from .text import cell_text, interval_text, interval_title, pair_text, total_text
 
 TEXT_WIDTH = 118  # of a file, and where the width of the terminal is not known
 NAME_SHARE = 0.4  # of the width, for the names of rows: three columns of "70.12 ±0.31" fit beside them at 80
@@ -158,7 +158,7 @@ def _differences(table: ResultTable, names: Names, width: int) -> list[str]:
     if not pairs:
         return []
     reference = names.short[table.reference]
-    heading = f"{reference} against the others, total in points, paired over seeds, 95 % interval"
+    heading = f"{reference} against the others, total in points, paired over seeds, {interval_title(pairs)}"
     lines = _pair_lines(pairs, reference, names, width)
     return ["\n".join([_wrapped(heading, width), *lines]), *_more_differences(table, names, width)]
 
@@ -166,8 +166,9 @@ def _differences(table: ResultTable, names: Names, width: int) -> list[str]:
 def _pair_lines(pairs: Sequence[Paired], reference: str, names: Names, width: int) -> list[str]:
     """Return a line per difference: in full where that fits, else without the reference, else in signs."""
     words = [f"{pair_text(pair)}{'  may be noise' if pair.unclear else ''}" for pair in pairs]
+    wider = [f"{interval_text(pair)}{'  may be noise' if pair.unclear else ''}" for pair in pairs]
     signs = [f"{interval_text(pair)}{'~' if pair.unclear else ''}" for pair in pairs]
-    for first, values in ((f"{reference} − ", words), ("− ", words), ("− ", signs)):
+    for first, values in ((f"{reference} − ", words), ("− ", words), ("− ", wider), ("− ", signs)):
         full = aligned([f"{first}{names.short[pair.second]}" for pair in pairs], left=True)
         if full.width + max(map(len, values)) <= width:
             break
@@ -180,7 +181,7 @@ def _more_differences(table: ResultTable, names: Names, width: int) -> list[str]
     first = aligned(["", *(f"− {names.short[other]}" for other in others)], left=True)
     texts = [aligned([column.label, *_of_metric(table, column.key, others)]) for column in columns]
     blocks = split_columns(range(len(texts)), [text.width for text in texts], width - first.width + 2)
-    heading = "The same for the worst client and domain and over time; ~ marks an interval that holds zero"
+    heading = "The same for the worst client and domain and over time, over splits; ~ marks an interval that holds zero"
     return [_wrapped(heading, width) + "\n" + "\n\n".join(_lines([first, *(texts[i] for i in b)]) for b in blocks)]
 
 

@@ -54,10 +54,8 @@ def paper_files(benchmark: str, backbone: str, folder: Path) -> tuple[PaperFile,
     ['vlcs-vit-b-16.safetensors', 'vlcs-vit-b-16-views64.safetensors']
     """
     stem = _stem(benchmark, backbone)
-    plain = PaperFile(benchmark, backbone, folder / f"{stem}.safetensors", 1, _PLAIN)
-    return plain, PaperFile(
-        benchmark, backbone, folder / f"{stem}-views{PAPER_VIEWS}.safetensors", PAPER_VIEWS, _VIEWED
-    )
+    plain = PaperFile(benchmark, backbone, _file(folder, stem), 1, _PLAIN)
+    return plain, PaperFile(benchmark, backbone, _file(folder, f"{stem}-views{PAPER_VIEWS}"), PAPER_VIEWS, _VIEWED)
 
 
 def tuning_source(benchmark: str, backbone: str, folder: Path) -> PaperFile | None:
@@ -70,8 +68,14 @@ def tuning_source(benchmark: str, backbone: str, folder: Path) -> PaperFile | No
     """
     if not benchmark.startswith("cifar"):
         return None
-    path = folder / f"{_stem(benchmark, backbone)}-tuning.safetensors"
+    path = _file(folder, f"{_stem(benchmark, backbone)}-tuning")
     return PaperFile(benchmark, backbone, path, 1, BASELINES, seed=1)
+
+
+def _file(folder: Path, stem: str) -> Path:
+    """Return the file that is there, in either format; without one, that which ``latte embed`` would make."""
+    made, other = folder / f"{stem}.safetensors", folder / f"{stem}.npz"
+    return other if other.is_file() and not made.is_file() else made
 
 
 def _stem(benchmark: str, backbone: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..analysis.stats import Paired, estimate, paired
+from ..analysis.stats import Answers, Paired, estimate, paired, with_images
 from ..errors import refuse
 from ..simulation.records import Result
 from . import paper
@@ -15,6 +17,11 @@ from .groups import Group, in_order
 from .groups import group as group
 from .metrics import MACRO, MICRO, QUARTERS, WORST, Metric
 from .result_table import SETTING_TITLES, Cell, Column, ResultTable, Row
+
+IMAGES_NOTE = (
+    "Intervals of the total are over splits and, by a bootstrap, over images; all others are over splits, which deal "
+    "the same images to the clients in other ways."
+)
 
 
 class ExtraColumns(NamedTuple):
@@ -51,8 +58,13 @@ def build_table(
     encoder: str | None = None,
     claimed: str | None = None,
     names: Mapping[str, str] | None = None,
+    answers: Mapping[str, Answers] | None = None,
 ) -> ResultTable:
-    """Return the table of one benchmark; ``names`` as in :func:`build_tables`."""
+    """Return the table of one benchmark; ``names`` as in :func:`build_tables`.
+
+    ``answers`` are what is known of single images, by :func:`result_key`: with them, differences of the total have an
+    interval over splits and images.
+    """
     benchmark = results[0].benchmark
     groups = in_order(group(results, names))
     backbone = paper.comparable(benchmark, encoder, claimed)
@@ -65,6 +77,8 @@ def build_table(
         calibration=any(row.calibration() for row in groups),
         deployment=WORST + (QUARTERS if any(row.values(QUARTERS[0]) for row in groups) else ()),
     )
+    differences = tuple(_differences(groups, (MICRO, *extra.deployment), answers or {}))
+    over = (IMAGES_NOTE,) if any(pair.image_low is not None for pair in differences) else ()
     return ResultTable(
         title=benchmark if encoder is None else f"{benchmark}, {encoder}",
         benchmark=benchmark,
@@ -72,9 +86,9 @@ def build_table(
         backbone=backbone,
         columns=_columns(domains, extra, backbone),
         rows=tuple(_row(row, domains, base, extra, backbone) for row in groups),
-        differences=tuple(_differences(groups, (MICRO, *extra.deployment))),
+        differences=differences,
         reference=_reference(groups).label,
-        notes=_notes(groups) + (_paper_notes(results, backbone) if backbone else ()),
+        notes=_notes(groups) + over + (_paper_notes(results, backbone) if backbone else ()),
     )
 
 
@@ -138,13 +152,32 @@ def _beside_paper(row: Group, micro: Cell | None, backbone: str) -> list[Cell | 
     return [Cell(printed.mean, printed.sd), Cell(micro.mean - printed.mean)]
 
 
-def _differences(groups: Sequence[Group], metrics: Sequence[Metric]) -> Iterator[Paired]:
+def result_key(result: Result) -> str:
+    """Return what distinguishes a result from the others of its table."""
+    return json.dumps([result.method, result.setting, dict(result.params), result.seed], sort_keys=True, default=str)
+
+
+def _differences(
+    groups: Sequence[Group], metrics: Sequence[Metric], answers: Mapping[str, Answers]
+) -> Iterator[Paired]:
     """Yield the differences of every pair of rows, metric by metric."""
+    by_seed = {
+        row.label: {s: answers[key] for s, result in row.results.items() if (key := result_key(result)) in answers}
+        for row in groups
+    }
+    ends: dict[tuple[str, str], Paired] = {}
     for metric in metrics:
         for first, second in itertools.permutations(groups, 2):
-            pair = paired((first.label, second.label), first.values(metric), second.values(metric))
-            if pair is not None:
-                yield replace(pair, metric=metric.column.key)
+            names = (first.label, second.label)
+            pair = paired(names, first.values(metric), second.values(metric))
+            if pair is None:
+                continue
+            if metric is MICRO and names[::-1] in ends:  # the same draws: one is the mirror of the other
+                low, high = ends[names[::-1]].image_low, ends[names[::-1]].image_high
+                pair = pair if low is None or high is None else replace(pair, image_low=-high, image_high=-low)
+            elif metric is MICRO:
+                pair = ends[names] = with_images(pair, by_seed[first.label], by_seed[second.label])
+            yield replace(pair, metric=metric.column.key)
 
 
 def _reference(groups: Sequence[Group]) -> Group:
@@ -161,7 +194,15 @@ def _plainest(groups: Sequence[Group], name: str) -> Group | None:
 def _notes(groups: Sequence[Group]) -> tuple[str, ...]:
     settings = dict.fromkeys(row.setting for row in groups)
     origins = (f"{setting}: {SETTING_TITLES.get(setting, 'of unknown origin')}." for setting in settings)
-    return (_seed_note(groups), *origins, *_label_notes(groups), *_quarter_notes(groups))
+    return (_seed_note(groups), _client_note(groups), *origins, *_label_notes(groups), *_quarter_notes(groups))
+
+
+def _client_note(groups: Sequence[Group]) -> str:
+    """Say how many clients share a domain: gains depend on it."""
+    results = [result for row in groups for result in row.results.values()]
+    counts = {count for result in results for count in Counter(client.domain for client in result.clients).values()}
+    low, high = min(counts), max(counts)
+    return f"Clients per domain: {low if low == high else f'{low} to {high}'}."
 
 
 def _label_notes(groups: Sequence[Group]) -> list[str]:
@@ -183,7 +224,7 @@ def _quarter_notes(groups: Sequence[Group]) -> list[str]:
 def _seed_note(groups: Sequence[Group]) -> str:
     seeds = list(dict.fromkeys(tuple(row.results) for row in groups))
     if all(len(row_seeds) == 1 for row_seeds in seeds):
-        return "One seed: no standard deviation and no interval can be given."
+        return "One seed: no standard deviation and no interval over splits can be given."
     if len(seeds) > 1:
         return "The rows do not all have the same seeds; differences use the seeds that two rows share."
     return f"Every row has the same {len(seeds[0])} seeds: {', '.join(map(str, seeds[0]))}."

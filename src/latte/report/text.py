@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..analysis.stats import Paired
 from .result_table import Cell, Column
 
@@ -54,18 +56,30 @@ def total_text(cell: Cell | None) -> str:
 
 
 def pair_text(pair: Paired) -> str:
-    """Return a paired difference as text, such as ``+1.20 [+0.90, +1.50]``."""
-    if pair.low is None or pair.high is None:
-        return f"{signed(pair.mean)} (one seed: no interval)"
-    if pair.constant:
-        return f"{signed(pair.mean)} (the same on every seed: no interval)"
-    return interval_text(pair)
+    """Return a paired difference as text: ``+1.20 [+0.80, +1.60], splits alone [+0.90, +1.50]``."""
+    if pair.interval is None:
+        why = "one seed" if pair.seeds == 1 else "the same on every seed"
+        return f"{signed(pair.mean)} ({why}: no interval)"
+    if pair.seeds == 1:
+        return f"{interval_text(pair)} (one seed: over images alone)"
+    alone = pair.split_interval
+    return interval_text(pair) + ("" if alone is None else f", splits alone {_bracket(alone)}")
 
 
 def interval_text(pair: Paired | None) -> str:
-    """Return a paired difference in few characters; ``~`` marks one that may be noise."""
+    """Return a paired difference in few characters, with its wider interval; ``~`` marks one that may be noise."""
     if pair is None:
         return "n/a"
-    if pair.low is None or pair.high is None or pair.constant:
-        return signed(pair.mean)
-    return f"{signed(pair.mean)} [{signed(pair.low)}, {signed(pair.high)}]"
+    return signed(pair.mean) if pair.interval is None else f"{signed(pair.mean)} {_bracket(pair.interval)}"
+
+
+def interval_title(pairs: Sequence[Paired]) -> str:
+    """Return what the intervals of some differences are over."""
+    if all(pair.image_low is None for pair in pairs):
+        return "95 % interval over splits"
+    every = all(pair.image_low is not None for pair in pairs)
+    return "95 % interval over splits and images" + ("" if every else ", where the answers are stored")
+
+
+def _bracket(ends: tuple[float, float]) -> str:
+    return f"[{signed(ends[0])}, {signed(ends[1])}]"

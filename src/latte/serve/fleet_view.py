@@ -76,6 +76,7 @@ def reported_accuracies(report: DeviceReport) -> Accuracies | None:
 class FleetSums(msgspec.Struct):
     """Sums over all clients; from ``reporting`` on, over the clients whose report the server has.
 
+    ``differing`` answers are of ``compared`` images: clients that add noise to their uploads do not report them.
     ``gained`` and ``lost`` are of ``paired`` labelled images: clients of earlier versions do not report them.
     """
 
@@ -84,6 +85,7 @@ class FleetSums(msgspec.Struct):
     reporting: int = 0
     images: int = 0
     differing: int = 0
+    compared: int = 0
     labelled: int = 0
     correct: int = 0
     correct_zero_shot: int = 0
@@ -95,7 +97,9 @@ class FleetSums(msgspec.Struct):
         """Count the report of one client."""
         self.reporting += 1
         self.images += report.images
-        self.differing += report.differing
+        if isinstance(report.differing, int):
+            self.differing += report.differing
+            self.compared += report.images
         if has_labels(report):
             self._add_labels(report)
 

@@ -44,7 +44,13 @@ class ReportCourse:
         self._images = 0
 
     def add(self, report: DeviceReport) -> None:
-        """Add a report, unless it is of the same images as the last; of fewer images, the client has begun anew."""
+        """Add a report, unless it is of the same images as the last; of fewer images, the client has begun anew.
+
+        A client that adds noise to its uploads says neither agreement nor entropy.
+        """
+        agreement, entropy = report.agreement, report.entropy
+        if isinstance(agreement, msgspec.UnsetType) or isinstance(entropy, msgspec.UnsetType):
+            return
         if report.images < self._images:
             self._begin()
         if report.images == self._images:
@@ -55,8 +61,8 @@ class ReportCourse:
         self._in_last += 1
         values, share = self._values, 1.0 / self._in_last
         values[-3] = report.images
-        values[-2] += (report.agreement - values[-2]) * share
-        values[-1] += (report.entropy - values[-1]) * share
+        values[-2] += (agreement - values[-2]) * share
+        values[-1] += (entropy - values[-1]) * share
 
     def _open_point(self) -> None:
         if len(self._values) == _WIDTH * MOST_POINTS:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..data.benchmark import Federation
+from ..data.benchmark import Embeddings, Federation
+from ..errors import refuse
 from ..methods import create_exchange, create_federation, describe
 from ..methods.parameters import ParameterChoice
 from .collaboration import CountingExchange
@@ -34,6 +35,7 @@ def run_readable(
     >>> round(run_readable(federation, "clip").result(federation, "clip", {}, "default", 0).micro, 2)
     35.57
     """
+    check_data_views(name, federation.embeddings)
     clients, exchange = set_up(federation, name, params, text_encoder)
     labels = [np.full(len(client), -1, np.int64) for client in federation.clients]
     confidences = [np.zeros(len(client)) for client in federation.clients]
@@ -44,6 +46,13 @@ def run_readable(
             confidences[step.client][step.sample] = step.prediction.probabilities[step.prediction.label]
     downloads = None if exchange is None else exchange.downloads
     return Outcome(tuple(labels), downloads, confidences=tuple(confidences) if calibration else None)
+
+
+def check_data_views(name: str, embeddings: Embeddings) -> None:
+    """Refuse data with one view for a method that looks at several: it would only repeat zero-shot."""
+    if describe(name).uses_views and embeddings.views.shape[1] < 2:
+        want = f"several views of each image for {name} (latte embed --views)"
+        raise refuse(f"benchmark {embeddings.name}", "one view of each image", want)
 
 
 def set_up(

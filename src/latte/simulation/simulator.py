@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.contracts import Collaborative, Exchange, Method
+from ..core.predict_many import needed_views
 from ..core.sync import sync
 from ..core.types import Prediction
 from ..errors import refuse
@@ -55,7 +56,8 @@ def simulate(
     lengths = [len(client.stream) for client in clients]
     for turn in rounds(lengths, schedule, rng or np.random.default_rng(0)):
         for i in turn.active:
-            prediction = clients[i].method.predict(clients[i].stream[handled[i]])
+            views = needed_views(clients[i].method, clients[i].stream[handled[i]])
+            prediction = clients[i].method.predict(views)
             yield Step(turn.number, i, handled[i], prediction)
             handled[i] += 1
             if not schedule.barrier and handled[i] % schedule.period_of(i) == 0:

@@ -55,15 +55,16 @@ class DeviceReport(msgspec.Struct, frozen=True):
     memory holds something of ``classes`` classes. ``unreadable`` pictures could not be read, ``waiting`` pictures are
     in the queue, ``dropped`` ones had no room. Of ``labelled`` images, ``correct`` answers are right, and
     ``correct_zero_shot`` answers of zero-shot; ``gained`` images are right only with the memory, ``lost`` ones only
-    without it. Earlier clients do not send these two: they are UNSET, which is never sent. ``instance`` is drawn anew
-    at every start of a device: two that take turns are two devices with one name.
+    without it. ``instance`` is drawn anew at every start of a device: two that take turns are two devices with one
+    name. What a client does not say is UNSET, which is never sent: earlier clients say nothing of the last ones, and
+    one that adds noise to its uploads says nothing of what its pictures show.
     """
 
     images: Count = 0
-    differing: Count = 0
-    agreement: Fraction = 1.0
-    entropy: Fraction = 0.0
-    classes: Count = 0
+    differing: Count | msgspec.UnsetType = msgspec.UNSET
+    agreement: Fraction | msgspec.UnsetType = msgspec.UNSET
+    entropy: Fraction | msgspec.UnsetType = msgspec.UNSET
+    classes: Count | msgspec.UnsetType = msgspec.UNSET
     unreadable: Count = 0
     waiting: Count = 0
     dropped: Count = 0

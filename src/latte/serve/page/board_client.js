@@ -26,8 +26,8 @@ const facts = (row) => {
     return list;
   }
   fact(list, "Images", count(report.images) + (report.unreadable ? `, and ${count(report.unreadable)} that could not be read` : ""));
-  if (report.images) fact(list, "As zero-shot", `${percent(values.agreement)}: adaptation changed ${counted(report.differing, "answer", "answers")}; of the latest images, ${percent(report.agreement)}`);
-  fact(list, "Zero-shot entropy", `${percent(report.entropy)} of the latest images (0: certain, 100: no idea)`);
+  if (report.images && report.differing !== undefined) fact(list, "As zero-shot", `${percent(values.agreement)}: adaptation changed ${counted(report.differing, "answer", "answers")}; of the latest images, ${percent(report.agreement)}`);
+  if (report.entropy !== undefined) fact(list, "Zero-shot entropy", `${percent(report.entropy)} of the latest images (0: certain, 100: no idea)`);
   if (row.accuracies) accuracyFacts(list, row.accuracies);
   fact(list, "Queue", `${count(report.waiting)} waiting, ${count(report.dropped)} dropped`);
   if (report.software) fact(list, "Software", visible(report.software));

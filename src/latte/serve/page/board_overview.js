@@ -36,7 +36,7 @@ export const drawTiles = () => {
   const box = tile("Clients", count(sums.clients), stale ? count(stale) + " stale" : "all fresh");
   box.querySelector("small").className = stale ? "stale" : "";
   tile("Images", count(sums.images), counted(sums.reporting, "client reports", "clients report"));
-  tile("As zero-shot", sums.images ? percent(1 - sums.differing / sums.images) : DASH, counted(sums.differing, "answer changed", "answers changed"));
+  tile("As zero-shot", sums.compared ? percent(1 - sums.differing / sums.compared) : DASH, counted(sums.differing, "answer changed", "answers changed"));
   drawAccuracies(data.fleet.accuracies);
   const load = data.load;
   tile("Syncs per second", load.rate.toFixed(load.rate < 10 ? 2 : 0), "over the last minute");
