@@ -80,8 +80,8 @@ def create(
         raise click.UsageError("--classes and --templates go with --encoder: a benchmark has its text embeddings")
     load_plugins(plugins)
     chosen = parse_method(spec)
-    params = resolve(chosen["name"], _with_trust(chosen, trust), chosen["preset"])
-    from ..edge.alone import with_near_copy
+    given = with_near_copy(describe(chosen["name"]).params, _with_trust(chosen, trust), near_copy)
+    params = resolve(chosen["name"], given, chosen["preset"])
     source = (
         _from_encoder(str(encoder), str(classnames), templates) if benchmark is None else _from_file(benchmark, data)
     )
