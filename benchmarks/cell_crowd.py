@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 from cell_groups import FIRST, GROUPINGS, SHARES, cells_of
+from measurements import MethodSpec
 
-from hostile import MethodSpec
 from latte.core.class_sums import ClassSums
 from latte.core.local_memory import LocalMemory
 from latte.core.maths import entropy, softmax

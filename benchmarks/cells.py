@@ -27,9 +27,8 @@ import numpy as np
 from cell_crowd import measure_crowd
 from cell_groups import FIRST, GROUPINGS, SHARES, cells_of
 from cell_machines import print_machines
-from measurements import Gain, measure_missing
+from measurements import Gain, MethodSpec, first_clients, interval, measure_missing
 
-from hostile import MethodSpec, first_clients, interval
 from latte.data.benchmark import Federation
 from latte.data.catalogue import BenchmarkFile, default_clients, read_benchmark
 from latte.data.partition import federate, generators

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measurements import make_parser, measure_missing
+from measurements import interval, make_parser, measure_missing
 
-from hostile import interval
 from latte.experiment.config import parse_seeds
 from latte.flower.barrier import Barrier
 from latte.flower.client_app import make_client_app

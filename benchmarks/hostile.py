@@ -1,14 +1,27 @@
 """Hostile clients and poor networks: what is left of the gain over zero-shot, for Latte and Ristretto.
 
-python benchmarks/hostile.py pacs.npz --out pacs.jsonl                        # every condition, seeds 0 to 4
-python benchmarks/hostile.py pacs.npz --conditions flipped --shares 0.1,0.3   # one attack
-python benchmarks/hostile.py pacs.npz --conditions missing,late,int8,skew     # poor networks
-python benchmarks/hostile.py pacs.npz --methods ristretto,ristretto+count_cap=4
+python benchmarks/hostile.py pacs.npz clip_dtd.npz clip_pets.npz --out hostile.jsonl               # every attack
+python benchmarks/hostile.py cifar10c.npz --clients-per-domain 2 --out hostile.jsonl               # some of the clients
+python benchmarks/hostile.py pacs.npz --conditions none,inflated --lies anti-1 --shares 0.1,0.5    # some attacks
+python benchmarks/hostile.py pacs.npz --conditions none,missing,joins,int8,skew --shares 0.1       # poor networks
+python benchmarks/hostile.py hostile.jsonl --read                                                  # the table again
 
-All methods sync after 1, 2, 4, 8, 16 images of a client, then after every 16. Accuracies are those of the clients that
-are not hostile, and gains are over zero-shot on the same clients. "none, 30%" is the gain of the clients that are not
-among the 30 % where those behave: what an attack costs is the difference from it. Writes JSON lines, and a table at the
-end. With --out, the lines go to a file; the same command again continues where it stopped.
+Attackers come in addition to the honest clients: a share of 0.1 is a tenth of all clients, one of 0.5 as many attackers
+as honest clients. Nobody else has the ten images per class and domain whose labels they know (or half of them, where
+there are fewer than twenty). Every upload passes the checks of a server. Gains are those of the honest clients over
+zero-shot on the same images. All methods sync after 1, 2, 4, 8, 16 images of a client, then after every 16.
+
+pace            as many images as honest clients; what is altered is the mean of the honest uploads of a domain
+head start      250 images from the first sync on; what is altered are soft class means of the attackers' own images
+inflated        the same with 9e11 images, the most that a server accepts
+late            as pace, but from the middle of the streams on
+new devices     as head start; half of the honest clients join in the middle of the others' streams: gains are theirs
+pace, labels    as pace, with the true labels of all images, also of those of honest clients
+start, labels   as head start, with the true labels of all images
+
+The poor networks: half of the syncs are missed (missing), half of the clients join at a random time (joins), matrices
+have eight bits per number (int8), clients of a domain see different classes (skew). With --out, the same command again
+continues where it stopped.
 """
 
 from __future__ import annotations
@@ -21,35 +34,43 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from measurements import Gain, make_parser, measure_missing, read_measurements
+from measurements import (
+    Gain,
+    MethodSpec,
+    first_clients,
+    interval,
+    make_parser,
+    measure_missing,
+    read_measurements,
+)
 
-from latte.analysis.stats import estimate, t_quantile
-from latte.data.benchmark import Federation
+from latte.core.maths import softmax
+from latte.core.sync import is_due
+from latte.core.types import Integers
+from latte.data.benchmark import Embeddings, Federation
 from latte.data.catalogue import BenchmarkFile, default_clients, read_benchmark
 from latte.data.label_skew import skew_labels
 from latte.data.partition import federate, generators
-from latte.experiment.config import parse_method, parse_seeds
-from latte.methods import create_exchange, describe, resolve
-from latte.simulation.engine import run_fast
+from latte.experiment.config import parse_seeds
+from latte.methods import create_exchange, describe
 from latte.simulation.engine.ristretto_engine import run_ristretto
-from latte.simulation.hostile import ATTACKS, ATTACKS_ON_COUNTS, HostileExchange, choose_hostile
+from latte.simulation.hostile import LIES, Attack, AttackedExchange, Knowledge
 from latte.simulation.outcome import Outcome
 from latte.simulation.poor_network import LossyExchange, QuantisedExchange
 from latte.simulation.readable import set_up
 from latte.simulation.schedule import Schedule
 from latte.simulation.simulator import simulate
-from latte.simulation.wrapped_exchange import TracedExchange
 
-NETWORKS = ("missing", "late", "int8", "skew")
-CONDITIONS = ("none", *ATTACKS, *NETWORKS)
-RISTRETTO_ONLY = (*ATTACKS_ON_COUNTS, "scatter")
+ATTACKS = ("pace", "head start", "inflated", "late", "new devices", "pace, labels", "start, labels")
+NETWORKS = ("missing", "joins", "int8", "skew")
+WITHOUT_COUNTS = ("pace", "late", "new devices", "pace, labels")  # what attackers of a method without counts can do
+LABELLED, HEAD_START, MOST = 10, 250.0, 9e11
 MISSING, CONCENTRATION = 0.5, 0.1
-Wrap = Callable[[TracedExchange], TracedExchange]
 
 
 @dataclass(frozen=True)
@@ -57,52 +78,130 @@ class Measurement(Gain):
     benchmark: str
     method: str
     condition: str
+    lie: str
     share: float
     seed: int
-    clients: int
+    honest: int
+    attackers: int
     accuracy: float
     zero_shot: float
     seconds: float
 
 
 @dataclass(frozen=True)
-class MethodSpec:
-    """A method with parameters: ``text`` is how the command line names it."""
-
-    text: str
-
-    @property
-    def name(self) -> str:
-        return str(parse_method(self.text)["name"])
-
-    @property
-    def params(self) -> Any:
-        return resolve(self.name, parse_method(self.text)["params"])
-
-
-@dataclass(frozen=True)
 class Case:
-    """One line: a method under a condition."""
-
     method: MethodSpec
     condition: str
+    lie: str
     share: float
     seed: int
 
-    @property
-    def wraps(self) -> bool:
-        """Whether messages are altered on the way: Latte's engine has no messages."""
-        return self.condition in (*ATTACKS, "missing", "int8")
+
+# --- what attackers know --------------------------------------------------------------------------------------
 
 
-def run(federation: Federation, case: Case, schedule: Schedule, wrap: Wrap) -> Outcome:
-    name, params, rng = case.method.name, case.method.params, generators(case.seed).cohort
-    if not case.wraps and name != "ristretto":
-        outcome = run_fast(federation, name, params, schedule, rng)
-        assert outcome is not None, "numba is needed"
-        return outcome
+def hold_back(embeddings: Embeddings, rng: np.random.Generator) -> tuple[Embeddings, Integers]:
+    """Return the embeddings that honest clients share, and the rows of the others, whose labels attackers know."""
+    taken: list[int] = []
+    for domain in range(len(embeddings.domains)):
+        for label in range(embeddings.zero_shot.classes):
+            rows = np.flatnonzero((embeddings.domain == domain) & (embeddings.labels == label))
+            taken += rng.permutation(rows)[: min(LABELLED, len(rows) // 2)].tolist()
+    kept = np.setdiff1d(np.arange(len(embeddings)), taken)
+    index = None if embeddings.index is None else embeddings.index[kept]
+    rest = replace(
+        embeddings,
+        views=embeddings.views[kept],
+        labels=embeddings.labels[kept],
+        domain=embeddings.domain[kept],
+        index=index,
+        client=None if embeddings.client is None else embeddings.client[kept],
+    )
+    return rest, np.array(sorted(taken), np.int64)
+
+
+def knowledge(embeddings: Embeddings, rows: Integers, labelled: Integers) -> list[Knowledge]:
+    """Return what follows for each domain from images (``rows``) and from those whose labels are known, too."""
+    zero_shot, known = embeddings.zero_shot, []
+    for domain in range(len(embeddings.domains)):
+        own, named = (part[embeddings.domain[part] == domain] for part in (rows, labelled))
+        truth = zero_shot.precise_text.copy()  # of a class that has no image in the domain
+        vectors = np.asarray(embeddings.views[named, 0], np.float64)
+        for label in np.unique(embeddings.labels[named]):
+            truth[label] = vectors[embeddings.labels[named] == label].mean(axis=0)
+        images = np.asarray(embeddings.views[own, 0], np.float64)
+        soft = softmax(images @ zero_shot.precise_scaled.T)
+        counts = soft.sum(axis=0)
+        known.append(Knowledge(truth, counts, soft.T @ images / np.maximum(counts, 1e-9)[:, None]))
+    return known
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A federation of honest clients, and what attackers may know: from few labelled images, or from all labels."""
+
+    federation: Federation
+    few: Sequence[Knowledge]
+    all: Sequence[Knowledge]
+
+    @classmethod
+    def of(cls, embeddings: Embeddings, seed: int, a: argparse.Namespace, name: str) -> Scene:
+        rest, rows = hold_back(embeddings, np.random.default_rng([seed, 0]))
+        federation = first_clients(federate(rest, default_clients(embeddings, name), seed), a)
+        everything = np.arange(len(embeddings))
+        return cls(federation, knowledge(embeddings, rows, rows), knowledge(embeddings, rows, everything))
+
+
+# --- runs -----------------------------------------------------------------------------------------------------
+
+
+def measure(scene: Scene, case: Case) -> Measurement:
+    rng, federation = np.random.default_rng([case.seed, 1]), scene.federation
+    if case.condition == "skew":
+        federation = skew_labels(federation, CONCENTRATION, rng)
+    longest = max(len(client) for client in federation.clients)
+    starts = None
+    if case.condition in ("new devices", "joins"):
+        late = rng.permutation(len(federation)) % 2 == 1
+        when = rng.integers(2, longest + 1, len(federation)) if case.condition == "joins" else longest // 2 + 1
+        starts = tuple(np.where(late, when, 1).tolist())
+    schedule = Schedule(sync="doubling", starts=starts)
     names = tuple(client.name for client in federation.clients)
-    exchange = wrap(create_exchange(name, federation.embeddings.zero_shot, params, clients=names))
+    zero_shot, method = federation.embeddings.zero_shot, case.method
+    exchange: Any = create_exchange(method.name, zero_shot, method.params, clients=names)
+    attackers = round(case.share / (1 - case.share) * len(federation)) if case.lie else 0
+    if attackers:
+        domains = {client.name: client.domain for client in federation.clients}
+        order = rng.permutation(len(federation))
+        posing = [federation.clients[order[i % len(order)]].domain for i in range(attackers)]
+        known = scene.all if case.condition.endswith("labels") else scene.few
+        exchange = AttackedExchange(exchange, attack_of(case, longest), zero_shot, domains, posing, known)
+    elif case.condition == "int8":
+        exchange = QuantisedExchange(exchange)
+    elif case.condition == "missing":
+        empty = describe(method.name).kind.Download.empty
+        exchange = LossyExchange(exchange, MISSING, lambda: empty(zero_shot), rng)
+    started = time.process_time()
+    outcome = run(federation, case, schedule, exchange)
+    seconds = round(time.process_time() - started, 2)
+    judged = [i for i in range(len(federation)) if case.condition != "new devices" or (starts and starts[i] > 1)]
+    accuracy, plain = score(federation, outcome, judged)
+    return Measurement(
+        federation.embeddings.name, method.text, case.condition, case.lie, case.share, case.seed,
+        len(federation), attackers, accuracy, plain, seconds,
+    )  # fmt: skip
+
+
+def attack_of(case: Case, longest: int) -> Attack:
+    if case.condition in ("pace", "pace, labels"):
+        return Attack(case.lie)
+    if case.condition == "late":
+        return Attack(case.lie, first=1 + sum(is_due("doubling", image) for image in range(1, longest // 2)))
+    return Attack(case.lie, MOST if case.condition == "inflated" else HEAD_START, live=False)
+
+
+def run(federation: Federation, case: Case, schedule: Schedule, exchange: Any) -> Outcome:
+    name, params, rng = case.method.name, case.method.params, generators(case.seed).cohort
     if name == "ristretto":
         return run_ristretto(federation, params, schedule, rng, exchange)
     clients, _ = set_up(federation, name, params)
@@ -112,145 +211,111 @@ def run(federation: Federation, case: Case, schedule: Schedule, wrap: Wrap) -> O
     return Outcome(tuple(labels))
 
 
-def disturb(federation: Federation, case: Case, hostile: frozenset[str]) -> Wrap:
-    """Return what is put around the exchange."""
-    rng, condition = np.random.default_rng([case.seed, 1]), case.condition
-    if condition in ATTACKS:
-        return lambda exchange: HostileExchange(exchange, hostile, condition, rng)
-    if condition == "int8":
-        return QuantisedExchange
-    if condition == "missing":
-        empty = describe(case.method.name).kind.Download.empty
-        zero_shot = federation.embeddings.zero_shot
-        return lambda exchange: LossyExchange(exchange, MISSING, lambda: empty(zero_shot), rng)
-    return lambda exchange: exchange
-
-
-def late_starts(federation: Federation, rng: np.random.Generator) -> tuple[int, ...]:
-    """Return first rounds: half of the clients are there from the start, the others join while those work."""
-    longest = max(len(client) for client in federation.clients)
-    late = rng.permutation(len(federation)) % 2 == 1
-    return tuple(np.where(late, rng.integers(2, longest + 1, len(federation)), 1).tolist())
-
-
-def score(federation: Federation, outcome: Outcome, hostile: frozenset[str]) -> tuple[float, float]:
-    """Return the accuracy of the honest clients, and that of zero-shot on the same images."""
+def score(federation: Federation, outcome: Outcome, judged: Sequence[int]) -> tuple[float, float]:
+    """Return the accuracy of some clients, and that of zero-shot on the same images."""
     embeddings = federation.embeddings
-    honest = [i for i, client in enumerate(federation.clients) if client.name not in hostile]
-    rows = np.concatenate([federation.clients[i].samples for i in honest])
+    rows = np.concatenate([federation.clients[i].samples for i in judged])
     zero_shot = embeddings.zero_shot.logits(np.asarray(embeddings.views[rows, 0], np.float32)).argmax(axis=1)
-    answers = np.concatenate([outcome.labels[i] for i in honest])
-    labels = embeddings.labels[rows]
+    answers, labels = np.concatenate([outcome.labels[i] for i in judged]), embeddings.labels[rows]
     return 100 * float((answers == labels).mean()), 100 * float((zero_shot == labels).mean())
 
 
-def measure(federation: Federation, case: Case) -> Measurement:
-    rng = np.random.default_rng([case.seed, 0])
-    if case.condition == "skew":
-        federation = skew_labels(federation, CONCENTRATION, rng)
-    hostile = choose_hostile([client.name for client in federation.clients], case.share, rng)
-    starts = late_starts(federation, rng) if case.condition == "late" else None
-    started = time.process_time()
-    outcome = run(federation, case, Schedule(sync="doubling", starts=starts), disturb(federation, case, hostile))
-    seconds = time.process_time() - started
-    scores = score(federation, outcome, hostile)
-    name, clients = federation.embeddings.name, len(federation)
-    return Measurement(
-        name, case.method.text, case.condition, case.share, case.seed, clients, *scores, round(seconds, 2)
-    )
-
-
-def interval(values: list[float]) -> str:
-    """Return the mean and half of its 95 % interval over seeds."""
-    e = estimate(values)
-    if e.sd is None:
-        return f"{e.mean:+.2f}"
-    return f"{e.mean:+.2f} ± {t_quantile(0.975, e.seeds - 1) * e.sd / e.seeds**0.5:.2f}"
-
-
-def table(measurements: list[Measurement]) -> str:
-    """Return gains over zero-shot and what is lost, a row per condition, two columns per benchmark and method."""
-    columns = list(dict.fromkeys((m.benchmark, m.method) for m in measurements))
-    order = {name: number for number, name in enumerate(CONDITIONS)}
-    rows = sorted({(m.condition, m.share) for m in measurements}, key=lambda row: (order[row[0]], row[1]))
-    heads = [f"{benchmark}, {method} | change" for benchmark, method in columns]
-    lines = ["| | " + " | ".join(heads) + " |", "|:--" + "|--:|--:" * len(columns) + "|"]
-    for condition, share in rows:
-        cells = []
-        for column in columns:
-            same = {(m.condition, m.share, m.seed): m.gain for m in measurements if (m.benchmark, m.method) == column}
-            cells += cells_of(same, condition, share)
-        lines.append(f"| {condition}{f', {share:.0%}' if share else ''} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def cells_of(gains: dict[tuple[str, float, int], float], condition: str, share: float) -> tuple[str, str]:
-    """Return the mean gain, and its paired change from the same seeds and clients without the condition."""
-    own = {seed: gain for (name, part, seed), gain in gains.items() if (name, part) == (condition, share)}
-    if not own or condition == "none":
-        return interval(list(own.values())) if own else "", ""
-    change = [gain - gains["none", share, seed] for seed, gain in own.items() if ("none", share, seed) in gains]
-    return f"{estimate(list(own.values())).mean:+.2f}", interval(change) if change else ""
-
-
-def conditions_of(text: str, shares: list[float]) -> list[tuple[str, float]]:
-    names = CONDITIONS if text == "all" else text.split(",")
-    for name in names:
-        if name not in CONDITIONS:
-            sys.exit(f"hostile: --conditions: got {name!r}, want some of {', '.join(CONDITIONS)}")
-    use = {"none": [0.0, *shares]} | dict.fromkeys(ATTACKS, shares)
-    return [(name, share) for name in names for share in use.get(name, [0.0])]
-
-
 def cases_of(a: argparse.Namespace, seed: int) -> Iterator[Case]:
-    """Yield what is to be measured with one seed."""
-    for condition, share in conditions_of(a.conditions, [float(s) for s in a.shares.split(",")]):
-        for method in map(MethodSpec, a.methods.split(",")):
-            if describe(method.name).family == "ristretto" or condition not in RISTRETTO_ONLY:
-                yield Case(method, condition, share, seed)
+    """Yield what is to be measured with one seed: without attackers first."""
+    for method in map(MethodSpec, a.methods.split(",")):
+        for condition in a.conditions:
+            if condition not in ATTACKS:
+                yield Case(method, condition, "", 0.0, seed)
+                continue
+            if method.name != "ristretto" and condition not in WITHOUT_COUNTS:
+                continue
+            if condition == "new devices":
+                yield Case(method, condition, "", 0.0, seed)
+            for share in a.shares:
+                for lie in a.lies if method.name == "ristretto" else a.latte_lies:
+                    yield Case(method, condition, lie, share, seed)
 
 
-def measure_all(a: argparse.Namespace, done: list[Measurement]) -> Iterator[Measurement]:
+def measure_all(a: argparse.Namespace, done: Sequence[Measurement]) -> Iterator[Measurement]:
     """Yield what is not among those that are done."""
-    known = {(m.benchmark, m.method, m.condition, m.share, m.seed) for m in done}
+    known = {(m.benchmark, m.method, m.condition, m.lie, m.share, m.seed) for m in done}
     for file in a.files:
         embeddings = read_benchmark(BenchmarkFile(file.stem, file))
         for seed in parse_seeds(a.seeds):
-            federation = first_clients(federate(embeddings, default_clients(embeddings, file.stem), seed), a)
+            scene: Scene | None = None
             for case in cases_of(a, seed):
-                if (embeddings.name, case.method.text, case.condition, case.share, seed) not in known:
-                    yield measure(federation, case)
+                if (embeddings.name, case.method.text, case.condition, case.lie, case.share, seed) not in known:
+                    scene = scene or Scene.of(embeddings, seed, a, file.stem)
+                    yield measure(scene, case)
 
 
-def hostile_parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser of what the benchmarks with hostile clients take."""
-    parser = make_parser(description)
-    parser.add_argument("--shares", default="0.1,0.3", help="of the clients that are hostile")
-    parser.add_argument("--read", action="store_true", help="FILES are JSON lines from before: print their table")
-    return parser
+# --- the table ------------------------------------------------------------------------------------------------
+
+
+def table(measurements: Sequence[Measurement]) -> str:
+    """Return the mean gain over seeds under the worst lie, for every share, a row per condition and method.
+
+    The worst lie is the one with the lowest mean.
+    """
+    benchmarks = list(dict.fromkeys(m.benchmark for m in measurements))
+    gains: dict[tuple[str, str, str, float], dict[str, list[float]]] = {}
+    for m in measurements:
+        gains.setdefault((m.benchmark, m.condition, m.method, m.share), {}).setdefault(m.lie, []).append(m.gain)
+    rows = dict.fromkeys((m.condition, m.method) for m in measurements)
+    order = ("none", *ATTACKS, *NETWORKS)
+    lines = ["| | | " + " | ".join(benchmarks) + " |", "|:--|:--" + "|--:" * len(benchmarks) + "|"]
+    for condition, method in sorted(rows, key=lambda row: order.index(row[0])):
+        cells = [cell(gains, benchmark, condition, method) for benchmark in benchmarks]
+        lines.append(f"| {condition} | {method} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def cell(gains: dict[Any, dict[str, list[float]]], benchmark: str, condition: str, method: str) -> str:
+    """Return the gains under attack for all shares; in brackets, without attackers where that is another number."""
+    shares = sorted(key[3] for key in gains if key[:3] == (benchmark, condition, method))
+    worst = {}
+    for share in shares:
+        worst[share] = min(float(np.mean(values)) for values in gains[benchmark, condition, method, share].values())
+    clean = gains.get((benchmark, condition, method, 0.0))
+    if list(worst) == [0.0] and clean:
+        return interval(next(iter(clean.values())))
+    text = " / ".join(f"{gain:+.1f}" for share, gain in worst.items() if share)
+    return f"{text} ({worst[0.0]:+.1f})" if clean else text
 
 
 def main() -> None:
-    parser = hostile_parser(__doc__)
-    parser.add_argument("--conditions", default="all", help=f"all, or some of {', '.join(CONDITIONS)}")
+    parser = make_parser(__doc__, methods="latte,ristretto,ristretto+trust=open", seeds="0-2")
+    parser.add_argument("--conditions", default="attacks", help="attacks, networks, or some, comma-separated")
+    parser.add_argument("--shares", default="0.1,0.3,0.5", help="of all clients that are attackers")
+    parser.add_argument("--lies", default=",".join(LIES), help="that are told to Ristretto")
+    parser.add_argument("--latte-lies", default="anti-1,push-1", help="that are told to Latte: its runs take longer")
+    parser.add_argument("--read", action="store_true", help="FILES are JSON lines from before: print their table")
     a = parser.parse_args()
+    groups = {"attacks": ("none", *ATTACKS), "networks": ("none", *NETWORKS)}
+    a.conditions = groups.get(a.conditions) or merged(a.conditions.split(","))
+    a.shares, a.lies, a.latte_lies = [float(s) for s in a.shares.split(",")], a.lies.split(","), a.latte_lies.split(",")
+    for name in a.conditions:
+        if name not in ("none", *ATTACKS, *NETWORKS):
+            sys.exit(f"hostile: --conditions: got {name!r}, want some of none, {', '.join((*ATTACKS, *NETWORKS))}")
     if a.read:
         print(table([measurement for file in a.files for measurement in read_measurements(file, Measurement)]))
     else:
         print(table(measure_missing(a.out, Measurement, lambda done: measure_all(a, done))))
 
 
-def first_clients(federation: Federation, a: argparse.Namespace) -> Federation:
-    """Return the federation with the first clients of every domain only, where that is asked for."""
-    if a.clients_per_domain is None:
-        return federation
-    taken: dict[int, int] = {}
-    clients = []
-    for client in federation.clients:
-        taken[client.domain] = taken.get(client.domain, 0) + 1
-        if taken[client.domain] <= a.clients_per_domain:
-            clients.append(client)
-    return Federation(federation.embeddings, tuple(clients))
+def merged(parts: Sequence[str]) -> list[str]:
+    """Return conditions of which some have a comma in their name.
+
+    >>> merged(["none", "pace", " labels"])
+    ['none', 'pace, labels']
+    """
+    names: list[str] = []
+    for part in parts:
+        if part.strip() == "labels" and names:
+            names[-1] += ", labels"
+        else:
+            names.append(part.strip())
+    return names
 
 
 if __name__ == "__main__":

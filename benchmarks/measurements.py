@@ -6,11 +6,52 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from latte.analysis.stats import estimate, t_quantile
+from latte.data.benchmark import Federation
+from latte.experiment.config import parse_method
+from latte.methods import resolve
+
 M = TypeVar("M")
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method with parameters: ``text`` is how the command line names it."""
+
+    text: str
+
+    @property
+    def name(self) -> str:
+        return str(parse_method(self.text)["name"])
+
+    @property
+    def params(self) -> Any:
+        return resolve(self.name, parse_method(self.text)["params"])
+
+
+def interval(values: list[float]) -> str:
+    """Return the mean and half of its 95 % interval over seeds."""
+    e = estimate(values)
+    if e.sd is None:
+        return f"{e.mean:+.2f}"
+    return f"{e.mean:+.2f} ± {t_quantile(0.975, e.seeds - 1) * e.sd / e.seeds**0.5:.2f}"
+
+
+def first_clients(federation: Federation, a: argparse.Namespace) -> Federation:
+    """Return the federation with the first clients of every domain only, where that is asked for."""
+    if a.clients_per_domain is None:
+        return federation
+    taken: dict[int, int] = {}
+    clients = []
+    for client in federation.clients:
+        taken[client.domain] = taken.get(client.domain, 0) + 1
+        if taken[client.domain] <= a.clients_per_domain:
+            clients.append(client)
+    return Federation(federation.embeddings, tuple(clients))
 
 
 class Gain:

@@ -2,6 +2,7 @@
 
 python benchmarks/ristretto.py accuracy FILE.npz ... --seeds 0-2     # syncs after 1, 2, 4, 8, 16 images, then every 16
 python benchmarks/ristretto.py freshness FILE.npz --seeds 0-4        # what the shortcuts for many clients cost
+python benchmarks/ristretto.py crowd FILE.npz --clients 320          # an exact run beside an approximate one
 python benchmarks/ristretto.py predict                               # beside a zero-shot prediction
 python benchmarks/ristretto.py pull --clients 20000                  # beside a pull of Latte
 python benchmarks/ristretto.py whole FILE.npz                        # a whole run beside Latte's
@@ -92,6 +93,39 @@ def freshness(file: Path, seeds: range) -> None:
         exact = exact or gains
         change = interval([gain - other for gain, other in zip(gains, exact, strict=True)])
         print(f"| {file.stem}, {clients} clients | {name} | {np.mean(gains):+.2f} | {change} |", flush=True)
+
+
+def crowd(file: Path, clients: int) -> None:
+    """Print gain and processor time of an exact run and of an approximate one, everyone syncing at once.
+
+    Then those of a sync of one client alone, as a server has it.
+    """
+    embeddings = read_benchmark(BenchmarkFile(file.stem, file))
+    federation = federate(embeddings, -(-clients // len(embeddings.domains)), 0)
+    rules = {"exact": Freshness(clients + len(embeddings.domains)), "approximate": Freshness(256)}
+    labels = {}
+    for name, rule in rules.items():
+        exchange = RistrettoExchange(embeddings.zero_shot, freshness=rule)
+        started = time.process_time()
+        outcome = run(federation, exchange)
+        seconds = time.process_time() - started
+        labels[name] = np.concatenate(outcome.labels)
+        gain = accuracy_of(outcome, federation) - zero_shot_accuracy(federation)
+        one = exchange.clients[0]
+        upload = ClassSums(*(array[0] for array in exchange._table.arrays[:2]), exchange.task)
+        if name == "approximate":
+            upload = replace(upload, means=upload.means / np.maximum(upload.counts, 1e-9)[:, None])
+        started = time.process_time()
+        for _ in range(5):
+            exchange.push(one, upload)
+            exchange.pull(one)
+        alone = 1e3 * (time.process_time() - started) / 5
+        print(
+            f"{file.stem}, {len(federation)} clients, {name}: gain {gain:+.2f}, {seconds:.2f} s; "
+            f"one client's sync {alone:.1f} ms",
+            flush=True,
+        )
+    print(f"labels that differ: {100 * float(np.mean(labels['exact'] != labels['approximate'])):.1f} %")
 
 
 def gain_of(federation: Federation, rule: Freshness) -> float:
@@ -237,7 +271,7 @@ def honest(files: list[Path], seeds: range) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("accuracy", "freshness", "predict", "pull", "whole", "honest"))
+    parser.add_argument("what", choices=("accuracy", "freshness", "crowd", "predict", "pull", "whole", "honest"))
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--seeds", default="0-2")
     parser.add_argument("--clients", type=int, default=20_000)
@@ -249,6 +283,9 @@ def main() -> None:
     elif a.what == "freshness":
         for file in a.files:
             freshness(file, seeds)
+    elif a.what == "crowd":
+        for file in a.files:
+            crowd(file, a.clients)
     elif a.what == "predict":
         predict()
     elif a.what == "pull":

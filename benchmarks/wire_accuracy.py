@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from measurements import make_parser, measure_missing
+from measurements import MethodSpec, first_clients, interval, make_parser, measure_missing
 from wire_bytes import PRECISIONS, widen
 from wire_local import LocalExchange
 
-from hostile import MethodSpec, first_clients, interval
 from latte.data.benchmark import Federation
 from latte.data.catalogue import BenchmarkFile, default_clients, read_benchmark
 from latte.data.partition import federate, generators

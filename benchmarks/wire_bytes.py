@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measurements import MethodSpec, first_clients
 from wire_local import LocalExchange, Size
 
-from hostile import MethodSpec, first_clients
 from latte.core.maths import entropy_of_one
 from latte.core.zero_shot import ZeroShot
 from latte.data.benchmark import Federation

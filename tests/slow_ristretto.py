@@ -14,6 +14,8 @@ def slow_heads(N, mu, text, scale, params):
     own = [1 - sum(N[j, y] * mu[j, y] @ mu[j, y] for y in range(C)) / N[j].sum() for j in range(n)]
     noise = max(float(np.median(own)), 1e-3)
     a = np.array([[slow_route(N, mu, i, j, noise, params.routing) for j in range(n)] for i in range(n)])
+    if params.trust == "open":
+        a = slow_open_routes(N, mu, a)
     EN, M, m, delta = np.zeros((n, C)), np.zeros(n), np.zeros((n, d)), np.zeros((n, C, d))
     within, between = [], []
     for i in range(n):
@@ -55,6 +57,37 @@ def slow_route(N, mu, i, j, noise, routing="evidence"):
     return 1 / (1 + (N[j] ** 2).sum() / N[j].sum() * bias / noise)
 
 
+def slow_open_routes(N, mu, plain):
+    """Return the routes (n, n) of an open task from those of a fleet."""
+    n, C, d = mu.shape
+    total, median = N.sum(axis=1), float(np.median(N.sum(axis=1)))
+    rows = np.zeros((C, d))
+    for y in range(C):
+        held = [N[j, y] * min(1, median / total[j]) for j in range(n)]
+        means = [sum(N[j, k] * mu[j, k] for k in range(C)) / total[j] for j in range(n)]
+        offset = sum(held[j] * (mu[j, y] - means[j]) for j in range(n)) / (1 + sum(held))
+        rows[y] = np.sqrt(sum(held)) * offset
+    eigenvalues, vectors = np.linalg.eigh(rows.T @ rows)  # another way to the same span
+    U = vectors[:, np.argsort(-eigenvalues)[: min(C - 1, 64)]]
+    within, spreads = mu @ U, []
+    for i in range(n):
+        spread, live = 0.0, 0
+        for y in range(C):
+            R = sum(plain[i, j] * N[j, y] for j in range(n) if j != i)
+            o = sum(plain[i, j] * N[j, y] * within[j, y] for j in range(n) if j != i) / max(R, EPS)
+            spread += N[i, y] * R / max(N[i, y] + R, EPS) * float(((within[i, y] - o) ** 2).sum())
+            live += N[i, y] > LIVE and R > LIVE
+        spreads.append(spread / max(live, 1))
+    noise, a = max(float(np.median(spreads)), 1e-4), np.eye(n)
+    for i in range(n):
+        for j in range(n):
+            if i != j:
+                x = max(1 / plain[i, j] - 1, 1 / slow_route(N, within, i, j, noise) - 1)
+                share = (1 + x) ** -2
+                a[i, j] = share * min(1, total[i] / max(share * total[j], EPS))
+    return a
+
+
 def slow_vote(clients, d):
     votes = [rows.T @ rows / (rows**2).sum() for rows in clients if (rows**2).sum() > 1e-12]
     return d * np.mean(votes, axis=0) if votes else np.eye(d)
@@ -73,17 +106,22 @@ def slow_head(delta, m, M, cov, tau, scale, params):
 class SlowClient:
     """One client, image after image."""
 
-    def __init__(self, text, scale):
-        self.text, self.scale = text, scale
+    def __init__(self, text, scale, trust="fleet"):
+        self.text, self.scale, self.trust = text, scale, trust
         C, d = text.shape
         self.N, self.S, self.A, self.b, self.w = np.zeros(C), np.zeros((C, d)), np.zeros((C, d)), np.zeros(C), 0.0
 
     def predict(self, f):
         z0, h = self.scale * self.text @ f, self.A @ f + self.b
-        p = np.exp(z0 + self.w * h - (z0 + self.w * h).max())
+        labels = z0 if self.trust == "open" else z0 + self.w * h
+        p = np.exp(labels - labels.max())
         p /= p.sum()
         self.N, self.S = self.N + p, self.S + np.outer(p, f)
-        return z0 + h
+        if self.trust == "fleet":
+            return z0 + h
+        likely = [y for y in range(len(z0)) if z0[y] >= z0.max() - 2]
+        best = max(z0[y] + h[y] for y in likely)
+        return np.array([z0[y] + h[y] if y in likely else min(z0[y] + h[y], best - 2) for y in range(len(z0))])
 
     def upload(self):
         return self.N.copy(), self.S / np.maximum(self.N, EPS)[:, None]

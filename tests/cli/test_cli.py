@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from latte.cli import main
 from latte.errors import refuse
 from latte.experiment.failures import describe_failure
+from latte.wire.task_file import describe_difference
 from waiting import ROOT, latte, run
 
 
@@ -86,3 +88,66 @@ def test_a_bug_in_a_worker_says_so_and_where():
     bug = caught.value.with_traceback(caught.value.__traceback__.tb_next)  # without the frame of this test
     assert re.match("a bug in latte, .*broadcast .*somewhere.py, line 2, in work", describe_failure(bug))
     assert "bug" not in describe_failure(refuse("beta", -1, "a positive number"))
+
+
+# --- a task says whom it trusts -------------------------------------------------------------------------------
+
+
+def create_task(path, *options):
+    from click.testing import CliRunner
+
+    from latte.cli.task_command import task
+    from latte.wire.task_file import read_task
+
+    answer = CliRunner().invoke(task, ["create", str(path), "--benchmark", "cifar10c-mini", *options])
+    return answer, read_task(path) if answer.exit_code == 0 else None
+
+
+@pytest.mark.parametrize(
+    ("options", "trust"),
+    [
+        (("--method", "ristretto"), "open"),
+        (("--method", "ristretto+eta=2"), "open"),
+        (("--method", "ristretto", "--trust", "fleet"), "fleet"),
+        (("--method", "ristretto+trust=fleet"), "fleet"),
+        (("--method", "ristretto+trust=open", "--trust", "open"), "open"),
+        (("--method", "latte"), None),
+    ],
+)
+def test_a_served_task_is_open_unless_it_says_fleet(tmp_path, options, trust):
+    from latte.coordination.hub import served_exchange
+    from latte.methods import create
+
+    answer, made = create_task(tmp_path / "task", *options)
+    assert made is not None and made.params.get("trust") == trust, answer.output
+    client, exchange = create(made.method, made.zero_shot, made.params), served_exchange(made)
+    if trust is not None:
+        assert f"trust={trust}" in answer.output
+        assert client.params.trust == exchange.params.trust == trust
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--trust", "open"), ("--method", "ristretto+trust=fleet", "--trust", "open"), ("--method", "ristretto+trust=x")],
+)
+def test_a_trust_that_makes_no_sense_is_refused(tmp_path, options):
+    answer, made = create_task(tmp_path / "task", *options)
+    assert made is None and answer.exit_code != 0 and "trust" in str(answer.exception) + answer.output
+
+
+def test_a_task_from_before_there_was_trust_is_a_fleet(tmp_path):
+    from latte.coordination.hub import served_exchange
+    from latte.wire.task_file import parse_task
+
+    _, made = create_task(tmp_path / "task", "--method", "ristretto")
+    params = {name: value for name, value in made.params.items() if name not in ("trust", "approximation")}
+    old = parse_task(replace(made, params=params).to_bytes())
+    assert served_exchange(old).params.trust == "fleet" and "parameters" in describe_difference(
+        old.fingerprint, made.fingerprint
+    )
+
+
+@pytest.mark.parametrize("command", [("task", "create"), ("classify",)])
+def test_help_says_which_method_to_take(command):
+    text = " ".join(latte(*command, "--help", check=True).stdout.split())
+    assert "Latte is the default" in text and "one owner" in text and "mix" in text

@@ -235,3 +235,16 @@ def test_a_record_that_cannot_be_read_back_is_a_failure(tmp_path):
     assert session.take(item, Done(good.to_json(), 0.1, None)).kind == "done"
     with pytest.raises(IncompleteError, match="3 of 1"):
         session.close()
+
+
+def test_a_manifest_says_what_was_calculated_approximately(tmp_path):
+    plan = make_plan(RunConfig("cifar10c-mini", (MethodConfig("ristretto"),)))
+    session = Session(plan, RunFolder(tmp_path / plan.name), False, {})
+    (item,) = session.missing
+    score = (ClientScore("a", "b", 1, 1),)
+    params = dict(plan.config.methods[0].params)
+    done = Result("cifar10c-mini", "ristretto", params, "default", 0, score, approximation="a sample of clients")
+    assert session.take(item, Done(done.to_json(), 0.1, None)).kind == "done"
+    session.close()
+    (entry,) = session.folder.manifest()["sessions"]
+    assert entry["approximate"] == {"ristretto": "a sample of clients"}

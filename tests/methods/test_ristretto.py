@@ -1,7 +1,9 @@
 """Ristretto against recorded cases, against its formulas written once more, and the laws that follow from them."""
 
 import copy
+import importlib.util
 import pickle
+import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,9 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latte import Clip, ZeroShot, sync
-from latte.core.class_sums import ClassSums
+from latte import Clip, ZeroShot, create_exchange, sync
+from latte.core import sums_store
+from latte.core.class_sums import ClassSums, Head
 from latte.core.ristretto_exchange import Freshness, RistrettoExchange
+from latte.core.sync import is_due
+from latte.methods import create
 from latte.methods.ristretto import BATCH, Ristretto, RistrettoParams
 from slow_ristretto import SlowClient, slow_heads
 
@@ -95,6 +100,26 @@ def recorded_sync(case, k, clients, exchange):
         assert_close(client.head.trust, case[f"down_trust_{k}_{int(name)}"])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_recorded_case_of_an_open_task(shared, dtype):
+    path = shared / "golden" / "ristretto-open" / "twelve_clients.npz"
+    if not path.is_file():
+        pytest.skip("needs golden/ristretto-open of the shared material")
+    with np.load(path, allow_pickle=False) as file:
+        case = {name: file[name] for name in file.files}
+    streams, zero_shot = case["streams"].astype(dtype), ZeroShot(case["text"].astype(dtype), "abcdefg")
+    clients = [create("ristretto", zero_shot, trust="open") for _ in streams]
+    exchange = create_exchange("ristretto", zero_shot, trust="open")
+    for t in range(streams.shape[1]):
+        for client, stream, scores in zip(clients, streams, case["scores"], strict=True):
+            assert_close(client.predict(stream[t]).scores, scores[t])
+        if is_due("doubling", t + 1) and t + 1 < streams.shape[1]:
+            sync([(f"{i:06d}", client) for i, client in enumerate(clients)], exchange)
+    for client, *want in zip(clients, case["head"], case["bias"], case["trust"], strict=True):
+        for got, expected in zip((client.head.weights, client.head.bias, client.head.trust), want, strict=True):
+            assert_close(got, expected)
+
+
 # --- the formulas -------------------------------------------------------------------------------------------
 
 constants = st.builds(
@@ -134,6 +159,57 @@ def test_a_federation_goes_as_the_formulas_say(seed, n, stretches):
         for client, other in zip(clients, slow, strict=True):
             for image in some_images(rng, zero_shot, stretch):
                 assert_close(client.predict(image).scores, other.predict(image))
+        sync(enumerated(clients), exchange)
+        sums = [np.array(part) for part in zip(*(one.upload() for one in slow), strict=True)]
+        heads = slow_heads(*sums, zero_shot.precise_text, zero_shot.scale, params)
+        for one, *head in zip(slow, *heads, strict=True):
+            one.A, one.b, one.w = head
+
+
+open_constants = st.builds(
+    RistrettoParams,
+    rho=st.sampled_from([0.1, 1.0, 10.0]),
+    eta=st.sampled_from([1.0, 4.0]),
+    count_cap=st.sampled_from([None, 2.0]),
+    trust=st.just("open"),
+)
+
+
+@settings(max_examples=25)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.lists(st.integers(12, 60), min_size=2, max_size=6),  # enough that all directions of the span mean something
+    st.integers(2, 6),
+    st.integers(6, 16),
+    open_constants,
+)
+def test_heads_of_an_open_task_are_those_of_the_formulas(seed, sizes, classes, dim, params):
+    rng = np.random.default_rng(seed)
+    zero_shot = a_task(rng, classes, dim, scale=20.0)
+    sums = uploads(rng, zero_shot, sizes)
+    heads = filled(zero_shot, sums, params).pull_many([str(i) for i in range(len(sums))])
+    counts, means = np.array([one.counts for one in sums]), np.array([one.means for one in sums])
+    if params.count_cap:
+        totals = counts.sum(axis=1, keepdims=True)
+        counts = counts * np.minimum(1, params.count_cap * np.median(totals) / totals)
+    want = slow_heads(counts, means, zero_shot.precise_text, zero_shot.scale, params)
+    for i, head in enumerate(heads):
+        for got, expected in zip((head.weights, head.bias, head.trust), want, strict=True):
+            assert np.abs(got - expected[i]).max() <= 1e-7 * max(1.0, np.abs(expected[i]).max())
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.lists(st.integers(12, 70), min_size=1, max_size=3))
+def test_an_open_federation_goes_as_the_formulas_say(seed, n, stretches):
+    rng = np.random.default_rng(seed)
+    zero_shot, params = a_task(rng, 4, 9, scale=20.0), RistrettoParams(trust="open")
+    clients, exchange = [Ristretto(zero_shot, params) for _ in range(n)], Ristretto.exchange_for(zero_shot, params)
+    slow = [SlowClient(zero_shot.precise_text, zero_shot.scale, "open") for _ in range(n)]
+    for stretch in stretches:
+        for client, other in zip(clients, slow, strict=True):
+            for image in some_images(rng, zero_shot, stretch):
+                got, want = client.predict(image).scores, other.predict(image)
+                assert np.abs(got - want).max() <= 1e-7 * max(1.0, np.abs(want).max())
         sync(enumerated(clients), exchange)
         sums = [np.array(part) for part in zip(*(one.upload() for one in slow), strict=True)]
         heads = slow_heads(*sums, zero_shot.precise_text, zero_shot.scale, params)
@@ -492,3 +568,133 @@ def test_a_cap_that_nobody_reaches_changes_nothing():
 def test_a_bad_cap_is_refused(cap):
     with pytest.raises(ValueError, match="count_cap"):
         RistrettoParams(count_cap=cap)
+
+
+# --- clients that are not all trusted -------------------------------------------------------------------------
+
+
+def test_nobody_can_change_what_an_open_client_uploads_nor_make_it_answer_nonsense():
+    rng = np.random.default_rng(0)
+    zero_shot = a_task(rng, 5, 12, scale=30.0)
+    worst = Head(1e4 * rng.normal(size=(5, 12)), 1e4 * rng.normal(size=5), np.array(1.0), zero_shot.fingerprint)
+    plain, poisoned = (Ristretto(zero_shot, trust="open") for _ in range(2))
+    poisoned.receive(worst)
+    answers = set()
+    for image in some_images(rng, zero_shot, 60, spread=1.5):
+        logits, prediction = plain.predict(image).scores, poisoned.predict(image)
+        assert logits[prediction.label] >= logits.max() - 2
+        assert prediction.label == int(prediction.scores.argmax()) == int(prediction.probabilities.argmax())
+        answers.add(prediction.label == int(logits.argmax()))
+    assert answers == {True, False}  # a head still decides where zero-shot does not
+    assert np.array_equal(plain.summary().means, poisoned.summary().means)
+    assert np.array_equal(plain.summary().counts, poisoned.summary().counts)
+
+
+def test_in_an_open_task_no_donor_counts_for_more_images_than_the_receiver_has():
+    rng = np.random.default_rng(0)
+    zero_shot = a_task(rng, 4, 10)
+    sums = uploads(rng, zero_shot, [20, 30, 40, 50])
+    sums[3] = replace(sums[2], counts=1e9 * sums[2].counts)  # the same means, and a lie about counts
+    exchange = filled(zero_shot, sums, RistrettoParams(trust="open"))
+    _, routes = exchange.pull_traced(["0", "1", "2"])
+    images = np.array([one.counts.sum() for one in sums])
+    assert (routes * images <= images[:3, None] * (1 + 1e-9)).all()
+    assert routes[2, 3] > 0
+
+
+@pytest.mark.parametrize("count_cap", [None, 2.0])
+def test_in_a_crowd_an_open_task_has_the_routes_of_a_small_one(count_cap):
+    rng = np.random.default_rng(2)
+    zero_shot, params = a_task(rng, 4, 12), RistrettoParams(trust="open", count_cap=count_cap)
+    sums = uploads(rng, zero_shot, rng.integers(10, 60, 30).tolist())
+    names = [str(i) for i in range(30)]
+    exact, everyone = filled(zero_shot, sums, params), filled(zero_shot, sums, params, freshness=Freshness(29, 30))
+    heads, routes = everyone.pull_traced(names)
+    want, all_routes = exact.pull_traced(names)
+    assert np.abs(routes - all_routes).max() < 0.05 and np.corrcoef(routes.ravel(), all_routes.ravel())[0, 1] > 0.99
+    for got, head in zip(heads, want, strict=True):
+        cosine = (got.weights * head.weights).sum() / np.sqrt((got.weights**2).sum() * (head.weights**2).sum())
+        assert cosine > 0.97
+
+
+def test_in_a_crowd_an_open_task_goes_on_bit_for_bit_after_a_restart():
+    rng = np.random.default_rng(3)
+    zero_shot, params = a_task(rng, 4, 12), RistrettoParams(trust="open")
+    sums = uploads(rng, zero_shot, rng.integers(10, 60, 30).tolist())
+    some = filled(zero_shot, sums, params, freshness=Freshness(6, 10))
+    some.pull("0")
+    restored = RistrettoExchange(zero_shot, params, freshness=some.freshness)
+    restored.load(some.state())
+    for i in range(25):
+        for exchange in (some, restored):
+            exchange.push(str(i), sums[-1 - i])
+        one, other = some.pull("3"), restored.pull("3")
+        assert np.array_equal(one.weights, other.weights) and np.array_equal(one.bias, other.bias)
+    state = some.state()
+    with pytest.raises(ValueError, match="span"):
+        some.load({**state, "span": np.full_like(state["span"], np.nan)})
+
+
+def test_who_leaves_and_comes_back_to_a_crowd_meets_a_new_span():
+    rng = np.random.default_rng(3)
+    zero_shot, params = a_task(rng, 4, 12), RistrettoParams(trust="open")
+    sums = uploads(rng, zero_shot, [20] * 8)
+    some = filled(zero_shot, sums, params, freshness=Freshness(7, 1000))
+    some.pull("1")
+    some.forget("7")  # everyone fits into the exact form again
+    some.push("7", sums[7])
+    fresh = filled(zero_shot, sums, params, freshness=Freshness(7, 1000))
+    want = fresh.pull("1")
+    assert np.allclose(some.pull("1").weights, want.weights, rtol=1e-3, atol=1e-3 * np.abs(want.weights).max())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"trust": "closed"}, {"trust": True}, {"trust": "open", "routing": "everyone"}, {"approximation": "on"}],
+)
+def test_bad_words_are_refused(change):
+    with pytest.raises(ValueError, match=r"trust|routing|approximation"):
+        RistrettoParams(**change)
+
+
+# --- how many clients are answered exactly --------------------------------------------------------------------
+
+
+def test_a_run_of_320_clients_is_the_reference(shared):
+    path = shared / "spec" / "ristretto_reference.py"
+    if not path.is_file():
+        pytest.skip("needs spec/ristretto_reference.py of the shared material")
+    described = importlib.util.spec_from_file_location("ristretto_reference", path)
+    module = sys.modules["ristretto_reference"] = importlib.util.module_from_spec(described)
+    described.loader.exec_module(module)
+    rng = np.random.default_rng(0)
+    zero_shot = a_task(rng, 3, 16)
+    streams = [some_images(rng, zero_shot, 5) for _ in range(320)]
+    want, _ = module.simulate(streams, zero_shot.precise_text)
+    clients, exchange = [Ristretto(zero_shot) for _ in streams], Ristretto.exchange_for(zero_shot)
+    for t in range(5):
+        for client, stream, scores in zip(clients, streams, want, strict=True):
+            assert_close(client.predict(stream[t]).scores, scores[t])
+        if is_due("doubling", t + 1) and t < 4:
+            sync(enumerated(clients), exchange)
+    assert exchange.approximation == ""
+
+
+def test_the_approximation_can_be_turned_off_and_says_that_it_was_used(monkeypatch):
+    monkeypatch.setattr(sums_store, "EXACT_TOGETHER", 5)
+    monkeypatch.setattr(sums_store, "EXACT_ALONE", 3)
+    rng = np.random.default_rng(0)
+    zero_shot = a_task(rng, 3, 100)
+    sums = uploads(rng, zero_shot, [20] * 6)
+    few, many = (filled(zero_shot, sums[:n]) for n in (5, 6))
+    off = filled(zero_shot, sums, RistrettoParams(approximation="off"))
+    served = RistrettoExchange(zero_shot)
+    served.use_secret(1, served=True)
+    for i in range(4):
+        served.push(str(i), sums[i])
+    assert many.approximation == ""  # nobody has pulled yet
+    for exchange in (few, many, off, served):
+        exchange.pull("0")
+    assert few.approximation == off.approximation == ""
+    assert "more than 5 clients" in many.approximation and "48 random directions" in many.approximation
+    assert "more than 3 clients" in served.approximation

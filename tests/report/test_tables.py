@@ -221,3 +221,13 @@ def test_the_reference_is_latte_by_name():
     names = {"ours": "latte", "latte+k_l=3": "latte", "latte": "tda"}
     assert build_table(results, names=names).reference == "ours"
     assert build_table(results).reference == "Latte"
+
+
+def test_a_table_says_which_rows_are_approximate():
+    results = [result("clip", 0, (5, 15)), result("ristretto", 0, (6, 16))]
+    plain = build_table(results)
+    assert not any("approximate" in note for note in plain.notes)
+    results[1] = dataclasses.replace(results[1], approximation="more than 1,024 clients: a sample of 256")
+    assert Result.from_json(results[1].to_json()) == results[1]
+    notes = [note for note in build_table(results).notes if "approximate" in note]
+    assert len(notes) == 1 and "more than 1,024 clients" in notes[0] and "approximation=off" in notes[0]

@@ -11,7 +11,7 @@ from latte.checks.material import same_message
 from latte.coordination.hub import Hub
 from latte.coordination.upload_records import Record, StoreUnavailableError
 from latte.core.class_sums import ClassSums
-from latte.core.sums_store import Freshness
+from latte.core.sums_store import EXACT_ALONE
 from latte.edge.http_exchange import HttpExchange
 from latte.edge.make_task import make_task
 from latte.serve.postgres_store import PostgresStore
@@ -22,7 +22,7 @@ from latte.serve.upload_store import open_store
 from serving import serving
 from two_servers import two_servers
 
-CROWD = Freshness().exact + 4  # clients
+CROWD = EXACT_ALONE + 4  # clients
 CLASSES, DIM = 3, 64  # more dimensions than directions
 
 
@@ -119,7 +119,7 @@ def test_two_servers_agree_on_a_crowd_and_others_cannot_know_the_directions(post
     assert same_message(*answers)
     assert not same_message(answers[0], alone.pull("0"))
     known = create_exchange("ristretto", a_classifier())
-    known.use_secret(int(stored_secret(url, tmp_path), 16))
+    known.use_secret(int(stored_secret(url, tmp_path), 16), served=True)
     push_all(known)
     assert same_message(answers[0], known.pull("0"))
 

@@ -58,7 +58,7 @@ class Hub:
                 "store", f"the store of another task ({differs} differ)", "the task it was made for, or a new store"
             )
         if isinstance(self.exchange, Secretive):
-            self.exchange.use_secret(store.secret())
+            self.exchange.use_secret(store.secret(), served=True)
         self.follow(strict=True)
 
     def __len__(self) -> int:

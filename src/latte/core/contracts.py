@@ -104,8 +104,8 @@ class Verifying(Protocol):
 class Secretive(Protocol):
     """An exchange that draws random numbers which its clients must not know."""
 
-    def use_secret(self, secret: int) -> None:
-        """Draw them from ``secret``, a whole number; nothing is stored yet."""
+    def use_secret(self, secret: int, served: bool = False) -> None:
+        """Draw them from ``secret``, a whole number; nothing is stored yet. ``served``: a server calls it."""
 
 
 @runtime_checkable

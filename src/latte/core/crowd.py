@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .class_sums import EPS, ClassSums
-from .neighbourhoods import LIVE, Evidence, Pool, noise_of, precision_of, spread_of
+from .neighbourhoods import LIVE, Evidence, Pool, Span, noise_of, open_shares, precision_of, row_sums, spread_of
 from .sums_table import NamedRows
 from .table import FEWEST
 from .types import Integers, Reals, Vectors
@@ -37,6 +37,8 @@ class CrowdSums(NamedTuple):
     squares: Vectors  # (n, C) the squared length of that
     precision: Vectors  # (n,) see precision_of
     spread: Reals  # (n,) see spread_of
+    inside: Vectors  # (n, C, q) the class mean in the span of the class offsets; q = 0 where clients are trusted
+    inside_squares: Vectors  # (n, C) the squared length of that
 
     def of(self, rows: Integers | slice) -> CrowdSums:
         """Return the arrays of some clients."""
@@ -63,13 +65,16 @@ def draw_directions(dim: int, number: int, secret: int) -> Vectors:
 class CrowdTable(NamedRows):
     """What everyone uploaded, a row per client."""
 
-    def __init__(self, classes: int, directions: Vectors) -> None:
+    def __init__(self, classes: int, directions: Vectors, span: int = 0) -> None:
         self.directions, (dim, number) = directions, directions.shape
+        self.span: Vectors = np.zeros((dim, span), np.float32)
         counts = np.zeros((classes, FEWEST)).T
-        inverse, squares = np.zeros((2, classes, FEWEST), np.float32).transpose(0, 2, 1)
+        inverse, squares, inside_squares = np.zeros((3, classes, FEWEST), np.float32).transpose(0, 2, 1)
         sums, short = np.zeros((FEWEST, classes, dim), np.float32), np.zeros((classes, FEWEST, number), np.float32)
-        vector = np.zeros(FEWEST)
-        super().__init__(counts, sums, inverse, short.transpose(1, 0, 2), squares, vector.astype(np.float32), vector)
+        inside, vector = np.zeros((classes, FEWEST, span), np.float32), np.zeros(FEWEST)
+        alone = vector.astype(np.float32), vector
+        short, inside = short.transpose(1, 0, 2), inside.transpose(1, 0, 2)
+        super().__init__(counts, sums, inverse, short, squares, *alone, inside, inside_squares)
 
     def put(self, name: str, upload: ClassSums) -> None:
         """Store the checked upload of a client; a new one joins."""
@@ -82,7 +87,17 @@ class CrowdTable(NamedRows):
         lengths = np.einsum("cd,cd->c", means, means, dtype=np.float64)
         short = means @ self.directions
         alone = precision_of(counts[None])[0], spread_of(counts[None], lengths[None])[0]
-        self.set(name, counts, sums, inverse, short, np.einsum("ck,ck->c", short, short), *alone)
+        inside = means @ self.span
+        squares = [np.einsum("ck,ck->c", rows, rows) for rows in (short, inside)]
+        self.set(name, counts, sums, inverse, short, squares[0], *alone, inside, squares[1])
+
+    def use_span(self, directions: Reals) -> None:
+        """Measure distances in the span of these ``directions`` (D, q), too."""
+        self.span = directions.astype(np.float32)
+        crowd = self.crowd
+        for part in _slices(len(self), DONORS):
+            crowd.inside[part] = (crowd.sums[part] * crowd.inverse[part][:, :, None]) @ self.span
+        crowd.inside_squares[:] = np.einsum("ncq,ncq->nc", crowd.inside, crowd.inside)
 
     @property
     def crowd(self) -> CrowdSums:
@@ -103,45 +118,60 @@ class CommonNoise(NamedTuple):
     removed: float
 
 
-def pool_some(crowd: CrowdSums, rows: Integers, routing: str, factors: Reals) -> tuple[Reals, Pool]:
+def pool_some(
+    crowd: CrowdSums, rows: Integers, routing: str, factors: Reals, span: Span | None = None
+) -> tuple[Reals, Pool]:
     """Return the routes (m, n) of the clients in ``rows`` (m,), and what they use.
 
-    ``factors`` (n,) are what the counts of each client are multiplied by.
+    ``factors`` (n,) are what the counts of each client are multiplied by. With a ``span``, clients are not trusted.
     """
     noise = noise_of(crowd.spread)
     if routing in ("everyone", "alone"):
         routes = np.full((len(rows), len(factors)), 1.0 if routing == "everyone" else 0.0)
     else:
         sharing = CommonNoise(noise, noise if routing == "evidence" else 0.0)
-        routes = _routes(crowd, rows, sharing, factors)
+        routes = _routes(crowd, rows, sharing, factors, span)
     routes[np.arange(len(rows)), rows] = 1.0
     weights = routes * factors
     return routes, Pool(weights @ crowd.counts, _add_up(crowd.sums, weights.astype(np.float32)))
 
 
-def _routes(crowd: CrowdSums, rows: Integers, sharing: CommonNoise, factors: Reals) -> Reals:
+def _routes(crowd: CrowdSums, rows: Integers, sharing: CommonNoise, factors: Reals, span: Span | None) -> Reals:
     routes = np.empty((len(rows), len(factors)))
     larger = np.reciprocal(factors).astype(np.float32)[:, None]
     asking, own = crowd.of(rows), crowd.inverse[rows] * larger[rows]
+    images = row_sums(crowd.counts) * factors
     for part in _slices(len(factors), max(LEAST_PART, PAIRS // len(rows))):
         donors = crowd.of(part)
-        bias = _biases(asking, donors, (own, donors.inverse * larger[part]), sharing.removed)
+        inverse = own, donors.inverse * larger[part]
+        bias = _biases((asking.short, asking.squares), (donors.short, donors.squares), inverse, sharing.removed)
         bias *= donors.precision * (factors[part] / sharing.noise)
+        if span is not None:
+            inside = (asking.inside, asking.inside_squares), (donors.inside, donors.inside_squares)
+            other = _biases(*inside, inverse, span.noise) * (donors.precision * (factors[part] / span.noise))
+            bias = np.maximum(bias, other)
+            routes[:, part] = open_shares(bias.astype(np.float64), images[rows], images[part])
+            continue
         bias += 1.0
         np.reciprocal(bias, out=routes[:, part])
     return routes
 
 
-def _biases(asking: CrowdSums, donors: CrowdSums, inverse: tuple[Vectors, Vectors], removed: float) -> Vectors:
-    """Return D_ij (m, B) between m clients and B donors; ``inverse`` are 1 / counts of both, (m, C) and (B, C)."""
-    own, others = inverse
+def _biases(
+    asking: tuple[Vectors, Vectors], donors: tuple[Vectors, Vectors], inverse: tuple[Vectors, Vectors], removed: float
+) -> Vectors:
+    """Return D_ij (m, B) between m clients and B donors, of which there are class means and their squared lengths.
+
+    ``inverse`` are 1 / counts of both, (m, C) and (B, C).
+    """
+    (means, squares), (other_means, other_squares), (own, others) = asking, donors, inverse
     distance, weight = np.zeros((2, len(own), len(others)), np.float32)
     for label in range(own.shape[1]):
         w = np.add(own[:, label, None], others[:, label])
         np.reciprocal(w, out=w)  # N_i N_j / (N_i + N_j)
-        apart = (-2 * asking.short[:, label]) @ donors.short[:, label].T
-        apart += asking.squares[:, label, None]
-        apart += donors.squares[:, label]
+        apart = (-2 * means[:, label]) @ other_means[:, label].T
+        apart += squares[:, label, None]
+        apart += other_squares[:, label]
         apart *= w
         distance += apart
         weight += w

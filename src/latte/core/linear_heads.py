@@ -5,21 +5,24 @@ Steps 4 to 6 of docs/ristretto.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from ..errors import refuse
 from .class_sums import EPS
-from .near_copies import check_near_copy, near_copy_field
+from .near_copies import NEUTRAL, check_near_copy, near_copy_field
 from .neighbourhoods import (
     LIVE,
     ROUTINGS,
     Evidence,
     Offsets,
     Pool,
+    Span,
     noise_of,
     offsets_of,
+    open_routes,
     parts,
     pool,
     routes_of,
@@ -30,6 +33,8 @@ from .types import Reals
 from .validate import choice, factor
 from .zero_shot import ZeroShot
 
+TRUSTS = ("fleet", "open")
+APPROXIMATIONS = ("auto", "off")
 LEAST_VOTE = 1e-12  # squared size of rows that say nothing about a covariance
 CACHED = 2**16  # numbers in an array that is worked on at a time: a few of them fit into a cache of 1 MB
 ROWS_AT_ONCE = 2048  # rows whose products are added up at a time: many are cheaper than few
@@ -42,6 +47,13 @@ class RistrettoParams:
     ``kappa``: the text's direction counts as this many samples of its class. ``rho``: the ridge, in units of the mean
     eigenvalue of the covariance. ``eta``: the weight of the head against zero-shot, with all the evidence there can be.
     ``nu``: the samples per class at which half of that weight is reached.
+
+    ``trust`` says whose clients they are. "fleet": all are yours. "open": some may be hostile, so that the head chooses
+    only among the classes that zero-shot finds plausible, soft labels are those of zero-shot alone, distances between
+    clients are measured in the span of the class offsets, too, and nobody else's evidence counts for more images than
+    a client's own. That costs some of the gain, and takes most of the harm away; docs/robustness.md has both.
+
+    ``approximation``: "auto" answers very many clients approximately (:class:`~.sums_store.Freshness`), "off" never.
 
     ``count_cap`` bounds what a client can claim: with a cap of 4, no client counts for more images than four times the
     median over all clients. There is none by default: it is for a server that does not know its clients.
@@ -58,6 +70,8 @@ class RistrettoParams:
     routing: str = "evidence"
     near_copy: float = near_copy_field()
     count_cap: float | None = None
+    trust: str = field(default="fleet", metadata={NEUTRAL: True})
+    approximation: str = field(default="auto", metadata={NEUTRAL: True})
 
     def __post_init__(self) -> None:
         for name, least in (("kappa", EPS), ("rho", LIVE), ("eta", 0.0), ("nu", 0.0)):
@@ -66,6 +80,10 @@ class RistrettoParams:
         check_near_copy(self.near_copy)
         if self.count_cap is not None:
             factor("count_cap", self.count_cap, 1.0)
+        choice("trust", self.trust, TRUSTS)
+        choice("approximation", self.approximation, APPROXIMATIONS)
+        if self.trust == "open" and self.routing != "evidence":
+            raise refuse("routing", repr(self.routing), "'evidence' with trust='open', which has routes of its own")
 
 
 class HeadTask(NamedTuple):
@@ -154,12 +172,16 @@ class Solution(NamedTuple):
     shared: SharedCovariance
     routes: Reals  # (n, n)
     offsets: Offsets
+    span: Span | None  # in which an open task measures distances
 
 
 def solve(evidence: Evidence, task: HeadTask) -> Solution:
     """Return the covariance, the routes and the classes from the evidence of all clients."""
     noise, dim = noise_of(spread_of(evidence.counts, evidence.squares)), evidence.means.shape[2]
-    routes = routes_of(evidence, noise, task.params.routing)
+    if task.params.trust == "open":
+        routes, span = open_routes(evidence, noise)
+    else:
+        routes, span = routes_of(evidence, noise, task.params.routing), None
     pooled = pool(evidence, routes)
     within, between, centre = Vote(dim), Vote(dim), np.empty((len(routes), dim))
     for part in parts(pooled.sums, CACHED):
@@ -171,7 +193,7 @@ def solve(evidence: Evidence, task: HeadTask) -> Solution:
     everyone = Offsets(pooled.counts, centre, pooled.sums)
     spread = _spread(everyone)
     covariance = (noise * within.result() + spread * between.result()) / (noise + spread)
-    return Solution(SharedCovariance.of(covariance, task), routes, everyone)
+    return Solution(SharedCovariance.of(covariance, task), routes, everyone, span)
 
 
 def _left_out(own: Evidence, pooled: Pool) -> tuple[Reals, Reals]:

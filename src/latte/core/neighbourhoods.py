@@ -17,6 +17,8 @@ from .types import Reals
 ROUTINGS = ("evidence", "raw", "everyone", "alone")
 LIVE = 1e-6  # a class whose soft count is not above this was not seen
 LEAST_NOISE = 1e-3
+LEAST_SPAN_NOISE = 1e-4
+MOST_DIRECTIONS = 64  # of the class offsets in which an open task measures distances, too
 COMPARED_TOGETHER = 64  # clients that are compared with the others at a time
 MOST_NUMBERS = 2**22  # numbers in one large intermediate result, so that many classes need little memory
 
@@ -138,6 +140,73 @@ def _biases_between(evidence: Evidence, own: slice, others: slice, removed: floa
     distance -= removed * (live[own] @ live[others].T)
     distance /= np.maximum(weight, EPS)
     return np.maximum(distance, 0.0)
+
+
+# --- routes where not every client is trusted -----------------------------------------------------------------
+
+
+class Span(NamedTuple):
+    """Where a lie has little noise to hide in: the ``directions`` (D, q) of class offsets, and the ``noise`` there."""
+
+    directions: Reals
+    noise: float
+
+
+def open_routes(evidence: Evidence, noise: float) -> tuple[Reals, Span]:
+    """Return the routes (n, n) among clients that are not all trusted, and the span that they were measured in."""
+    n, classes, dim = evidence.means.shape
+    if n == 1:  # nobody to compare with
+        return np.ones((1, 1)), Span(np.zeros((dim, span_width(classes, dim))), LEAST_SPAN_NOISE)
+    precision = precision_of(evidence.counts)
+    bias = _biases(evidence, noise) * (precision / noise)
+    span = span_of(evidence, 1.0 / (1.0 + bias))
+    within = Evidence.of(evidence.counts, evidence.means @ span.directions)
+    bias = np.maximum(bias, _biases(within, span.noise) * (precision / span.noise))
+    images = row_sums(evidence.counts)
+    routes = open_shares(bias, images, images)
+    np.fill_diagonal(routes, 1.0)
+    return routes, span
+
+
+def open_shares(bias: Reals, own: Reals, others: Reals) -> Reals:
+    """Return the share (m, n) of each donor's evidence: none counts for more images than the receiver's own.
+
+    ``bias`` (m, n) is in units of what the donors' counts resolve, ``own`` (m,) and ``others`` (n,) are images.
+    """
+    shares = (1.0 + bias) ** -2
+    shares *= np.minimum(1.0, own[:, None] / np.maximum(shares * others, EPS))
+    return shares
+
+
+def span_width(classes: int, dim: int) -> int:
+    """Return the number of directions of a span: class offsets have one less than classes."""
+    return min(classes - 1, MOST_DIRECTIONS, dim)
+
+
+def span_of(evidence: Evidence, routes: Reals) -> Span:
+    """Return the span of the class offsets of all clients, none of which counts for more than the median client.
+
+    Before clients have seen a few images each, some of its directions are those of rounding errors. That does no harm
+    (a client then uses hardly anything of others), but the operations are therefore those of the specification, one
+    by one: other ones, equal up to rounding, would find other directions.
+    """
+    counts, means, _ = evidence
+    images = counts.sum(axis=1)
+    held = counts * np.minimum(1.0, np.median(images) / images)[:, None]
+    centre = (counts[:, :, None] * means).sum(axis=1) / images[:, None]
+    total = held.sum(axis=0)
+    offsets = (held[:, :, None] * (means - centre[:, None])).sum(axis=0) / (1.0 + total)[:, None]
+    width = span_width(*offsets.shape)
+    directions = np.linalg.svd(np.sqrt(total)[:, None] * offsets, full_matrices=False)[2][:width].T
+    others = routes.copy()
+    np.fill_diagonal(others, 0.0)
+    within = means @ directions
+    rest, sums = pool(Evidence.of(counts, within), others)
+    apart = within - sums / np.maximum(rest, EPS)[:, :, None]
+    weight = counts * rest / np.maximum(counts + rest, EPS)
+    live = ((counts > LIVE) & (rest > LIVE)).sum(axis=1)
+    spread = np.einsum("nc,ncq,ncq->n", weight, apart, apart) / np.maximum(live, 1)
+    return Span(directions, max(float(np.median(spread)), LEAST_SPAN_NOISE))
 
 
 # --- what a neighbourhood knows -------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ import numpy as np
 
 from ..errors import refuse
 from .class_sums import ClassSums, Head, checked_sums
-from .crowd import TOGETHER, CrowdSums, CrowdTable, pool_some
+from .crowd import TOGETHER, CrowdTable, pool_some
 from .linear_heads import Heads, HeadTask, RistrettoParams, SharedCovariance, heads_of, solve
 from .names import check_task, client_name, pack_names, pack_task, unpack_names
-from .neighbourhoods import Evidence, factors_within, offsets_of
+from .neighbourhoods import Evidence, Span, factors_within, offsets_of, span_width
 from .stored import exactly, require
 from .sums_store import Freshness, fitting, load_table, table_state
 from .sums_table import SumsTable
@@ -59,20 +59,43 @@ class RistrettoExchange(TaskExchange[ClassSums]):
     ) -> None:
         super().__init__(zero_shot, clients)
         self.params = params or RistrettoParams()
-        self.freshness = freshness or Freshness()
+        self.freshness = freshness or Freshness.of(self.params)
         self._task = HeadTask.of(zero_shot, self.params)
-        self._replace(SumsTable(zero_shot.classes, zero_shot.dim), None, 0, 0)
+        self._approximated = False
+        self._replace(SumsTable(zero_shot.classes, zero_shot.dim), None, None, 0, 0)
 
-    def use_secret(self, secret: int) -> None:
-        """Draw the directions of a crowd from ``secret``; nothing is stored yet."""
+    def use_secret(self, secret: int, served: bool = False) -> None:
+        """Draw the directions of a crowd from ``secret``; nothing is stored yet. ``served``: a server calls it."""
         with self._lock:
             if len(self):
                 raise refuse("secret", f"one for {len(self)} clients that are stored", "it before the first upload")
-            self.freshness = dataclasses.replace(self.freshness, secret=secret)
+            if served:
+                self.freshness = Freshness.of(self.params, secret, served)
+            else:
+                self.freshness = dataclasses.replace(self.freshness, secret=secret)
 
-    def _replace(self, table: SumsTable | CrowdTable, shared: SharedCovariance | None, age: int, turn: int) -> None:
-        self._table, self._shared, self._age, self._turn = table, shared, age, turn
+    @property
+    def approximation(self) -> str:
+        """What was approximate in answers so far, in words; empty if all were exact."""
+        rules = self.freshness
+        if not self._approximated:
+            return ""
+        return (
+            f"more than {rules.exact:,} clients: distances along {rules.directions} random directions, "
+            f"covariance of a sample of {rules.sample}"
+        )
+
+    def _replace(
+        self, table: SumsTable | CrowdTable, shared: SharedCovariance | None, span: Span | None, age: int, turn: int
+    ) -> None:
+        self._table, self._shared, self._span, self._age, self._turn = table, shared, span, age, turn
         self._solved: Solved | None = None
+
+    def _fit(self) -> None:
+        """Store the table in the form for its number of clients."""
+        table = fitting(self._table, self.zero_shot, self.freshness, self.params.trust)
+        if table is not self._table:
+            self._table, self._shared, self._span = table, None, None
 
     def __len__(self) -> int:
         return len(self._table)
@@ -93,7 +116,7 @@ class RistrettoExchange(TaskExchange[ClassSums]):
         """Store what :meth:`prepare` returned; a new client joins."""
         with self._lock:
             self._table.put(client, prepared)
-            self._table = fitting(self._table, self.zero_shot, self.freshness)
+            self._fit()
             self._age += 1
             self._solved = None
 
@@ -130,7 +153,7 @@ class RistrettoExchange(TaskExchange[ClassSums]):
         with self._lock:
             self._require(name)
             self._table.remove(name)
-            self._table = fitting(self._table, self.zero_shot, self.freshness)
+            self._fit()
             self._solved = None
 
     def _require(self, name: str) -> None:
@@ -158,14 +181,15 @@ class RistrettoExchange(TaskExchange[ClassSums]):
 
     def _some(self, table: CrowdTable, rows: Integers) -> tuple[list[Head], Reals]:
         """Return the heads and routes of ``rows`` alone, with a covariance that may be some uploads old."""
-        crowd, params = table.crowd, self.params
-        factors = factors_within(crowd.counts, params.count_cap)
-        shared = self._refreshed(crowd, factors)
+        params, self._approximated = self.params, True
+        factors = factors_within(table.crowd.counts, params.count_cap)
+        shared = self._refreshed(table, factors)
+        crowd = table.crowd
         messages: list[Head] = []
         routes = np.empty((len(rows), len(table)))
         for start in range(0, len(rows), TOGETHER):
             part = slice(start, start + TOGETHER)
-            routes[part], pooled = pool_some(crowd, rows[part], params.routing, factors)
+            routes[part], pooled = pool_some(crowd, rows[part], params.routing, factors, self._span)
             heads = heads_of(offsets_of(pooled, self._task.centred_text, params.kappa), shared, self._task)
             messages += self._messages(heads, np.arange(len(heads.trust)))
         return messages, routes
@@ -179,11 +203,14 @@ class RistrettoExchange(TaskExchange[ClassSums]):
         classes, dim = self.zero_shot.text.shape
         return Heads(np.zeros((0, classes, dim)), np.zeros((0, classes)), np.zeros(0))
 
-    def _refreshed(self, crowd: CrowdSums, factors: Reals) -> SharedCovariance:
+    def _refreshed(self, table: CrowdTable, factors: Reals) -> SharedCovariance:
         """Return the covariance of a sample; if the last is too old, of a new sample."""
         if self._shared is None or self._age >= self.freshness.pushes:
-            sample = sample_rows(len(factors), self.freshness.exact, self._turn)
-            self._shared = solve(crowd.evidence(sample).times(factors[sample]), self._task).shared
+            sample = sample_rows(len(factors), self.freshness.sample, self._turn)
+            solution = solve(table.crowd.evidence(sample).times(factors[sample]), self._task)
+            self._shared, self._span = solution.shared, solution.span
+            if self._span is not None:
+                table.use_span(self._span.directions)
             self._age, self._turn = 0, self._turn + 1
         return self._shared
 
@@ -200,18 +227,30 @@ class RistrettoExchange(TaskExchange[ClassSums]):
                 "age": np.array(self._age, np.int64),
                 "turn": np.array(self._turn, np.int64),
                 "task": pack_task(self.task),
+                **self._span_state(),
             }
+
+    def _span_state(self) -> State:
+        """Return the span in which an open task measures distances, if there is one in use; a fleet has none."""
+        if self.params.trust == "fleet":
+            return {}
+        shape, span = (self.zero_shot.dim, span_width(*self.zero_shot.text.shape)), self._span
+        directions = np.zeros((0, *shape)) if span is None else span.directions[None].copy()
+        return {"span": directions, "span_noise": np.array([] if span is None else [span.noise])}
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
-        require(arrays, ("names", "name_lengths", "counts", "means", "sums", "covariance", "age", "turn", "task"))
+        names = ("names", "name_lengths", "counts", "means", "sums", "covariance", "age", "turn", "task")
+        require(arrays, names if self.params.trust == "fleet" else (*names, "span", "span_noise"))
         check_task(arrays["task"], self.task)
-        names = unpack_names(arrays["names"], arrays["name_lengths"])
-        table = load_table(names, arrays, self.zero_shot, self.freshness)
-        shared = self._loaded_covariance(arrays["covariance"])
+        clients = unpack_names(arrays["names"], arrays["name_lengths"])
+        table = load_table(clients, arrays, self.zero_shot, self.freshness, self.params.trust)
+        shared, span = self._loaded_covariance(arrays["covariance"]), self._loaded_span(arrays)
+        if isinstance(table, CrowdTable) and span is not None:
+            table.use_span(span.directions)
         age, turn = (at_least(name, int(exactly(name, arrays[name], np.int64, ())), 0) for name in ("age", "turn"))
         with self._lock:
-            self._replace(table, shared, age, turn)
+            self._replace(table, shared, span, age, turn)
 
     def _loaded_covariance(self, value: Any) -> SharedCovariance | None:
         dim = self.zero_shot.dim
@@ -221,6 +260,17 @@ class RistrettoExchange(TaskExchange[ClassSums]):
         if not np.isfinite(array).all() or not np.allclose(array[0], array[0].T):
             raise refuse("covariance", "values that cannot be one", "a finite, symmetric matrix")
         return SharedCovariance.of(array[0].copy(), self._task)
+
+    def _loaded_span(self, arrays: Arrays) -> Span | None:
+        if self.params.trust == "fleet":
+            return None
+        count = len(arrays["covariance"])  # both come from one sample
+        shape = self.zero_shot.dim, span_width(*self.zero_shot.text.shape)
+        directions = exactly("span", arrays["span"], np.float64, (count, *shape))
+        noise = exactly("span_noise", arrays["span_noise"], np.float64, (count,))
+        if not (np.isfinite(directions).all() and np.isfinite(noise).all() and (noise > 0).all()):
+            raise refuse("span", "values that cannot be one", "finite directions, and a noise above 0")
+        return Span(directions[0].copy(), float(noise[0])) if count else None
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:

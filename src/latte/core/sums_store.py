@@ -8,6 +8,8 @@ import numpy as np
 
 from .class_sums import EPS, ClassSums, checked_sums
 from .crowd import CrowdTable, draw_directions
+from .linear_heads import RistrettoParams
+from .neighbourhoods import span_width
 from .stored import exactly
 from .sums_table import SumsTable
 from .types import Arrays, State
@@ -15,6 +17,11 @@ from .validate import at_least
 from .zero_shot import ZeroShot
 
 LARGEST_SECRET = 2**128 - 1
+NO_LIMIT = 2**63 - 1
+# Up to so many clients an exact answer costs about as much as an approximate one (measured: benchmarks/ristretto.py
+# crowd): in a simulation, where everyone syncs at once, and behind a server, where every pull is one client's.
+EXACT_TOGETHER, EXACT_ALONE = 1024, 256
+SAMPLE = 256  # clients that a covariance of very many comes from
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +31,7 @@ class Freshness:
     Up to ``exact`` clients, the first pull after an upload calculates everything anew from all of them. With more
     clients, class sums are stored in single precision, and
 
-    - the covariance, which all heads share, comes from a sample of ``exact`` clients and serves for ``pushes`` uploads;
+    - the covariance, which all heads share, comes from a ``sample`` of the clients and serves for ``pushes`` uploads;
     - the distance between two clients is measured along ``directions`` random directions. They are drawn from
       ``secret``: a client that knew them could upload class means that only seem to be near, so every server draws a
       secret of its own.
@@ -32,7 +39,7 @@ class Freshness:
     (The noise and the pooling are those of all clients, and fresh, with any number of them.)
     """
 
-    exact: int = 256
+    exact: int = EXACT_TOGETHER
     pushes: int = 256
     directions: int = 48
     secret: int = 0
@@ -42,19 +49,33 @@ class Freshness:
             at_least(name, getattr(self, name), 1)
         at_least("secret", self.secret, 0, LARGEST_SECRET)
 
+    @classmethod
+    def of(cls, params: RistrettoParams, secret: int = 0, served: bool = False) -> Freshness:
+        """Return what ``params`` ask for; ``served``: every pull is one client's, as behind a server."""
+        limit = EXACT_ALONE if served else EXACT_TOGETHER
+        return cls(NO_LIMIT if params.approximation == "off" else limit, secret=secret)
 
-def empty_crowd(zero_shot: ZeroShot, freshness: Freshness) -> CrowdTable:
+    @property
+    def sample(self) -> int:
+        """How many clients the covariance of more than ``exact`` clients comes from."""
+        return min(self.exact, SAMPLE)
+
+
+def empty_crowd(zero_shot: ZeroShot, freshness: Freshness, trust: str) -> CrowdTable:
     """Return a table for many clients."""
     directions = draw_directions(zero_shot.dim, freshness.directions, freshness.secret)
-    return CrowdTable(zero_shot.classes, directions)
+    span = span_width(zero_shot.classes, zero_shot.dim) if trust == "open" else 0
+    return CrowdTable(zero_shot.classes, directions, span)
 
 
-def fitting(table: SumsTable | CrowdTable, zero_shot: ZeroShot, freshness: Freshness) -> SumsTable | CrowdTable:
+def fitting(
+    table: SumsTable | CrowdTable, zero_shot: ZeroShot, freshness: Freshness, trust: str
+) -> SumsTable | CrowdTable:
     """Return the table in the form for its number of clients: itself, or its content in a new table."""
     if isinstance(table, SumsTable) == (len(table) <= freshness.exact):
         return table
     if isinstance(table, SumsTable):
-        other: SumsTable | CrowdTable = empty_crowd(zero_shot, freshness)
+        other: SumsTable | CrowdTable = empty_crowd(zero_shot, freshness, trust)
         evidence = table.evidence
     else:
         other, evidence = SumsTable(*zero_shot.text.shape), table.crowd.evidence(np.arange(len(table)))
@@ -71,7 +92,9 @@ def table_state(table: SumsTable | CrowdTable) -> State:
     return {"counts": counts, "means": means.astype(np.float64), "sums": sums.astype(np.float32)}
 
 
-def load_table(names: list[str], arrays: Arrays, zero_shot: ZeroShot, freshness: Freshness) -> SumsTable | CrowdTable:
+def load_table(
+    names: list[str], arrays: Arrays, zero_shot: ZeroShot, freshness: Freshness, trust: str
+) -> SumsTable | CrowdTable:
     """Return the table that :func:`table_state` has copied; refuse what no clients can have uploaded."""
     (classes, dim), many = zero_shot.text.shape, len(names) > freshness.exact
     counts = exactly("counts", arrays["counts"], np.float64, (len(names), classes))
@@ -82,7 +105,7 @@ def load_table(names: list[str], arrays: Arrays, zero_shot: ZeroShot, freshness:
         for name, count, mean in zip(names, counts, means, strict=True):
             table.put(name, checked_sums(ClassSums(count, mean, zero_shot.fingerprint), zero_shot))
         return table
-    crowd = empty_crowd(zero_shot, freshness)
+    crowd = empty_crowd(zero_shot, freshness, trust)
     for name, count, total in zip(names, counts, sums, strict=True):
         mean = total.astype(np.float64) / np.maximum(count, EPS)[:, None]
         checked_sums(ClassSums(count, mean, zero_shot.fingerprint), zero_shot)

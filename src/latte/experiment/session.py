@@ -112,7 +112,10 @@ class Session:
 
     def close(self) -> None:
         """Record the end; a folder that has everything is done."""
-        self.folder.write_manifest(manifest(self.plan, self.before, {**self.machine, "ended": now()}))
+        results = (Result.from_json(line) for line in self.lines.values())
+        approximate = {result.method: result.approximation for result in results if result.approximation}
+        session = {**self.machine, "ended": now(), **({"approximate": approximate} if approximate else {})}
+        self.folder.write_manifest(manifest(self.plan, self.before, session))
         if len(self.lines) == len(self.plan.items()):  # where items failed, it was for their predictions
             self.folder.finish(in_plan_order(self.plan, self.lines))
         if self.failed:

@@ -26,6 +26,7 @@ from .traffic import Content, Messages
 __all__ = ["Ristretto", "RistrettoParams"]
 
 HALF_AN_IMAGE = 0.5  # how far the sums of a class move before they are sent with other noise
+PLAUSIBLE = 2.0  # below the largest zero-shot logit: 13.5 % as likely as zero-shot's favourite
 BATCH = 64  # images whose soft labels are added up in one product; until then only what they need is stored
 
 
@@ -38,6 +39,10 @@ class RunningSums(NamedTuple):
     def plus(self, labels: Reals, vectors: Reals) -> RunningSums:
         """Return the sums with more images: soft ``labels`` (k, C) of ``vectors`` (k, D)."""
         return RunningSums(self.counts + labels.sum(axis=0), self.totals + labels.T @ vectors)
+
+    def plus_one(self, label: Reals, vector: Reals) -> RunningSums:
+        """Return the sums with one more image: its soft ``label`` (C,) and ``vector`` (D,)."""
+        return RunningSums(self.counts + label, self.totals + label[:, None] * vector)
 
     def upload(self, task: str) -> ClassSums:
         """Return what is uploaded."""
@@ -67,6 +72,8 @@ class Ristretto(BaseMethod[RistrettoParams]):
     Upload: ClassVar = ClassSums
     Download: ClassVar = Head
 
+    _sums: RunningSums
+
     @staticmethod
     def messages(params: RistrettoParams, classes: int) -> Messages:
         """Return what is sent: class means and counts up; a head, its bias and its trust down."""
@@ -91,11 +98,14 @@ class Ristretto(BaseMethod[RistrettoParams]):
     def predict_rows(self, views: Any) -> Prediction:
         """Answer from the plain view, then learn from it unless it is a near copy of a recent one."""
         vector = views[0] if len(views) == 1 else views[0].copy()  # a prediction holds it, and must not hold them all
-        scores = self._answer(vector)
         new = self._recent.is_new(vector)
-        self._pending += new
-        if self._pending == BATCH:
-            self._learn()
+        if self.params.trust == "open":
+            scores = self._answer_openly(vector.astype(np.float64, copy=False), new)
+        else:
+            scores = self._answer(vector)
+            self._pending += new
+            if self._pending == BATCH:
+                self._learn()
         entropy = partial(zero_shot_entropy, self.zero_shot, vector)
         return self.prediction(scores, entropy, temperature=self._temperature, near_copy=not new)
 
@@ -110,6 +120,13 @@ class Ristretto(BaseMethod[RistrettoParams]):
         scores += self._head.bias
         self._answers[self._pending] = scores
         return scores
+
+    def _answer_openly(self, vector: Reals, learn: bool) -> Reals:
+        """Return the scores of an image (C,) where not every client is trusted, and learn from it at once."""
+        zero_shot = open_logits(self.zero_shot, vector)
+        if learn:
+            self._sums = self._sums.plus_one(softmax(zero_shot), vector)
+        return keep_plausible(zero_shot, zero_shot + self.head.weights @ vector + self.head.bias)
 
     def _learn(self) -> None:
         """Add up what is pending."""
@@ -226,6 +243,23 @@ class Ristretto(BaseMethod[RistrettoParams]):
         if count >= BATCH:
             raise refuse("pending", f"{count} images", f"fewer than {BATCH}")
         return precise_unit_rows("pending", images) if count else images
+
+
+def open_logits(zero_shot: ZeroShot, vector: Reals) -> Reals:
+    """Return the zero-shot logits of an image (C,), with the operations of the specification (see ``span_of``)."""
+    logits: Reals = zero_shot.scale * (zero_shot.precise_text @ vector)
+    return logits
+
+
+def keep_plausible(zero_shot: Reals, scores: Reals) -> Reals:
+    """Return ``scores`` (..., C) in which the best class is one that the ``zero_shot`` logits (..., C) hold plausible.
+
+    >>> keep_plausible(np.array([3.0, 2.0, 0.5]), np.array([3.0, 3.5, 9.0]))
+    array([3. , 3.5, 1.5])
+    """
+    plausible = zero_shot >= zero_shot.max(axis=-1, keepdims=True) - PLAUSIBLE
+    best = np.where(plausible, scores, -np.inf).max(axis=-1, keepdims=True)
+    return np.where(plausible, scores, np.minimum(scores, best - PLAUSIBLE))
 
 
 def zero_shot_entropy(zero_shot: ZeroShot, vector: Any) -> float:

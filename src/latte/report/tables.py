@@ -194,7 +194,8 @@ def _plainest(groups: Sequence[Group], name: str) -> Group | None:
 def _notes(groups: Sequence[Group]) -> tuple[str, ...]:
     settings = dict.fromkeys(row.setting for row in groups)
     origins = (f"{setting}: {SETTING_TITLES.get(setting, 'of unknown origin')}." for setting in settings)
-    return (_seed_note(groups), _client_note(groups), *origins, *_label_notes(groups), *_quarter_notes(groups))
+    extra = (*_label_notes(groups), *_approximation_notes(groups), *_quarter_notes(groups))
+    return (_seed_note(groups), _client_note(groups), *origins, *extra)
 
 
 def _client_note(groups: Sequence[Group]) -> str:
@@ -209,6 +210,13 @@ def _label_notes(groups: Sequence[Group]) -> list[str]:
     """Say which methods the rows with labels of the user's are."""
     titles = {row.method: paper.display(row.name) for row in groups if paper.family(row.method) != row.name}
     return [f"Labels: {', '.join(f'{label} is {title}' for label, title in titles.items())}."] if titles else []
+
+
+def _approximation_notes(groups: Sequence[Group]) -> list[str]:
+    """Say which rows were calculated approximately, and how."""
+    told = dict.fromkeys((row.label, result.approximation) for row in groups for result in row.results.values())
+    exactly = "approximation=off calculates it exactly"
+    return [f"{label} is approximate ({words}); {exactly}." for label, words in told if words]
 
 
 def _quarter_notes(groups: Sequence[Group]) -> list[str]:

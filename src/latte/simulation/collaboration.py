@@ -29,6 +29,11 @@ class CountingExchange:
         """The fingerprint of the task that the exchange serves."""
         return self.exchange.task
 
+    @property
+    def approximation(self) -> str:
+        """What the exchange answered approximately, in words; empty if it says nothing of that kind."""
+        return str(getattr(self.exchange, "approximation", ""))
+
     def push(self, client: str, upload: Any) -> None:
         """Pass the upload on."""
         self.exchange.push(client, upload)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,14 @@ class Outcome:
 
     ``downloads`` (N, N): entry (i, j) counts the prototypes of client j that client i received; None for a method
     that does not collaborate. ``confidences`` are the probabilities of the predicted labels, in the same order; None
-    if they were not recorded.
+    if they were not recorded. ``approximation`` says what an exchange answered approximately; empty if nothing.
     """
 
     labels: tuple[Integers, ...]
     downloads: Integers | Reals | None = None
     engine: str = "readable"
     confidences: tuple[Reals, ...] | None = None
+    approximation: str = ""
 
     @classmethod
     def fast(
@@ -54,7 +55,8 @@ class Outcome:
             for client, right in zip(federation.clients, self.correct(federation), strict=True)
         )
         name, error = federation.embeddings.name, self.calibration_error(federation)
-        return Result(name, method, params, setting, seed, scores, self.engine, calibration_error=error)
+        result = Result(name, method, params, setting, seed, scores, self.engine, calibration_error=error)
+        return replace(result, approximation=self.approximation)
 
     def calibration_error(self, federation: Federation) -> float | None:
         """Return the expected calibration error over all samples; None without confidences."""

@@ -56,7 +56,7 @@ class Result:
     other data, an oracle that saw the labels it is scored on, or custom: set by hand. ``seed`` fixed the partition and
     the orders. ``sent``: the bytes that a client sent and received, the mean over the clients in half precision; None
     if the method sends nothing. ``calibration_error`` is the expected calibration error over samples, if it was
-    measured.
+    measured. ``approximation`` says what was calculated approximately because of many clients; empty if nothing was.
     """
 
     benchmark: str
@@ -68,6 +68,7 @@ class Result:
     engine: str = "readable"
     sent: float | None = None
     calibration_error: float | None = None
+    approximation: str = ""
 
     def __post_init__(self) -> None:
         choice("setting", self.setting, SETTINGS)
@@ -124,11 +125,13 @@ class Result:
         return {domain: 100 * correct / samples for domain, (correct, samples) in totals.items()}
 
     def to_json(self) -> str:
-        """Return one line of JSON; it says nothing of a calibration or of quarters that were not measured."""
+        """Return one line of JSON; it says nothing of what was not measured, or not approximated."""
         values = asdict(self)
         values["clients"] = [_known(client) for client in values["clients"]]
         if self.calibration_error is None:
             del values["calibration_error"]
+        if not self.approximation:
+            del values["approximation"]
         return json.dumps(values, sort_keys=True)
 
     @classmethod

@@ -139,3 +139,13 @@ def _cohort(n: int, schedule: Schedule, number: int, rng: np.random.Generator) -
         return tuple(there)
     size = max(1, round(schedule.participation * len(there)))
     return tuple(sorted(rng.choice(there, size, replace=False).tolist()))
+
+
+def secret_of(rng: np.random.Generator | None) -> int:
+    """Return 128 bits that follow from the seed of ``rng``, not from what was drawn of it: nothing is drawn here.
+
+    >>> secret_of(np.random.default_rng(7)) == secret_of(np.random.default_rng(7)) != secret_of(None)
+    True
+    """
+    seed = getattr((rng or np.random.default_rng(0)).bit_generator, "seed_seq", None)
+    return 0 if seed is None else int.from_bytes(seed.generate_state(4).astype("<u4").tobytes(), "little")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,10 +14,10 @@ from ...core.ristretto_exchange import RistrettoExchange
 from ...core.types import Integers
 from ...core.validate import unit_rows
 from ...data.benchmark import Federation
-from ...methods.ristretto import Ristretto, RistrettoParams, RunningSums
+from ...methods.ristretto import Ristretto, RistrettoParams, RunningSums, keep_plausible, open_logits
 from ..calibration import confidences_of
 from ..outcome import Outcome
-from ..schedule import Schedule
+from ..schedule import Schedule, secret_of
 from ..wrapped_exchange import TracedExchange
 from .timeline import Sync, windows
 
@@ -27,9 +28,10 @@ ROOM = 2**16  # numbers in the images that are handled at a time: they stay in t
 class Walkers:
     """All clients with all their images: what :class:`Ristretto` does, with stretches of one length together."""
 
-    def __init__(self, federation: Federation, eta: float) -> None:
-        self.eta = eta
-        zero_shot, n = federation.embeddings.zero_shot, len(federation)
+    def __init__(self, federation: Federation, params: RistrettoParams) -> None:
+        self.eta, self.open = params.eta, params.trust == "open"
+        self.zero_shot, n = federation.embeddings.zero_shot, len(federation)
+        zero_shot = self.zero_shot
         self.classes, self.dim = zero_shot.text.shape
         self.views, self.text = federation.embeddings.views, zero_shot.precise_scaled.T
         self.samples = np.concatenate([client.samples for client in federation.clients])
@@ -59,14 +61,23 @@ class Walkers:
     def _stretch(self, group: Integers, length: int) -> None:
         samples = (self.offsets[group] + self.handled[group])[:, None] + np.arange(length)  # (g, k)
         plain = unit_rows("views", self.views[self.samples[samples.ravel()], 0]).astype(np.float64)
-        zero_shot, vectors = (rows.reshape(*samples.shape, -1) for rows in (plain @ self.text, plain))
+        logits = np.stack([open_logits(self.zero_shot, row) for row in plain]) if self.open else plain @ self.text
+        zero_shot, vectors = (rows.reshape(*samples.shape, -1) for rows in (logits, plain))
         learnt = np.matmul(vectors, self.weights[group].transpose(0, 2, 1)) + self.bias[group, None]
         answers = zero_shot + learnt
+        if self.open:
+            answers = keep_plausible(zero_shot, answers)
         self.labels[samples] = answers.argmax(axis=2)
         self.confidences[samples] = confidences_of(answers, 1 + self.eta * self.trust[group, None, None])
-        soft = softmax(zero_shot + self.trust[group, None, None] * learnt)  # (g, k, C)
-        self.counts[group] += soft.sum(axis=1)
-        self.totals[group] += np.matmul(soft.transpose(0, 2, 1), vectors)
+        if self.open:  # one image after the other, to the last bit as a client adds them up (see span_of)
+            soft = softmax(zero_shot)
+            for k in range(length):
+                self.counts[group] += soft[:, k]
+                self.totals[group] += soft[:, k, :, None] * vectors[:, k, None]
+        else:
+            soft = softmax(zero_shot + self.trust[group, None, None] * learnt)  # (g, k, C)
+            self.counts[group] += soft.sum(axis=1)
+            self.totals[group] += np.matmul(soft.transpose(0, 2, 1), vectors)
         self.handled[group] += length
 
 
@@ -83,7 +94,8 @@ def run_ristretto(
     syncs = (sync for window in plan for sync in _syncs(window.members, window.at, window.starts))
     if exchange is None:
         exchange = RistrettoExchange(federation.embeddings.zero_shot, params)
-    return walk(federation, exchange, syncs, params.eta)
+        exchange.use_secret(secret_of(rng))
+    return walk(federation, exchange, syncs, params)
 
 
 def _syncs(members: Integers, at: Integers, starts: Integers) -> Iterator[Sync]:
@@ -91,12 +103,9 @@ def _syncs(members: Integers, at: Integers, starts: Integers) -> Iterator[Sync]:
         yield members[first:last], at[first:last]
 
 
-def walk(federation: Federation, exchange: TracedExchange, syncs: Iterable[Sync], eta: float) -> Outcome:
-    """Walk a federation with these ``syncs``: who takes part, and how many images each of them has handled by then.
-
-    The temperature of the probabilities depends on ``eta``.
-    """
-    walkers, n = Walkers(federation, eta), len(federation)
+def walk(federation: Federation, exchange: TracedExchange, syncs: Iterable[Sync], params: RistrettoParams) -> Outcome:
+    """Walk a federation with these ``syncs``: who takes part, and how many images each of them has handled by then."""
+    walkers, n = Walkers(federation, params), len(federation)
     downloads = np.zeros((n, n))
     names = [client.name for client in federation.clients]
     position = {name: i for i, name in enumerate(names)}
@@ -111,4 +120,5 @@ def walk(federation: Federation, exchange: TracedExchange, syncs: Iterable[Sync]
         for i, head in zip(ready, heads, strict=True):
             walkers.receive(i, head)
     walkers.handle(np.arange(n), np.diff(walkers.offsets))
-    return Outcome.fast(walkers.labels, walkers.confidences, walkers.offsets, downloads)
+    outcome = Outcome.fast(walkers.labels, walkers.confidences, walkers.offsets, downloads)
+    return replace(outcome, approximation=getattr(exchange, "approximation", ""))
