@@ -141,7 +141,7 @@ def test_converted_single_view_and_views(tmp_path):
         ({"emb": np.ones((8, 4), complex)}, "emb: got the type '<c16'"),
         ({"emb": np.array(3.0)}, r"emb: got shape \(\), want \(n, D\)"),
         ({"classes": np.array("a")}, r"classes: got shape \(\), want \(C\)"),
-        ({"classes": np.array(["a", "b\0c", "d"])}, "classes: got a text with a NUL character"),
+        ({"classes": np.array(["a", "b\0c", "d"])}, "classes: got what is no text .a text with a NUL character"),
         ({"classes": np.array(["a", "b", None], object)}, "classes: got the type '|O'"),
         ({"client": np.arange(7)}, "client: got shape"),
         ({"client": np.full(8, 8)}, "client: got values from 8"),

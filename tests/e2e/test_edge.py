@@ -366,7 +366,7 @@ def test_ristretto_without_its_server_is_latte_classify(tmp_path):
     """The task comes from the server, which then is away: the answers are those of a machine without any server."""
     path, pictures = tmp_path / "r.task", write_pictures(tmp_path / "in", 40)
     common = ("--encoder", devices.ENCODER, "--classes", devices.CLASSES, "--method", "ristretto")
-    latte("task", "create", path, *common, check=True)
+    latte("task", "create", path, *common, "--trust", "fleet", check=True)  # as in classify: there are no strangers
     shown = latte("task", "show", path, check=True).stdout
     assert "near_copy=0.99" in shown
     with server_process(path, tmp_path / "data") as (address, _):

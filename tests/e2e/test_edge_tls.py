@@ -40,7 +40,7 @@ def test_only_who_has_a_certificate_syncs_and_only_with_a_server_that_has_one(ce
         run_device(server, tmp_path / "a", "a", *trusted, *known, *pictures)
         assert status(tmp_path / "a")["sync_images"] == 5
         for name, options, words in (
-            ("b", known, "--server-ca with that of"),
+            ("b", known, "--server-ca with the authority"),
             ("c", trusted, "--cert and --key"),
         ):
             done = run(*edge_command(server, tmp_path / name, name, *options, *pictures))
