@@ -5,8 +5,9 @@ mean over the classes that both have (B3). Products in single precision choose c
 too close to order (:data:`NEAR`), the exact similarities decide, and among equals the ranking of the clients does: so
 the choice depends neither on how many clients are served at once nor on the order in which a product was summed.
 
-Where more clients are close than can be chosen, most of them have the same prototype. Of those only the first of the
-ranking can be chosen, and the others are left out before anything is computed again.
+Where more clients are close than can be chosen, most of them have the same prototype, or nearly so. Of equal ones only
+the first of the ranking can be chosen, and the others are left out before anything is computed again. What is left is
+chosen by products in double precision (:data:`NEARER`), a matrix product for all at once, before exact ones decide.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from .largest import Scores, largest
 from .near_ties import (
     NEAR,
+    NEARER,
     NearTies,
     Questions,
     Uploaded,
@@ -33,6 +35,7 @@ from .types import Integers, Mask, Reals, Vectors
 
 COLUMNS = 8  # of a product: 47 take longer than 48
 TOGETHER = 8  # choices of one class at once, for which it pays to look for copies beforehand
+ASKING = 512  # clients that are looked at closely at once, to bound the memory
 SPARE = 8  # candidates beyond the slots: with so many more that are just as near, all clients are looked at
 
 
@@ -110,6 +113,10 @@ def donors_of_unseen(
     return np.where(choice.donors.valid[0, label], choice.donors.rows[0, label], -1)
 
 
+def _joined(parts: list[Questions]) -> Questions:
+    return Questions(*map(np.concatenate, zip(*parts, strict=True)))
+
+
 def _places(ranking: Integers) -> Integers:
     """Return the place of each client in the ranking."""
     places = np.empty_like(ranking)
@@ -155,7 +162,8 @@ class _Choice:
         self.width = min(self.needed + SPARE, len(uploaded.ranking))
         self.all_seen = bool(uploaded.seen.all())
         self.ties = NearTies(uploaded, routing, _places(uploaded.ranking))
-        self._close: dict[bool, list[_Close]] = {True: [], False: []}  # by class, or by means over the classes
+        self._close: dict[tuple[bool, float], list[_Close]] = {}  # by class or by means, and how close they are
+        self._alike: list[Questions] = []  # classes that a client has not seen, with more close candidates than usual
 
     def make(self, questions: Questions, scores: Scores, by_class: bool) -> None:
         """Choose by ``scores`` (r, n), which are similarities of one class or means over the classes."""
@@ -191,36 +199,73 @@ class _Choice:
             scores = np.take_along_axis(scores, columns, axis=1)
         self._choose(questions, np.where(there[place], scores, -np.inf), True, columns)
 
-    def _choose(self, questions: Questions, scores: Scores, by_class: bool, columns: Integers | None) -> None:
+    def _choose(
+        self, questions: Questions, scores: Scores, by_class: bool, columns: Integers | None, tolerance: float = NEAR
+    ) -> None:
         """Choose by ``scores`` (r, k) of the clients in ``columns`` (r, k), or of all clients, in their order."""
         rows, values = largest(scores, self.width)
         if columns is not None:
             rows = np.take_along_axis(columns, rows, axis=1)
         self._put(questions, rows, values)
-        near = np.flatnonzero(near_another(values)[:, : self.needed].any(axis=1))
+        near = np.flatnonzero(near_another(values, tolerance)[:, : self.needed].any(axis=1))
         if not len(near):
             return
-        limit = values[near, self.needed - 1] - NEAR
+        limit = values[near, self.needed - 1] - tolerance
         crowded = np.isfinite(limit) & (values[near, -1] >= limit) & (self.width < scores.shape[1])
-        few, many = near[~crowded], near[crowded]
+        few, many, limit = near[~crowded], near[crowded], limit[crowded, None]
         if len(few):
-            self._close[by_class].append(_Close(questions.of(few), rows[few], values[few]))
-        if len(many) and by_class and columns is None:  # a second look, without those that cannot be chosen
-            self._choose_again(questions.of(many), scores[many])
+            self._close.setdefault((by_class, tolerance), []).append(_Close(questions.of(few), rows[few], values[few]))
+        if not len(many):
             return
-        for i, reach in zip(many, limit[crowded], strict=True):
-            question, there = questions.of([i]), np.flatnonzero(scores[i] >= reach)
-            crowd = there if columns is None else columns[i, there]
-            best, exact = self.ties.settle_crowd(question, crowd, by_class, self.needed)
-            self._put(question, best[None], exact[None])
+        questions, scores = questions.of(many), scores[many]
+        if not by_class:
+            self._alike.append(questions)
+        elif columns is None:  # a second look, without those that cannot be chosen
+            self._choose_again(questions, scores)
+        elif tolerance == NEAR:
+            self._choose_closely(questions, scores >= limit, columns[many])
+        else:
+            for i, crowd in enumerate(scores >= limit):
+                question = questions.of([i])
+                best, exact = self.ties.settle_crowd(question, columns[many[i], crowd], self.needed)
+                self._put(question, best[None], exact[None])
+
+    def _choose_closely(self, questions: Questions, reached: Mask, columns: Integers) -> None:
+        """Choose by products in double precision among the ``columns`` (r, k) that have ``reached`` (r, k) the best."""
+        for label in np.unique(questions.label):
+            mine = np.flatnonzero(questions.label == label)  # with the same columns
+            some = reached[mine].any(axis=0)
+            vectors, kept = self.uploaded.vectors[label], columns[mine[0], some]
+            wide = vectors[kept].astype(np.float64).T
+            for start in range(0, len(mine), ASKING):
+                part = mine[start : start + ASKING]
+                scores = vectors[questions.client[part]].astype(np.float64) @ wide
+                scores[~reached[part][:, some]] = -np.inf
+                self._choose(questions.of(part), scores, True, np.broadcast_to(kept, scores.shape), NEARER)
 
     def settle(self) -> None:
         """Order by what is exact wherever products could not tell."""
-        for by_class, parts in self._close.items():
-            if parts:
-                questions = Questions(*map(np.concatenate, zip(*(part.questions for part in parts), strict=True)))
-                rows, values = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
-                self._put(questions, *self.ties.settle(questions, rows, values, by_class))
+        for (by_class, tolerance), parts in self._close.items():
+            questions = _joined([part.questions for part in parts])
+            rows, values = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+            self._put(questions, *self.ties.settle(questions, rows, values, by_class, tolerance))
+        if self._alike:
+            self._settle_alike(_joined(self._alike))
+
+    def _settle_alike(self, questions: Questions) -> None:
+        """Choose for classes that clients have not seen: the first in one order of all clients that have the class."""
+        clients, place = np.unique(questions.client, return_inverse=True)
+        by_client = np.split(np.argsort(place, kind="stable"), np.cumsum(np.bincount(place))[:-1])
+        for start in range(0, len(clients), ASKING):
+            orders = self.ties.order_by_means(clients[start : start + ASKING])
+            for order, mine in zip(orders, by_client[start : start + ASKING], strict=True):
+                question = questions.of(mine)
+                others, reach = order[order != question.client[0]], 8 * self.needed
+                has = self.uploaded.seen[others[:reach]][:, question.label].T
+                if (has.sum(axis=1) < self.needed).any():
+                    has = self.uploaded.seen[others][:, question.label].T
+                best = np.argsort(~has, axis=1, kind="stable")[:, : self.needed]
+                self._put(question, others[best], np.take_along_axis(np.where(has, 0.0, -np.inf), best, axis=1))
 
     def _put(self, questions: Questions, rows: Integers, values: Scores) -> None:
         """Fill in the donors of some choices from their candidates (r, k), the best first."""
