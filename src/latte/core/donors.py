@@ -29,6 +29,7 @@ from .near_ties import (
     means,
     near_another,
     scores_by_place,
+    wide_products,
 )
 from .routing import Routing
 from .types import Integers, Mask, Reals, Vectors
@@ -164,6 +165,7 @@ class _Choice:
         self.ties = NearTies(uploaded, routing, _places(uploaded.ranking))
         self._close: dict[tuple[bool, float], list[_Close]] = {}  # by class or by means, and how close they are
         self._alike: list[Questions] = []  # classes that a client has not seen, with more close candidates than usual
+        self._reached = np.zeros(len(uploaded.ranking), np.bool_)  # which are these candidates
 
     def make(self, questions: Questions, scores: Scores, by_class: bool) -> None:
         """Choose by ``scores`` (r, n), which are similarities of one class or means over the classes."""
@@ -178,7 +180,8 @@ class _Choice:
         if of_one_class and self._has_copies(label):
             self._choose_again(questions, scores)
         else:
-            self._choose(questions, scores, by_class, None)
+            everyone = np.broadcast_to(np.arange(scores.shape[1]), scores.shape) if of_one_class else None
+            self._choose(questions, scores, by_class, everyone)
 
     def _has_copies(self, label: int) -> bool:
         """Return whether two donors have the same prototype of a class."""
@@ -202,7 +205,10 @@ class _Choice:
     def _choose(
         self, questions: Questions, scores: Scores, by_class: bool, columns: Integers | None, tolerance: float = NEAR
     ) -> None:
-        """Choose by ``scores`` (r, k) of the clients in ``columns`` (r, k), or of all clients, in their order."""
+        """Choose by ``scores`` (r, k) of the clients in ``columns`` (r, k), which are the same for one class.
+
+        None: of all clients, in their order, and copies have not been left out.
+        """
         rows, values = largest(scores, self.width)
         if columns is not None:
             rows = np.take_along_axis(columns, rows, axis=1)
@@ -220,26 +226,26 @@ class _Choice:
         questions, scores = questions.of(many), scores[many]
         if not by_class:
             self._alike.append(questions)
+            self._reached |= (scores >= limit).any(axis=0)
         elif columns is None:  # a second look, without those that cannot be chosen
             self._choose_again(questions, scores)
         elif tolerance == NEAR:
-            self._choose_closely(questions, scores >= limit, columns[many])
+            self._choose_closely(questions, scores >= limit, columns, many)
         else:
             for i, crowd in enumerate(scores >= limit):
                 question = questions.of([i])
                 best, exact = self.ties.settle_crowd(question, columns[many[i], crowd], self.needed)
                 self._put(question, best[None], exact[None])
 
-    def _choose_closely(self, questions: Questions, reached: Mask, columns: Integers) -> None:
-        """Choose by products in double precision among the ``columns`` (r, k) that have ``reached`` (r, k) the best."""
+    def _choose_closely(self, questions: Questions, reached: Mask, columns: Integers, many: Integers) -> None:
+        """Choose by products in double precision among ``columns[many]`` (r, k) that ``reached`` (r, k) the best."""
         for label in np.unique(questions.label):
             mine = np.flatnonzero(questions.label == label)  # with the same columns
             some = reached[mine].any(axis=0)
-            vectors, kept = self.uploaded.vectors[label], columns[mine[0], some]
-            wide = vectors[kept].astype(np.float64).T
+            vectors, kept = self.uploaded.vectors[label], columns[many[mine[0]], some]
             for start in range(0, len(mine), ASKING):
                 part = mine[start : start + ASKING]
-                scores = vectors[questions.client[part]].astype(np.float64) @ wide
+                scores = wide_products(vectors, questions.client[part], kept)
                 scores[~reached[part][:, some]] = -np.inf
                 self._choose(questions.of(part), scores, True, np.broadcast_to(kept, scores.shape), NEARER)
 
@@ -253,19 +259,25 @@ class _Choice:
             self._settle_alike(_joined(self._alike))
 
     def _settle_alike(self, questions: Questions) -> None:
-        """Choose for classes that clients have not seen: the first in one order of all clients that have the class."""
+        """Choose for classes that clients have not seen: the first that have it, in one order for all classes."""
+        among = self.uploaded.ranking[self._reached[self.uploaded.ranking]]
         clients, place = np.unique(questions.client, return_inverse=True)
-        by_client = np.split(np.argsort(place, kind="stable"), np.cumsum(np.bincount(place))[:-1])
+        asked = np.split(np.argsort(place, kind="stable"), np.cumsum(np.bincount(place))[:-1])
         for start in range(0, len(clients), ASKING):
-            orders = self.ties.order_by_means(clients[start : start + ASKING])
-            for order, mine in zip(orders, by_client[start : start + ASKING], strict=True):
-                question = questions.of(mine)
-                others, reach = order[order != question.client[0]], 8 * self.needed
-                has = self.uploaded.seen[others[:reach]][:, question.label].T
-                if (has.sum(axis=1) < self.needed).any():
-                    has = self.uploaded.seen[others][:, question.label].T
-                best = np.argsort(~has, axis=1, kind="stable")[:, : self.needed]
-                self._put(question, others[best], np.take_along_axis(np.where(has, 0.0, -np.inf), best, axis=1))
+
+            def places(i: int, order: Integers, first: int = start) -> Integers:
+                """Return the places (q, needed) in an order of clients that are chosen for the i-th client."""
+                label = questions.label[asked[first + i]]
+                for reach in (8 * self.needed, len(order)):
+                    has = self.uploaded.seen[order[:reach]][:, label].T & (order[:reach] != clients[first + i])
+                    if reach == len(order) or (has.sum(axis=1) >= self.needed).all():
+                        break
+                return np.argsort(~has, axis=1, kind="stable")[:, : self.needed]
+
+            orders = self.ties.order_by_means(clients[start : start + ASKING], among, places)
+            for i, order in enumerate(orders):
+                best = order[places(i, order)]
+                self._put(questions.of(asked[start + i]), best, np.zeros(best.shape))
 
     def _put(self, questions: Questions, rows: Integers, values: Scores) -> None:
         """Fill in the donors of some choices from their candidates (r, k), the best first."""

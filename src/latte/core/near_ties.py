@@ -5,6 +5,7 @@ Exact similarities decide, and among equals the ranking of the clients.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,7 +69,9 @@ class NearTies:
         self.uploaded, self.routing, self.order = uploaded, routing, order
         self._digests: NDArray[np.uint64] | None = None
 
-    def settle(self, questions: Questions, rows: Integers, values: Scores, by_class: bool, tolerance: float) -> tuple[Integers, Reals]:
+    def settle(
+        self, questions: Questions, rows: Integers, values: Scores, by_class: bool, tolerance: float
+    ) -> tuple[Integers, Reals]:
         """Return the candidates ``rows`` (r, k) and their ``values`` in their true order.
 
         Only candidates that are near another one are computed again, all of them at once.
@@ -86,23 +89,27 @@ class NearTies:
         best = np.lexsort((self.order[rows], -exact))[:k]
         return rows[best], exact[best]
 
-    def order_by_means(self, clients: Integers) -> Integers:
-        """Return all n clients (m, n) by their mean similarity to ``clients`` (m,) over the classes, the best first.
+    def order_by_means(
+        self, clients: Integers, among: Integers, chosen: Callable[[int, Integers], Integers]
+    ) -> Integers:
+        """Return ``among`` (p,) in the order (m, p) of their mean similarities to ``clients`` (m,), the best first.
+
+        They come in the order of the ranking, which decides between equals.
 
         Equal vectors are multiplied once per class, in double precision, so that clients with the same vectors have the
-        same mean. Only other clients that are too close to order are computed again.
+        same mean. Others that are too close to order are computed again if they matter: ``chosen`` returns the places
+        that do in the order for the i-th client.
         """
-        vectors, seen, ranking = self.uploaded.vectors, self.uploaded.seen, self.uploaded.ranking
-        total, keys = np.zeros((2, len(clients), len(ranking)))
+        vectors, seen = self.uploaded.vectors, self.uploaded.seen
+        total, keys = np.zeros((2, len(clients), len(among)))
         for label in range(len(vectors)):
             asking = np.flatnonzero(seen[clients, label])
             (digests,) = self.uploaded.digests_by_class(np.array([label]))
-            _, first, place = np.unique(digests[ranking], return_index=True, return_inverse=True)
-            own, wide = (vectors[label, rows].astype(np.float64) for rows in (clients[asking], ranking[first]))
-            total[asking] += (own @ wide.T)[:, place]
+            _, first, place = np.unique(digests[among], return_index=True, return_inverse=True)
+            total[asking] += wide_products(vectors[label], clients[asking], among[first])[:, place]
             # 40 bits per class: sums that are the same for the same vectors, exact in float64
-            keys[asking] += (digests[ranking] * _ODD * np.uint64(2 * label + 1) >> np.uint64(24)).astype(np.float64)
-        common = np.rint(seen[clients].astype(np.float32) @ seen[ranking].T.astype(np.float32)).astype(np.int64)
+            keys[asking] += (digests[among] * _ODD * np.uint64(2 * label + 1) >> np.uint64(24)).astype(np.float64)
+        common = np.rint(seen[clients].astype(np.float32) @ seen[among].T.astype(np.float32)).astype(np.int64)
         scores = means(total, common)
         orders = np.argsort(-scores, axis=1, kind="stable")
         values, ordered = (np.take_along_axis(array, orders, axis=1) for array in (scores, keys))
@@ -110,11 +117,15 @@ class NearTies:
         doubtful = close & (ordered[:, :-1] != ordered[:, 1:])
         for i in np.flatnonzero(doubtful.any(axis=1)):
             run = np.concatenate([[0], np.cumsum(~close[i])])  # of clients each of which is close to the next
-            again = orders[i, np.isin(run, run[1:][doubtful[i]])]
+            runs = run[1:][doubtful[i]]
+            runs = runs[runs <= run[chosen(i, among[orders[i]]).max()]]
+            if not len(runs):
+                continue
+            again = orders[i, np.isin(run, runs)]
             who = np.full(len(again), clients[i])
-            scores[i, again] = self._exact(Questions(who, who, who), ranking[again], False)
+            scores[i, again] = self._exact(Questions(who, who, who), among[again], False)
             orders[i] = np.argsort(-scores[i], kind="stable")
-        return ranking[orders]
+        return among[orders]
 
     def _exact(self, questions: Questions, rows: Integers, by_class: bool) -> Reals:
         """Return the similarities in float64 of pairs: of the client of each question, and of ``rows`` (p,)."""
@@ -143,6 +154,15 @@ class NearTies:
 def exact_products(vectors: Vectors, label: int, rows: Integers, own: int) -> Reals:
     """Return the products (k,) in float64 of a client and candidates ``rows`` (k,)."""
     return _dots(vectors, np.full_like(rows, label), rows, np.full_like(rows, own))
+
+
+def wide_products(vectors: Vectors, clients: Integers, rows: Integers) -> Reals:
+    """Return the products (m, p) in double precision, in any order of summation, of ``clients`` (m,) and ``rows``."""
+    own, products = vectors[clients].astype(np.float64), np.empty((len(clients), len(rows)))
+    for start in range(0, len(rows), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        np.matmul(own, vectors[rows[part]].astype(np.float64).T, out=products[:, part])
+    return products
 
 
 def first_of_equals(keys: NDArray[np.uint64], ranking: Integers, most: int, width: int) -> tuple[Integers, Mask]:
