@@ -115,7 +115,7 @@ class NearTies:
         values, ordered = (np.take_along_axis(array, orders, axis=1) for array in (scores, keys))
         close = values[:, :-1] - values[:, 1:] <= NEARER
         doubtful = close & (ordered[:, :-1] != ordered[:, 1:])
-        for i in np.flatnonzero(doubtful.any(axis=1)):
+        for i in np.flatnonzero(doubtful.any(axis=1)).tolist():
             run = np.concatenate([[0], np.cumsum(~close[i])])  # of clients each of which is close to the next
             runs = run[1:][doubtful[i]]
             runs = runs[runs <= run[chosen(i, among[orders[i]]).max()]]
