@@ -15,6 +15,16 @@ import numpy as np
 
 from latte import GlobalMemory, Latte, LatteParams, Prototypes, ZeroShot
 
+KINDS = (
+    "distinct",
+    "identical",
+    "2 groups",
+    "100 groups",
+    "half are copies",
+    "half the classes",
+    "a float32 step apart",
+)
+
 
 def unit(rows: np.ndarray) -> np.ndarray:
     return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
@@ -60,25 +70,38 @@ def main() -> None:
     one = timed(f"pull, one by one ({a.some})", a.some, lambda: [exchange.pull(name) for name in names[: a.some]])
     many = timed("pull, all at once", a.clients, lambda: exchange.pull_many(names))
     print(f"all at once is {one / a.some * a.clients / many:.1f} times as fast as one by one")
-    print(f"{'prototypes':<28} {'push':>8} {'pull one':>10} {'pull 64':>10} {'pull all':>10}   times distinct ones")
-    distinct: list[float] = []
-    for kind in ("distinct", "identical", "2 groups", "100 groups", "half are copies", "a float32 step apart"):
-        times = pull_costs(kind, zero_shot, Latte.exchange_for(zero_shot, params), a.clients, a.some)
-        distinct = distinct or times
-        print(f"{kind:<28} " + " ".join(f"{t / d:10.2f}" for t, d in zip(times, distinct, strict=True)))
+    for share in (1.0, 0.6):
+        print(f"\nClients have seen {share:.0%} of the classes. Processor time, and times distinct ones\n")
+        print(f"| {'prototypes':<20} | {'push':>16} | {'pull one':>16} | {'one of 64':>16} | {'one of all':>16} |")
+        print("|---|---|---|---|---|")
+        distinct: list[float] = []
+        for kind in KINDS:
+            times = pull_costs(kind, share, zero_shot, Latte.exchange_for(zero_shot, params), a.clients, a.some)
+            distinct = distinct or times
+            cells = (f"{1e3 * t:8.3f} ms {t / d:4.1f}" for t, d in zip(times, distinct, strict=True))
+            print(f"| {kind:<20} | " + " | ".join(cells) + " |", flush=True)
 
 
-def pull_costs(kind: str, zero_shot: ZeroShot, exchange: GlobalMemory, clients: int, some: int) -> list[float]:
+def pull_costs(
+    kind: str, share: float, zero_shot: ZeroShot, exchange: GlobalMemory, clients: int, some: int
+) -> list[float]:
     """Return the processor time of a push, of a pull, of one of 64 pulls, and of one of all."""
     rng, (classes, dim) = np.random.default_rng(1), zero_shot.text.shape
     groups = {"identical": 1, "2 groups": 2, "100 groups": 100, "a float32 step apart": 1}.get(kind, clients)
-    different = unit(zero_shot.text + 0.8 / np.sqrt(dim) * rng.normal(size=(groups, classes, dim)))
+    different = np.stack(
+        [unit(zero_shot.text + 0.8 / np.sqrt(dim) * rng.normal(size=(classes, dim))) for _ in range(groups)]
+    )
     vectors = different[rng.integers(groups, size=clients) if groups < clients else np.arange(clients)]
     if kind == "half are copies":
         vectors[: clients // 2] = vectors[0]
+    if kind == "half the classes":
+        vectors[:, ::2] = vectors[0, ::2]
     if kind == "a float32 step apart":
-        vectors = np.where(rng.random(vectors.shape) < 0.5, np.nextafter(vectors, np.float32(1)), vectors)
-    uploads = [Prototypes(rows, np.ones(classes, bool), zero_shot.fingerprint) for rows in vectors]
+        for rows in vectors:
+            rows[:] = np.where(rng.random(rows.shape) < 0.5, np.nextafter(rows, np.float32(1)), rows)
+    seen = rng.random((clients, classes)) < share
+    vectors[~seen] = 0
+    uploads = [Prototypes(*row, zero_shot.fingerprint) for row in zip(vectors, seen, strict=True)]
     names = [f"client {i}" for i in range(clients)]
 
     def cost(calls: int, run: Callable[[], object]) -> float:
@@ -92,7 +115,7 @@ def pull_costs(kind: str, zero_shot: ZeroShot, exchange: GlobalMemory, clients: 
     return [
         cost(clients, lambda: [exchange.push(n, u) for n, u in zip(names, uploads, strict=True)]),
         cost(some, lambda: [exchange.pull(name) for name in names[:some]]),
-        cost(some * 64, lambda: [exchange.pick(names[:64]) for _ in range(some)]),
+        cost(64, lambda: exchange.pick(names[:64])),
         cost(clients, lambda: exchange.pick(names)),
     ]
 

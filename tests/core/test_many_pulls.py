@@ -124,17 +124,28 @@ def variants(case, rng, n, classes, dim):
         vectors[:, :, dim // 2 :] = 0
         vectors = unit(vectors)
         vectors[:, :, dim // 2 :] = np.where(rng.random((n, classes, dim - dim // 2)) < 0.5, -0.0, 0.0)
+    if case == "tiny differences":  # below the rounding of a product in double precision
+        vectors[:, :, 0] = 0
+        vectors = unit(vectors)
+        vectors[:, :, 0] = 1e-25 * rng.random((n, classes))
     if case == "some classes":
         vectors[:, 0] = unit(rng.normal(size=(n, dim)))
     return vectors.astype(np.float32)
 
 
-@pytest.mark.parametrize("share", [1.0, 0.6])
-@pytest.mark.parametrize("case", ["one", "two", "ten", "a step apart", "signed zeros", "some classes"])
+@pytest.mark.parametrize("share", [1.0, 0.6, 0.1, "the same"])
+@pytest.mark.parametrize(
+    "case", ["one", "two", "ten", "a step apart", "tiny differences", "signed zeros", "some classes"]
+)
 def test_clients_with_the_same_prototypes_are_chosen_by_the_definition(case, share):
     rng, n, classes, slots = np.random.default_rng(5), 150, 3, 4
     memory = global_memory(classes, 32, Routing(slots))
-    vectors, seen = variants(case, rng, n, classes, 32), rng.random((n, classes)) < share
+    vectors, seen = (
+        variants(case, rng, n, classes, 32),
+        rng.random((n, classes)) < (0.6 if share == "the same" else share),
+    )
+    if share == "the same":
+        seen[:-10] = [True, False, True]
     for i in range(n):
         memory.push(f"client {i}", prototypes(np.where(seen[i, :, None], vectors[i], np.float32(0)), seen[i]))
     memory.forget("client 7")
@@ -147,6 +158,25 @@ def test_clients_with_the_same_prototypes_are_chosen_by_the_definition(case, sha
             want = by_definition(memory, own, label, slots)
             assert one.rows[label][one.valid[label]].tolist() == want
             assert many.rows[own, label][many.valid[own, label]].tolist() == want
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6])
+@pytest.mark.parametrize("case", ["one", "two", "ten", "a step apart"])
+def test_few_exact_products_settle_the_pulls_among_copies(case, share, monkeypatch):
+    """Also for rows that nearly are copies, and for classes that a client has not seen: a bound per choice."""
+    rng, n, classes, dim, counted, dots = np.random.default_rng(2), 300, 4, 256, [], near_ties._dots
+    monkeypatch.setattr(
+        near_ties, "_dots", lambda v, labels, *rest: counted.append(len(labels)) or dots(v, labels, *rest)
+    )
+    memory, vectors = global_memory(classes, dim, Routing(4)), variants(case, rng, n, classes, dim)
+    seen = rng.random((n, classes)) < share
+    for i in range(n):
+        memory.push(f"client {i}", prototypes(np.where(seen[i, :, None], vectors[i], np.float32(0)), seen[i]))
+    memory.pick(list(memory.clients))
+    assert sum(counted) <= 4 * n * classes
+    counted.clear()
+    memory.pull("client 5")
+    assert sum(counted) <= 20 * classes
 
 
 def test_copies_are_compared_once(monkeypatch):

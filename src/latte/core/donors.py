@@ -5,8 +5,9 @@ mean over the classes that both have (B3). Products in single precision choose c
 too close to order (:data:`NEAR`), the exact similarities decide, and among equals the ranking of the clients does: so
 the choice depends neither on how many clients are served at once nor on the order in which a product was summed.
 
-Where more clients are close than can be chosen, most of them have the same prototype. Of those only the first of the
-ranking can be chosen, and the others are left out before anything is computed again.
+Where more clients are close than can be chosen, most of them have the same prototype, or nearly so. Of equal ones only
+the first of the ranking can be chosen, and the others are left out before anything is computed again. What is left is
+chosen by products in double precision (:data:`NEARER`), a matrix product for all at once, before exact ones decide.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from .largest import Scores, largest
 from .near_ties import (
     NEAR,
+    NEARER,
     NearTies,
     Questions,
     Uploaded,
@@ -27,12 +29,14 @@ from .near_ties import (
     means,
     near_another,
     scores_by_place,
+    wide_products,
 )
 from .routing import Routing
 from .types import Integers, Mask, Reals, Vectors
 
 COLUMNS = 8  # of a product: 47 take longer than 48
 TOGETHER = 8  # choices of one class at once, for which it pays to look for copies beforehand
+ASKING = 512  # clients that are looked at closely at once, to bound the memory
 SPARE = 8  # candidates beyond the slots: with so many more that are just as near, all clients are looked at
 
 
@@ -110,6 +114,10 @@ def donors_of_unseen(
     return np.where(choice.donors.valid[0, label], choice.donors.rows[0, label], -1)
 
 
+def _joined(parts: list[Questions]) -> Questions:
+    return Questions(*map(np.concatenate, zip(*parts, strict=True)))
+
+
 def _places(ranking: Integers) -> Integers:
     """Return the place of each client in the ranking."""
     places = np.empty_like(ranking)
@@ -155,7 +163,9 @@ class _Choice:
         self.width = min(self.needed + SPARE, len(uploaded.ranking))
         self.all_seen = bool(uploaded.seen.all())
         self.ties = NearTies(uploaded, routing, _places(uploaded.ranking))
-        self._close: dict[bool, list[_Close]] = {True: [], False: []}  # by class, or by means over the classes
+        self._close: dict[tuple[bool, float], list[_Close]] = {}  # by class or by means, and how close they are
+        self._alike: list[Questions] = []  # classes that a client has not seen, with more close candidates than usual
+        self._reached = np.zeros(len(uploaded.ranking), np.bool_)  # which are these candidates
 
     def make(self, questions: Questions, scores: Scores, by_class: bool) -> None:
         """Choose by ``scores`` (r, n), which are similarities of one class or means over the classes."""
@@ -170,7 +180,8 @@ class _Choice:
         if of_one_class and self._has_copies(label):
             self._choose_again(questions, scores)
         else:
-            self._choose(questions, scores, by_class, None)
+            everyone = np.broadcast_to(np.arange(scores.shape[1]), scores.shape) if of_one_class else None
+            self._choose(questions, scores, by_class, everyone)
 
     def _has_copies(self, label: int) -> bool:
         """Return whether two donors have the same prototype of a class."""
@@ -191,36 +202,82 @@ class _Choice:
             scores = np.take_along_axis(scores, columns, axis=1)
         self._choose(questions, np.where(there[place], scores, -np.inf), True, columns)
 
-    def _choose(self, questions: Questions, scores: Scores, by_class: bool, columns: Integers | None) -> None:
-        """Choose by ``scores`` (r, k) of the clients in ``columns`` (r, k), or of all clients, in their order."""
+    def _choose(
+        self, questions: Questions, scores: Scores, by_class: bool, columns: Integers | None, tolerance: float = NEAR
+    ) -> None:
+        """Choose by ``scores`` (r, k) of the clients in ``columns`` (r, k), which are the same for one class.
+
+        None: of all clients, in their order, and copies have not been left out.
+        """
         rows, values = largest(scores, self.width)
         if columns is not None:
             rows = np.take_along_axis(columns, rows, axis=1)
         self._put(questions, rows, values)
-        near = np.flatnonzero(near_another(values)[:, : self.needed].any(axis=1))
+        near = np.flatnonzero(near_another(values, tolerance)[:, : self.needed].any(axis=1))
         if not len(near):
             return
-        limit = values[near, self.needed - 1] - NEAR
+        limit = values[near, self.needed - 1] - tolerance
         crowded = np.isfinite(limit) & (values[near, -1] >= limit) & (self.width < scores.shape[1])
-        few, many = near[~crowded], near[crowded]
+        few, many, limit = near[~crowded], near[crowded], limit[crowded, None]
         if len(few):
-            self._close[by_class].append(_Close(questions.of(few), rows[few], values[few]))
-        if len(many) and by_class and columns is None:  # a second look, without those that cannot be chosen
-            self._choose_again(questions.of(many), scores[many])
+            self._close.setdefault((by_class, tolerance), []).append(_Close(questions.of(few), rows[few], values[few]))
+        if not len(many):
             return
-        for i, reach in zip(many, limit[crowded], strict=True):
-            question, there = questions.of([i]), np.flatnonzero(scores[i] >= reach)
-            crowd = there if columns is None else columns[i, there]
-            best, exact = self.ties.settle_crowd(question, crowd, by_class, self.needed)
-            self._put(question, best[None], exact[None])
+        questions, scores = questions.of(many), scores[many]
+        if not by_class:
+            self._alike.append(questions)
+            self._reached |= (scores >= limit).any(axis=0)
+        elif columns is None:  # a second look, without those that cannot be chosen
+            self._choose_again(questions, scores)
+        elif tolerance == NEAR:
+            self._choose_closely(questions, scores >= limit, columns, many)
+        else:
+            for i, crowd in enumerate(scores >= limit):
+                question = questions.of([i])
+                best, exact = self.ties.settle_crowd(question, columns[many[i], crowd], self.needed)
+                self._put(question, best[None], exact[None])
+
+    def _choose_closely(self, questions: Questions, reached: Mask, columns: Integers, many: Integers) -> None:
+        """Choose by products in double precision among ``columns[many]`` (r, k) that ``reached`` (r, k) the best."""
+        for label in np.unique(questions.label):
+            mine = np.flatnonzero(questions.label == label)  # with the same columns
+            some = reached[mine].any(axis=0)
+            vectors, kept = self.uploaded.vectors[label], columns[many[mine[0]], some]
+            for start in range(0, len(mine), ASKING):
+                part = mine[start : start + ASKING]
+                scores = wide_products(vectors, questions.client[part], kept)
+                scores[~reached[part][:, some]] = -np.inf
+                self._choose(questions.of(part), scores, True, np.broadcast_to(kept, scores.shape), NEARER)
 
     def settle(self) -> None:
         """Order by what is exact wherever products could not tell."""
-        for by_class, parts in self._close.items():
-            if parts:
-                questions = Questions(*map(np.concatenate, zip(*(part.questions for part in parts), strict=True)))
-                rows, values = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
-                self._put(questions, *self.ties.settle(questions, rows, values, by_class))
+        for (by_class, tolerance), parts in self._close.items():
+            questions = _joined([part.questions for part in parts])
+            rows, values = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+            self._put(questions, *self.ties.settle(questions, rows, values, by_class, tolerance))
+        if self._alike:
+            self._settle_alike(_joined(self._alike))
+
+    def _settle_alike(self, questions: Questions) -> None:
+        """Choose for classes that clients have not seen: the first that have it, in one order for all classes."""
+        among = self.uploaded.ranking[self._reached[self.uploaded.ranking]]
+        clients, place = np.unique(questions.client, return_inverse=True)
+        asked = np.split(np.argsort(place, kind="stable"), np.cumsum(np.bincount(place))[:-1])
+        for start in range(0, len(clients), ASKING):
+
+            def places(i: int, order: Integers, first: int = start) -> Integers:
+                """Return the places (q, needed) in an order of clients that are chosen for the i-th client."""
+                label = questions.label[asked[first + i]]
+                for reach in (8 * self.needed, len(order)):
+                    has = self.uploaded.seen[order[:reach]][:, label].T & (order[:reach] != clients[first + i])
+                    if reach == len(order) or (has.sum(axis=1) >= self.needed).all():
+                        break
+                return np.argsort(~has, axis=1, kind="stable")[:, : self.needed]
+
+            orders = self.ties.order_by_means(clients[start : start + ASKING], among, places)
+            for i, order in enumerate(orders):
+                best = order[places(i, order)]
+                self._put(questions.of(asked[start + i]), best, np.zeros(best.shape))
 
     def _put(self, questions: Questions, rows: Integers, values: Scores) -> None:
         """Fill in the donors of some choices from their candidates (r, k), the best first."""

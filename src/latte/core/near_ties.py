@@ -5,6 +5,7 @@ Exact similarities decide, and among equals the ranking of the clients.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ NOTHING_IN_COMMON = -2.0  # below every cosine: such a donor comes last, but it 
 # taken again costs it a way out of a compiled loop; here all of them are computed again at once. Either only decides
 # what is computed again exactly, so the choices are the same.
 NEAR = 4e-6
+NEARER = 2e-12  # the same of products in double precision: each is off by less than (D + C) 2^-53, D + C up to 4,096
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a digest: 2^64 over the golden ratio
 _MANY = 16  # pairs among which it pays to look for equal ones
 _CHUNK = 256  # vectors whose exact products are computed at a time, to bound the memory
@@ -67,37 +69,63 @@ class NearTies:
         self.uploaded, self.routing, self.order = uploaded, routing, order
         self._digests: NDArray[np.uint64] | None = None
 
-    def settle(self, questions: Questions, rows: Integers, values: Scores, by_class: bool) -> tuple[Integers, Reals]:
+    def settle(
+        self, questions: Questions, rows: Integers, values: Scores, by_class: bool, tolerance: float
+    ) -> tuple[Integers, Reals]:
         """Return the candidates ``rows`` (r, k) and their ``values`` in their true order.
 
         Only candidates that are near another one are computed again, all of them at once.
         """
-        near, exact = near_another(values), values.astype(np.float64)
+        near, exact = near_another(values, tolerance), values.astype(np.float64)
         row, _ = at = np.nonzero(near)
         exact[at] = self._exact(questions.of(row), rows[at], by_class)
         exact[~np.isfinite(values)] = -np.inf
         best = np.lexsort((self.order[rows], -exact), axis=-1)
         return np.take_along_axis(rows, best, axis=1), np.take_along_axis(exact, best, axis=1)
 
-    def settle_crowd(self, question: Questions, rows: Integers, by_class: bool, k: int) -> tuple[Integers, Reals]:
+    def settle_crowd(self, question: Questions, rows: Integers, k: int) -> tuple[Integers, Reals]:
         """Return the k best of ``rows`` (p,), more clients than usual that are near each other, and their values."""
-        if not by_class:
-            keys, ranked = self._keys(question, rows), np.argsort(self.order[rows])
-            columns, there = first_of_equals(keys[None], ranked, k, 0)
-            rows = rows[columns[there]]
-        exact = self._exact(question.of(np.zeros(len(rows), np.int64)), rows, by_class)
+        exact = self._exact(question.of(np.zeros(len(rows), np.int64)), rows, True)
         best = np.lexsort((self.order[rows], -exact))[:k]
         return rows[best], exact[best]
 
-    def _keys(self, question: Questions, rows: Integers) -> NDArray[np.uint64]:
-        """Return numbers (p,) that are the same for ``rows`` with the same vectors in all classes of the client."""
-        if self._digests is None:
-            self._digests = self.uploaded.digests_by_class(np.arange(len(self.uploaded.vectors)))
-        mine = np.flatnonzero(self.uploaded.seen[question.client[0]])
-        keys = np.zeros(len(rows), np.uint64)
-        for label in mine:
-            keys = keys * _ODD + self._digests[label, rows]
-        return keys
+    def order_by_means(
+        self, clients: Integers, among: Integers, chosen: Callable[[int, Integers], Integers]
+    ) -> Integers:
+        """Return ``among`` (p,) in the order (m, p) of their mean similarities to ``clients`` (m,), the best first.
+
+        They come in the order of the ranking, which decides between equals.
+
+        Equal vectors are multiplied once per class, in double precision, so that clients with the same vectors have the
+        same mean. Others that are too close to order are computed again if they matter: ``chosen`` returns the places
+        that do in the order for the i-th client.
+        """
+        vectors, seen = self.uploaded.vectors, self.uploaded.seen
+        total, keys = np.zeros((2, len(clients), len(among)))
+        for label in range(len(vectors)):
+            asking = np.flatnonzero(seen[clients, label])
+            (digests,) = self.uploaded.digests_by_class(np.array([label]))
+            _, first, place = np.unique(digests[among], return_index=True, return_inverse=True)
+            total[asking] += wide_products(vectors[label], clients[asking], among[first])[:, place]
+            # 40 bits per class: sums that are the same for the same vectors, exact in float64
+            keys[asking] += (digests[among] * _ODD * np.uint64(2 * label + 1) >> np.uint64(24)).astype(np.float64)
+        common = np.rint(seen[clients].astype(np.float32) @ seen[among].T.astype(np.float32)).astype(np.int64)
+        scores = means(total, common)
+        orders = np.argsort(-scores, axis=1, kind="stable")
+        values, ordered = (np.take_along_axis(array, orders, axis=1) for array in (scores, keys))
+        close = values[:, :-1] - values[:, 1:] <= NEARER
+        doubtful = close & (ordered[:, :-1] != ordered[:, 1:])
+        for i in np.flatnonzero(doubtful.any(axis=1)).tolist():
+            run = np.concatenate([[0], np.cumsum(~close[i])])  # of clients each of which is close to the next
+            runs = run[1:][doubtful[i]]
+            runs = runs[runs <= run[chosen(i, among[orders[i]]).max()]]
+            if not len(runs):
+                continue
+            again = orders[i, np.isin(run, runs)]
+            who = np.full(len(again), clients[i])
+            scores[i, again] = self._exact(Questions(who, who, who), among[again], False)
+            orders[i] = np.argsort(-scores[i], kind="stable")
+        return among[orders]
 
     def _exact(self, questions: Questions, rows: Integers, by_class: bool) -> Reals:
         """Return the similarities in float64 of pairs: of the client of each question, and of ``rows`` (p,)."""
@@ -126,6 +154,15 @@ class NearTies:
 def exact_products(vectors: Vectors, label: int, rows: Integers, own: int) -> Reals:
     """Return the products (k,) in float64 of a client and candidates ``rows`` (k,)."""
     return _dots(vectors, np.full_like(rows, label), rows, np.full_like(rows, own))
+
+
+def wide_products(vectors: Vectors, clients: Integers, rows: Integers) -> Reals:
+    """Return the products (m, p) in double precision, in any order of summation, of ``clients`` (m,) and ``rows``."""
+    own, products = vectors[clients].astype(np.float64), np.empty((len(clients), len(rows)))
+    for start in range(0, len(rows), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        np.matmul(own, vectors[rows[part]].astype(np.float64).T, out=products[:, part])
+    return products
 
 
 def first_of_equals(keys: NDArray[np.uint64], ranking: Integers, most: int, width: int) -> tuple[Integers, Mask]:
@@ -160,10 +197,10 @@ def _dots(vectors: Vectors, labels: Integers, rows: Integers, others: Integers) 
     return dots
 
 
-def near_another(values: Scores) -> Mask:
+def near_another(values: Scores, tolerance: float) -> Mask:
     """Return which of ``values`` (r, k), the largest first, are too close to the value before or after them."""
     with np.errstate(invalid="ignore"):  # -inf beside -inf
-        close = values[:, :-1] - values[:, 1:] <= NEAR
+        close = values[:, :-1] - values[:, 1:] <= tolerance
     near: Mask = np.zeros(values.shape, np.bool_)
     near[:, :-1] = close
     near[:, 1:] |= close
