@@ -17,7 +17,7 @@ import numpy as np
 
 from latte.coordination.hub import Hub
 from latte.coordination.upload_records import Record
-from latte.edge.http_exchange import Conversation, HttpExchange
+from latte.edge.http_exchange import Conversation, HttpExchange, most_download
 from latte.methods import describe
 from latte.wire.array_blocks import encode
 from latte.wire.messages import PROTOCOL, SyncReply, SyncRequest, pack, unpack
@@ -96,7 +96,7 @@ class LocalExchange(HttpExchange):
         self.hub = Hub(task, RamStore())  # type: ignore[arg-type]
         self.precision, self.shared_task, self.sizes = precision, task, list[Size]()
         self._calls = HubCalls(self.hub)  # type: ignore[assignment]
-        self._info = describe(task.method)
+        self._info, self._most = describe(task.method), most_download(task)
         self._conversations: dict[str, Conversation] = {}
         self._lock = threading.Lock()
 

@@ -93,10 +93,11 @@ def record(method: str, precision: str, folder: Path) -> list[Call]:
 def talk(http: Any, task: Any) -> list[Any]:
     """Sync as devices do; return the downloads."""
     from devices import rows
-    from latte.edge.joining import new_member
+    from latte.methods import create
     from latte.wire.messages import DeviceReport
 
-    ann, bob, downloads = new_member(task), new_member(task), []
+    ann, bob = (create(task.method, task.zero_shot, dict(task.params)) for _ in range(2))
+    downloads = []
     ann.predict_many(rows(12, seed=1))
     bob.predict_many(rows(12, seed=2))
     http.push("bob", bob.summary(), DeviceReport(12, 0, 0.75, 0.0, 0))
@@ -112,11 +113,11 @@ def provoke(http: Any, task: Any) -> None:
     """Send what is refused."""
     from devices import rows
     from latte.edge.http_calls import RefusedError
-    from latte.edge.joining import new_member
+    from latte.methods import create
     from latte.wire.array_blocks import encode
     from latte.wire.messages import SyncRequest, pack
 
-    ann = new_member(task)
+    ann = create(task.method, task.zero_shot, dict(task.params))
     ann.predict_many(rows(12, seed=1))
     blocks = encode(ann.summary(), "fp32", task.zero_shot.dim)
     bad = (

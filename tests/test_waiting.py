@@ -23,6 +23,7 @@ WITH_REASON |= {
     "fleet_members.py",
     "postgres.py",
 }  # kills at random moments, a device's pace, a probe
+WITH_REASON |= {"test_http_calls.py", "test_overload.py", "test_progress.py"}  # what takes how long is their subject
 
 
 def test_the_first_true_answer_is_returned():

@@ -1,7 +1,6 @@
 """The client in examples/ that knows the protocol from its page only, with a real server."""
 
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from latte.edge.http_exchange import HttpExchange
 from latte.edge.make_task import make_task
 from latte.wire.messages import Have
 from serving import IMPATIENT, serving
+from waiting import run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plain_client.py"
 
@@ -77,7 +77,7 @@ def test_it_runs_without_latte(tmp_path):
     program += "runpy.run_path(sys.argv[0], run_name='__main__')"
     with serving(task, tmp_path / "data") as server:
         command = [sys.executable, "-c", program, EXAMPLE, server.address, "plain", tmp_path / "rows.npy"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = run(*command)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.split()) == len(rows)
     assert len(EXAMPLE.read_text("utf-8").splitlines()) <= 150

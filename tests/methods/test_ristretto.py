@@ -107,7 +107,7 @@ def test_the_recorded_case_of_an_open_task(shared, dtype):
         pytest.skip("needs golden/ristretto-open of the shared material")
     with np.load(path, allow_pickle=False) as file:
         case = {name: file[name] for name in file.files}
-    streams, zero_shot = case["streams"].astype(dtype), ZeroShot(case["text"].astype(dtype), "abcdefg")
+    streams, zero_shot = case["streams"].astype(dtype), ZeroShot(case["text"].astype(dtype), tuple("abcdefg"))
     clients = [create("ristretto", zero_shot, trust="open") for _ in streams]
     exchange = create_exchange("ristretto", zero_shot, trust="open")
     for t in range(streams.shape[1]):

@@ -21,7 +21,7 @@ from latte.wire.array_blocks import encode
 from latte.wire.messages import SyncReply, SyncRequest
 from postgres import running_postgres, small_disk
 from serving import serving, task_file
-from waiting import latte, wait_until
+from waiting import DEADLINE, latte, wait_until
 
 TASK = make_task(a_zero_shot(), "latte", {"k_e": 3})
 
@@ -32,7 +32,7 @@ def a_request(client, seed=1, version=1, **more):
 
 
 def ready(server):
-    return httpx2.get(f"{server.address}/readyz", timeout=5).status_code
+    return httpx2.get(f"{server.address}/readyz", timeout=DEADLINE).status_code
 
 
 def test_a_server_without_its_database_is_not_ready(tmp_path):
@@ -50,7 +50,7 @@ def test_a_row_that_somebody_holds_is_waited_for_by_nobody_else(tmp_path, postgr
     import psycopg
 
     url = postgres.new_schema()
-    patient = Connection(attempts=1, timeout=20)
+    patient = Connection(attempts=1, timeout=DEADLINE)
     with serving(TASK, tmp_path, store=url) as server, HttpExchange(server.address, connection=patient) as exchange:
         for name in ("held", "free"):
             exchange.push(name, an_upload(1))

@@ -43,7 +43,7 @@ log = logging.getLogger("latte.serve")
 STORE_FILE = "clients.db"
 STORE_SCHEMA = 2  # PRAGMA user_version
 _TOKEN_COLUMNS = "id, role, client, digest, created, revoked"
-_OLD_TOKENS = "tokens.db"  # where version 1 had the tokens
+OLD_TOKENS = "tokens.db"  # where version 1 had the tokens
 APPLICATION = 0x4C617474  # "Latt", PRAGMA application_id
 _SETTINGS = ("busy_timeout=5000", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "trusted_schema=OFF")
 _MIGRATIONS = {
@@ -429,7 +429,7 @@ def _token_checksum(row: Sequence[object]) -> int:
 
 def _take_old_tokens(database: sqlite3.Connection, path: Path) -> None:
     """Take over the tokens of a folder of version 1, which had them in a file of their own."""
-    old = path.with_name(_OLD_TOKENS)
+    old = path.with_name(OLD_TOKENS)
     if not old.is_file():
         return
     with explain_errors(old), closing(sqlite3.connect(old)) as source:

@@ -30,9 +30,9 @@ def open_store(place: str | Path) -> Store:
 
 def has_store(place: str | Path) -> bool:
     """Return whether there may be a store at ``place``: a folder without one is left as it is."""
-    from ..coordination.sqlite_store import STORE_FILE
+    from ..coordination.sqlite_store import OLD_TOKENS, STORE_FILE
 
-    return str(place).startswith(POSTGRES) or any(Path(place, name).exists() for name in (STORE_FILE, "tokens.db"))
+    return str(place).startswith(POSTGRES) or any(Path(place, name).exists() for name in (STORE_FILE, OLD_TOKENS))
 
 
 def open_tokens(place: str | Path) -> TokenStore:
