@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "examples" / "flower_app")]
 from loopback import Loopback, Processes  # noqa: E402
 
 import devices  # noqa: E402
+from latte.edge.device import STATUS_EVERY  # noqa: E402
 from latte.edge.device_file import open_record, read_status  # noqa: E402
 from latte.edge.exchange_folder import ExchangeFolder  # noqa: E402
 
@@ -122,18 +123,12 @@ class Story:
         """Wait until the server has acknowledged what a device has learnt, and the device has taken over the answer."""
         images, names = self.fed[node], (f"device{node}", f"supernode{node}")
         what = f"sync of node {node} after {images} pictures"
-        synced = self.wait_for(lambda: self.report_after(node, 0.0, images), f"a {what}", *names)
-        # before its next report a device takes over what has come
-        self.wait_for(lambda: self.report_after(node, synced, images), f"the end of a {what}", *names)
+        self.wait_for(lambda: self.status(node).sync_images >= images, f"a {what}", *names)
+        time.sleep(3 * STATUS_EVERY)  # an idle device looks more often whether something has come, and takes it over
         answer = ExchangeFolder(self.deployment.node_folder(node)).answer()
         assert answer is not None and not answer.code, answer
         self.acknowledged[node] = answer.version
         self.note(what)
-
-    def report_after(self, node: int, begin: float, images: int) -> float:
-        """Return when a device said that so many pictures are synced, if it did so after ``begin``; else 0."""
-        status = self.status(node)
-        return status.updated if status.sync_images >= images and status.updated > begin else 0.0
 
     def status(self, node: int):
         with closing(open_record(self.state(node))) as database:
