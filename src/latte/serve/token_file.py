@@ -19,6 +19,7 @@ from ..coordination.sqlite_store import (
 )
 from .tokens import Token, tokens_of
 
+FRESH = 0.02  # seconds for which tokens are believed when a request arrives; before its upload is stored they are read
 _CHANGE = "SELECT value FROM about WHERE name = 'tokens'"  # another one after every change of tokens
 
 
@@ -37,19 +38,23 @@ class TokenFile:
             self._database.close()
             raise
         self._change, self._tokens = "", dict[str, Token]()
+        self._fresh_until = 0.0
 
-    def tokens(self, newest: bool = True) -> Mapping[str, Token]:
-        """Return all tokens by id, as they are now; they are read again only if they were changed."""
+    def tokens(self, newest: bool = False) -> Mapping[str, Token]:
+        """Return all tokens by id, as they were a moment ago; with ``newest``, as they are now."""
+        if not newest and time.monotonic() < self._fresh_until:
+            return self._tokens
         self._place.check()
         with explain_errors(self._path):
             change = self._database.execute(_CHANGE).fetchone()
             if change is not None and change[0] != self._change:
                 self._tokens, self._change = tokens_of(read_tokens(self._database, self._path)), change[0]
+        self._fresh_until = time.monotonic() + FRESH
         return self._tokens
 
-    def at_hand(self, newest: bool = True) -> Mapping[str, Token] | None:
+    def at_hand(self, newest: bool = False) -> Mapping[str, Token] | None:
         """Return all tokens: reading a file takes no waiting."""
-        return self.tokens()
+        return self.tokens(newest)
 
     def made(self) -> bool:
         """Return whether a token was ever made."""
@@ -65,6 +70,7 @@ class TokenFile:
         """Store new tokens."""
         with explain_errors(self._path), counted(self._database, self._mark):
             put_tokens(self._database, [token.row for token in tokens])
+        self._fresh_until = 0.0
 
     def revoke(self, ids: Iterable[str]) -> None:
         """Make tokens invalid."""
@@ -72,6 +78,7 @@ class TokenFile:
         with explain_errors(self._path), counted(self._database, self._mark):
             known = read_tokens(self._database, self._path)
             put_tokens(self._database, [(*row[:5], now) for row in known if row[0] in chosen])
+        self._fresh_until = 0.0
 
     def close(self) -> None:
         """Close the file."""
