@@ -66,7 +66,7 @@ def digests_of(vectors: Vectors) -> NDArray[np.uint64]:
     """Return 64 bits for each of ``vectors`` (n, D), which are the same for equal ones (0.0 equals -0.0); 0 for zeros.
 
     They tell which donors are tied without a look at the numbers. Two sums of the bits, each with weights that this
-    process has drawn: nobody can make two vectors with the same digest, and a row takes a microsecond.
+    process has drawn: who does not know them cannot make two vectors whose digests agree, and by chance they hardly do.
     """
     plain = np.ascontiguousarray(vectors, np.float32) + np.float32(0)  # -0.0 becomes 0.0
     bits, weights = plain.view(np.uint32).astype(np.uint64), _weights(plain.shape[1])
