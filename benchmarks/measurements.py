@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from latte.analysis.stats import estimate, t_quantile
-from latte.data.benchmark import Federation
+from latte.data.federation import Federation
 from latte.experiment.config import parse_method
 from latte.methods import resolve
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from latte import BaseExchange, BaseMethod, Prediction, register
 from latte.core.maths import entropy_of_one, softmax
-from latte.core.stored import positive, require
 from latte.core.types import Arrays, Reals, State, Vectors
+from latte.core.validate import positive, require
 
 
 @dataclass(frozen=True)

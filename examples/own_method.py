@@ -18,9 +18,8 @@ import numpy as np
 
 from latte import BaseMethod, Prediction, register
 from latte.core.maths import entropy_of_one, softmax
-from latte.core.stored import positive, require
 from latte.core.types import Arrays, State, Vectors
-from latte.core.validate import real
+from latte.core.validate import positive, real, require
 
 
 @dataclass(frozen=True)

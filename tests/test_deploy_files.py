@@ -63,7 +63,7 @@ def test_the_programs_work_with_what_their_units_allow(tmp_path):
 
 def with_calls_of(unit, *words):
     """Return the command that runs the program with the system calls that a unit allows."""
-    script = DEPLOY.parent / "tests" / "unit_sandbox.py"
+    script = DEPLOY.parent / "tests" / "support" / "unit_sandbox.py"
     return (sys.executable, script, DEPLOY / f"{unit}.service", sys.executable, "-m", "latte", *words)
 
 
@@ -88,7 +88,7 @@ def test_a_unit_keeps_out_what_it_says(unit):
     """
     run(
         sys.executable,
-        DEPLOY.parent / "tests" / "unit_sandbox.py",
+        DEPLOY.parent / "tests" / "support" / "unit_sandbox.py",
         unit,
         sys.executable,
         "-c",

@@ -6,10 +6,10 @@ from dataclasses import MISSING, Field, fields
 
 import pytest
 
-from latte.encoders.model_json import Description, ImagePart, TextPart
+from latte.encoders.onnx import Description, ImagePart, TextPart
 from latte.experiment.config import MethodConfig, RunConfig
-from latte.simulation.schedule import Schedule
-from latte.wire.task_file import TaskDescription
+from latte.simulation.simulator import Schedule
+from latte.wire.task import TaskDescription
 from waiting import ROOT
 
 OWN_WORDS = {"schedule": "all defaults", "label": "the name", "setting": "derived"}  # defaults that are no values

@@ -1,6 +1,7 @@
 """The documentation site: it builds without a warning, every link leads somewhere, and its search finds things."""
 
 import doctest
+import importlib
 import json
 import re
 import shutil
@@ -63,8 +64,11 @@ class Measured(NamedTuple):
 
 
 @pytest.fixture
-def scripts(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+def make_site(monkeypatch):
+    """The program that builds the site."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    pytest.importorskip("griffe", reason='needs: pip install -e ".[docs]"')
+    return importlib.import_module("make_site")
 
 
 @pytest.fixture(scope="module")
@@ -72,27 +76,23 @@ def site(tmp_path_factory) -> Path:
     """The site, built once; the build fails for a broken link, for a page without a place, and for a warning."""
     pytest.importorskip("zensical", reason='needs: pip install -e ".[docs]"')
     folder = tmp_path_factory.mktemp("site")
-    done = run(sys.executable, ROOT / "scripts" / "make_site.py", "--folder", folder)
+    done = run(sys.executable, ROOT / "tools" / "make_site.py", "--folder", folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not re.search("warn", done.stdout + done.stderr, re.IGNORECASE), done.stdout + done.stderr
     return folder / "site"
 
 
-def test_every_page_is_built_and_in_the_navigation(site, scripts):
-    from site_nav import navigation, pages_of
-
+def test_every_page_is_built_and_in_the_navigation(site, make_site):
     front = (site / "index.html").read_text(encoding="utf-8")
-    for page in pages_of(navigation()):
+    for page in make_site.pages_of(make_site.navigation()):
         if not page.endswith("/"):
             place = page.removesuffix(".md") + ".html"
             assert (site / place).is_file() and f'href="{place}"' in front, page
 
 
-def test_the_api_reference_has_every_public_name(site, scripts):
-    from site_api import homes, public_names
-
+def test_the_api_reference_has_every_public_name(site, make_site):
     pages = {path.stem: path.read_text(encoding="utf-8") for path in (site / "api").glob("*.html")}
-    places = homes(public_names())
+    places = make_site.homes()
     assert len(places) > 100
     missing = [name for name, place in places.items() if f'id="{place}"' not in pages[place.rpartition(".")[0]]]
     assert missing == []
@@ -132,68 +132,41 @@ def test_no_page_is_wider_than_its_window(site, tmp_path, scheme):
 
 
 @pytest.fixture
-def small_site(tmp_path, monkeypatch, scripts):
+def small_site(tmp_path, monkeypatch, make_site):
     """A repository with a navigation of one page."""
-    import site_nav
-
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "one.md").write_text("# One\n")
-    (tmp_path / "zensical.toml").write_text(
-        '[project]\nnav = [\n  { "A" = [\n    "one.md",\n    "flower.md",\n  ] },\n]\n'
-    )
-    monkeypatch.setattr(site_nav, "ROOT", tmp_path)
-    monkeypatch.setattr(site_nav, "CONFIG", tmp_path / "zensical.toml")
-    monkeypatch.setattr(site_nav, "PLANNED", ("flower.md",))
+    (tmp_path / "zensical.toml").write_text('[project]\nnav = [{ "A" = ["one.md"] }]\n')
+    monkeypatch.setattr(make_site, "ROOT", tmp_path)
     return tmp_path
 
 
-def test_a_planned_page_has_its_place_as_soon_as_it_is_there(small_site):
-    import site_nav
-
-    site_nav.check_navigation()
-    assert list(site_nav.pages_of(site_nav.navigation())) == ["one.md"]
-    assert (
-        site_nav.without_awaited("docs/one.md", "a [flower](flower.md#x), [one](one.md)") == "a flower, [one](one.md)"
-    )
-    (small_site / "docs" / "flower.md").write_text("# Flower\n")
-    site_nav.check_navigation()
-    assert list(site_nav.pages_of(site_nav.navigation())) == ["one.md", "flower.md"]
-    assert "(flower.md)" in site_nav.without_awaited("docs/one.md", "a [flower](flower.md)")
-
-
-def test_a_page_without_a_place_ends_the_build(small_site):
-    import site_nav
-
+def test_a_page_without_a_place_ends_the_build(small_site, make_site):
+    make_site.check_navigation()
     (small_site / "docs" / "two.md").write_text("# Two\n")
     with pytest.raises(SystemExit, match=r"docs/two.md: not in nav of zensical.toml"):
-        site_nav.check_navigation()
+        make_site.check_navigation()
 
 
-def test_a_place_without_a_page_ends_the_build(small_site):
-    import site_nav
-
+def test_a_place_without_a_page_ends_the_build(small_site, make_site):
     (small_site / "docs" / "one.md").unlink()
     with pytest.raises(SystemExit, match=r"nav names one.md, which docs/ does not have"):
-        site_nav.check_navigation()
+        make_site.check_navigation()
 
 
-def test_the_examples_of_the_scripts_hold(scripts):
-    import site_pages
-
-    outcome = doctest.testmod(site_pages)
+def test_the_examples_of_the_program_hold(make_site):
+    outcome = doctest.testmod(make_site)
     assert outcome.attempted and not outcome.failed
 
 
-def test_a_link_to_a_missing_page_ends_the_build(scripts):
-    from site_pages import site_text
-
-    assert site_text("docs/cli.md", "[a](files.md#x)") == "[a](files.md#x)"
+def test_a_link_to_a_missing_page_ends_the_build(make_site):
+    assert make_site.site_text("docs/cli.md", "[a](files.md#x)") == "[a](files.md#x)"
     with pytest.raises(SystemExit, match=r"docs/cli.md: links to nowhere.md, which does not exist"):
-        site_text("docs/cli.md", "[a](nowhere.md)")
+        make_site.site_text("docs/cli.md", "[a](nowhere.md)")
 
 
-def test_what_was_built_is_checked_link_by_link(tmp_path, scripts):
-    from site_check import problems
+def test_what_was_built_is_checked_link_by_link(tmp_path, make_site):
+    problems = make_site.problems
 
     (tmp_path / "a.html").write_text('<a href="b.html#here">b</a><img src="p.png"><a href="https://example.org">e</a>')
     (tmp_path / "b.html").write_text('<p id="here"></p>')

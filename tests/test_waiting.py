@@ -1,6 +1,5 @@
-"""The helper that waits: it shows what is missing, leaves no process behind, and no test has time limits of its own."""
+"""The helper that waits: it shows what is missing, and leaves no process behind."""
 
-import re
 import sys
 import time
 from pathlib import Path
@@ -8,22 +7,9 @@ from pathlib import Path
 import pytest
 
 import waiting
-from waiting import ROOT, run, running, wait_until
+from waiting import SUPPORT, latte, latte_process, run, running, wait_until
 
 TALKS = "import sys, time; print('spoken', flush=True); print('muttered', file=sys.stderr, flush=True); time.sleep(1e6)"
-OWN_LIMIT = re.compile(r"timeout\s*=\s*[\d.]|deadline\s*=\s*(?!None)|time\.sleep\(|signal\.alarm\(")
-# the last three poll in processes of their own (a simulation, a story in a network namespace), where pytest is not
-WITH_REASON = {"waiting.py", "test_waiting.py", "conftest.py", "gated_method.py", "test_kills.py"} | {
-    "flower_simulation.py",
-    "flower_story.py",
-    "adopt.py",
-}
-WITH_REASON |= {
-    "killed_devices.py",
-    "fleet_members.py",
-    "postgres.py",
-}  # kills at random moments, a device's pace, a probe
-WITH_REASON |= {"test_http_calls.py", "test_overload.py", "test_progress.py"}  # what takes how long is their subject
 
 
 def test_the_first_true_answer_is_returned():
@@ -55,7 +41,7 @@ def test_a_wait_for_a_process_that_ended_fails_at_once():
 def test_what_a_command_leaves_behind_is_ended_with_it():
     start = f"subprocess.Popen([sys.executable, '-c', {TALKS!r}], start_new_session=True, stdout=subprocess.DEVNULL)"
     leaves = f"import subprocess, sys; print({start}.pid); sys.exit(3)"
-    done = run(sys.executable, ROOT / "tests" / "adopt.py", sys.executable, "-c", leaves)
+    done = run(sys.executable, SUPPORT / "adopt.py", sys.executable, "-c", leaves)
     assert done.returncode == 3
     assert not (Path("/proc") / done.stdout.strip()).exists()
 
@@ -80,12 +66,8 @@ def test_what_must_succeed_shows_why_it_did_not():
         run(sys.executable, "-c", "raise SystemExit('the reason')", check=True)
 
 
-def test_no_test_has_a_time_limit_of_its_own():
-    files = [path for path in (ROOT / "tests").rglob("*.py") if path.name not in WITH_REASON]
-    limits = [
-        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
-        for path in files
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if OWN_LIMIT.search(line)
-    ]
-    assert len(files) > 50 and not limits, "use tests/waiting.py:\n" + "\n".join(limits)
+def test_a_command_in_this_process_is_as_one_in_its_own(tmp_path):
+    for words in (["--version"], ["data", "ls"], ["run", "--benchmark", "nowhere"], ["--nonsense"]):
+        here, there = latte(*words, cwd=tmp_path), latte_process(*words, cwd=tmp_path)
+        assert (here.returncode, here.stdout, here.stderr) == (there.returncode, there.stdout, there.stderr)
+    assert Path.cwd() != tmp_path

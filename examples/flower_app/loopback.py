@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from latte.errors import InputError
-from latte.wire.task_file import read_task
+from latte.wire.task import read_task
 
 APP = Path(__file__).parent
 NAME = "loopback"  # of the connection in Flower's config.toml

@@ -11,65 +11,53 @@ from .version import __version__
 TYPE_CHECKING = False  # see latte.lazy
 if TYPE_CHECKING:
     from .checks import check_exchange, check_method
-    from .core import (
-        BaseExchange,
-        Collaborative,
-        CreatedMethod,
-        Exchange,
-        External,
-        GlobalMemory,
-        LocalMemory,
-        Method,
-        Prediction,
-        Prototypes,
-        Routing,
-        ZeroShot,
-    )
-    from .core.privacy import Privacy
-    from .core.private_client import PrivateClient
+    from .core.exchange import BaseExchange
+    from .core.memory import LocalMemory
+    from .core.privacy import Privacy, PrivateClient
     from .core.sync import sync
+    from .core.types import Collaborative, CreatedMethod, Exchange, External, Method, Prediction, Prototypes
+    from .core.zero_shot import ZeroShot
     from .edge import Answer, classify_pictures
-    from .edge.http_exchange import HttpExchange
+    from .edge.clients.http import HttpExchange
     from .encoders import load_encoder
     from .errors import InputError, refuse
     from .experiment import run_experiment
     from .methods import create, create_exchange, create_federation, describe, register
     from .methods.base import BaseMethod
     from .methods.clip import Clip
-    from .methods.latte import Latte, LatteParams
-    from .simulation.schedule import Schedule
-    from .simulation.simulator import Client, simulate
+    from .methods.latte.client import Latte, LatteParams
+    from .methods.latte.donors import Routing
+    from .methods.latte.server import GlobalMemory
+    from .simulation.simulator import Client, Schedule, simulate
 
 _HOMES = {
     "latte.checks": ("check_exchange", "check_method"),
-    "latte.core": (
-        "BaseExchange",
+    "latte.core.exchange": ("BaseExchange",),
+    "latte.core.types": (
         "Collaborative",
         "CreatedMethod",
         "Exchange",
         "External",
-        "GlobalMemory",
-        "LocalMemory",
         "Method",
         "Prediction",
         "Prototypes",
-        "Routing",
-        "ZeroShot",
     ),
-    "latte.core.privacy": ("Privacy",),
-    "latte.core.private_client": ("PrivateClient",),
+    "latte.methods.latte.server": ("GlobalMemory",),
+    "latte.core.memory": ("LocalMemory",),
+    "latte.methods.latte.donors": ("Routing",),
+    "latte.core.zero_shot": ("ZeroShot",),
+    "latte.core.privacy": ("Privacy", "PrivateClient"),
     "latte.core.sync": ("sync",),
     "latte.methods": ("create", "create_exchange", "create_federation", "describe", "register"),
     "latte.methods.base": ("BaseMethod",),
     "latte.methods.clip": ("Clip",),
-    "latte.methods.latte": ("Latte", "LatteParams"),
+    "latte.methods.latte.client": ("Latte", "LatteParams"),
     "latte.edge": ("Answer", "classify_pictures"),
-    "latte.edge.http_exchange": ("HttpExchange",),
+    "latte.edge.clients.http": ("HttpExchange",),
     "latte.encoders": ("load_encoder",),
     "latte.errors": ("InputError", "refuse"),
     "latte.experiment": ("run_experiment",),
-    "latte.simulation.schedule": ("Schedule",),
-    "latte.simulation.simulator": ("Client", "simulate"),
+    "latte.simulation.simulator": ("Client", "Schedule", "simulate"),
 }
 
 __all__ = [

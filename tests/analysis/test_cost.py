@@ -14,27 +14,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import Clip, Prediction, ZeroShot, create, create_exchange, sync
-from latte.analysis.cost import CostShape, direct_macs, own_macs, paper_costs, server_macs, short_count, traffic
-from latte.analysis.cost_encoder import (
-    CLIP_TEXT,
-    PARAMETERS,
-    VIT_B_16,
-    Tower,
-    counted_macs,
-    encoder_bytes,
-    passes_macs,
-    vit,
-)
-from latte.analysis.cost_measure import matmul_reference, measure_method
 from latte.cli import cli
 from latte.core.maths import normalised
-from latte.core.readout import MergedMemory
 from latte.methods import resolve
 from latte.methods.dmn import DmnParams
-from latte.methods.latte import PRESETS, LatteParams
+from latte.methods.latte.client import PRESETS, LatteParams
+from latte.methods.latte.readout import MergedMemory
 from latte.methods.registry import METHODS, Registration
 from latte.methods.tda import TdaParams
 from latte.methods.traffic import Content
+from latte.paper.cost import (
+    CLIP_TEXT,
+    PARAMETERS,
+    VIT_B_16,
+    CostShape,
+    Tower,
+    counted_macs,
+    direct_macs,
+    encoder_bytes,
+    matmul_reference,
+    measure_method,
+    own_macs,
+    paper_costs,
+    passes_macs,
+    server_macs,
+    traffic,
+    vit,
+)
+from latte.text import short_count
 
 SIZES = st.tuples(st.integers(2, 4), st.integers(1, 3), st.integers(2, 6), st.integers(0, 2**32 - 1))
 
@@ -98,7 +105,7 @@ def test_latte_as_printed(sizes):
     slow = slow_readout(count, memory, entropy, f, 5.0, 1.5)
     assert count.count == sum(direct_macs("latte", LatteParams(k_l=k), CostShape(c, d)).values())
     real = MergedMemory(c, k, d, gamma=1.5)
-    real.replace_all(memory, entropy, np.ones((c, k), bool))
+    real.replace(memory, entropy, np.ones((c, k), bool))
     np.testing.assert_allclose(real.cosines(f, 5.0), slow, atol=1e-5)
 
 
@@ -116,7 +123,7 @@ def test_latte_as_computed_here(sizes):
     mixed = [count.times(100.0, value) for value in slow]
     assert count.count == sum(own_macs("latte", LatteParams(k_l=k), CostShape(c, d)).values())
     real = MergedMemory(c, k, d, gamma=1.5)
-    real.replace_all(memory, entropy, np.ones((c, k), bool))
+    real.replace(memory, entropy, np.ones((c, k), bool))
     np.testing.assert_allclose(100 * real.cosines(f, 5.0), mixed, atol=1e-3)
 
 
@@ -419,7 +426,7 @@ def test_command_prints_the_table_and_json():
 
 def test_the_share_of_the_encoder_beside_the_papers(monkeypatch):
     """Without options the encoder is the paper's, so its size is known."""
-    monkeypatch.setattr("latte.analysis.cost_measure.matmul_reference", lambda macs: None)
+    monkeypatch.setattr("latte.paper.cost.matmul_reference", lambda macs: None)
     arguments = ["cost", "--methods", "clip,dmn-global:paper,latte:cifar100c"]
     text = CliRunner().invoke(cli, arguments).output
     assert "the encoder in fp16, sent once: 172 M; paper: (172 M)" in text

@@ -10,20 +10,18 @@ import pytest
 from click.testing import CliRunner
 
 from latte import Latte, LatteParams
-from latte.analysis.collapse import ZeroShotAnswers, zero_shot_answers
-from latte.analysis.diagnose import Diagnosis, diagnose
-from latte.analysis.diagnose_heads import HeadDiagnosis, diagnose_heads
-from latte.analysis.diagnose_run import load_diagnosis, open_replay, replay, save_diagnosis
+from latte.analysis.diagnose import Diagnosis, HeadDiagnosis, diagnose, diagnose_heads
+from latte.analysis.diagnose_run import load_diagnosis, open_replay, save_diagnosis
+from latte.analysis.diagnose_run import replay_run as replay
+from latte.analysis.stats import ZeroShotAnswers, zero_shot_answers
 from latte.cli import cli
 from latte.data.bundled import bundled
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.plan import make_plan
 from latte.experiment.runner import Options, run
-from latte.methods.ristretto import Ristretto, RistrettoParams
-from latte.report.diagnosis import diagnosis_sections
-from latte.report.html import render_page
-from latte.simulation.schedule import Schedule
-from latte.simulation.simulator import Client, simulate
+from latte.methods.ristretto.client import Ristretto, RistrettoParams
+from latte.report.page.sections import diagnosis_sections, render_page
+from latte.simulation.simulator import Client, Schedule, simulate
 
 
 def small():
@@ -175,10 +173,11 @@ def test_command_prints_keeps_and_the_report_shows_it(folder, tmp_path):
     assert json.loads(told.stdout)["clients"] == 6
     assert "Memories, class by class: latte on few" in page.read_text(encoding="utf-8")
 
-    from latte.experiment.runs import read_run
-    from latte.report.page import report_page
+    from latte.experiment.collection import read_run
+    from latte.report.contents import Report
+    from latte.report.page.sections import report_page
 
-    assert "Memories, class by class" in report_page([], [read_run(folder)])
+    assert "Memories, class by class" in report_page(Report((), (read_run(folder),)))
 
 
 def test_sections_hold_every_class():
@@ -238,10 +237,11 @@ def test_the_command_looks_into_heads_and_the_report_shows_them(folder, tmp_path
     text = page.read_text(encoding="utf-8")
     assert "Heads, domain by domain" in text and "Covariance" in text
 
-    from latte.experiment.runs import read_run
-    from latte.report.page import report_page
+    from latte.experiment.collection import read_run
+    from latte.report.contents import Report
+    from latte.report.page.sections import report_page
 
-    assert "Heads, domain by domain" in report_page([], [read_run(folder)])
+    assert "Heads, domain by domain" in report_page(Report((), (read_run(folder),)))
 
 
 # --- a zero-shot model that has collapsed ---------------------------------------------------------------------------
@@ -271,6 +271,6 @@ def test_most_answers_in_one_class_are_a_collapse(classes, share, collapsed):
 
 @pytest.mark.parametrize("method", ["mine", "ristretto"])
 def test_the_command_warns_of_a_collapse(folder, monkeypatch, method):
-    monkeypatch.setattr("latte.analysis.collapse.zero_shot_answers", lambda f: ZeroShotAnswers(10, 15.0, "empty", 61.0))
+    monkeypatch.setattr("latte.analysis.stats.zero_shot_answers", lambda f: ZeroShotAnswers(10, 15.0, "empty", 61.0))
     done = CliRunner().invoke(cli, ["diagnose", str(folder), "--method", method])
     assert done.exit_code == 0 and "warning: the zero-shot model has collapsed" in done.output

@@ -13,9 +13,9 @@ from small_benchmark import small_file
 
 ENCODER = f"onnx:{tiny_onnx.FOLDER}"
 RUN = ("run", "--benchmark", "cifar10c-mini", "--methods")
-TPT = (*RUN, "tpt", "--set", f"text_encoder={ENCODER}")
+TPT = (*RUN, "tpt", "--set", "text_encoder=hf:some/model")
 PACKAGES = {  # command: the package that is missing, the extra that brings it, the work
-    ("theory", "--quick"): ("matplotlib", "report", "latte.theory.study.run_study"),
+    ("theory", "--quick"): ("matplotlib", "report", "latte.paper.theory.study.run_study"),
     ("figure", "ablation"): ("matplotlib", "report", "latte.experiment.plan.open_benchmark"),
     ("figure", "memory"): ("sklearn", "report", "latte.experiment.plan.open_benchmark"),
     ("figure", "all"): ("sklearn", "report", "latte.experiment.plan.open_benchmark"),
@@ -24,10 +24,10 @@ PACKAGES = {  # command: the package that is missing, the extra that brings it, 
     ),
     ("classify", "PICTURES", "--classes", "a,c", "--encoder", ENCODER): ("PIL", "onnx", "latte.encoders.load_encoder"),
     ("embed", "classes:PICTURES", "--encoder", ENCODER, "--out", "x.safetensors"): (
-        "tokenizers", "onnx", "latte.data.image_set.open_images",
+        "tokenizers", "onnx", "latte.data.images.open_images",
     ),
     ("export", "hf:some/model", "out"): ("torch", "export", "latte.encoders.export.load_encoder"),
-    TPT: ("torch", "export", "latte.experiment.runner.execute"),
+    TPT: ("torch", "torch", "latte.experiment.runner.execute"),
     (*RUN, "clip", "--executor", "dask:tcp://127.0.0.1:1"): (
         "distributed", "cluster", "latte.experiment.runner.execute",
     ),
@@ -37,11 +37,10 @@ PACKAGES = {  # command: the package that is missing, the extra that brings it, 
     ("tune", *RUN[1:], "tda", "--executor", "dask:x"): (
         "distributed", "cluster", "latte.experiment.tune.execute_tunings",
     ),
-    ("bench", "speed"): ("numba", "fast", "latte.analysis.speed.probe"),
-    ("cost", "--encoder", ENCODER): ("onnxruntime", "onnx", "latte.analysis.cost_table.cost_rows"),
+    ("cost", "--encoder", ENCODER): ("onnxruntime", "onnx", "latte.paper.cost.cost_rows"),
 }  # fmt: skip
 PLACES = {  # command: the option that is named, the work
-    ("theory", "--out", "PLACE"): ("--out", "latte.theory.study.run_study"),
+    ("theory", "--out", "PLACE"): ("--out", "latte.paper.theory.study.run_study"),
     ("figure", "ablation", "--out", "PLACE"): ("--out", "latte.experiment.plan.open_benchmark"),
     ("classify", "PICTURES", "--classes", "a,b", "--encoder", ENCODER, "--csv", "PLACE"): (
         "csv", "latte.encoders.load_encoder",
@@ -50,7 +49,7 @@ PLACES = {  # command: the option that is named, the work
         "memory", "latte.encoders.load_encoder",
     ),
     ("embed", "classes:PICTURES", "--encoder", ENCODER, "--out", "PLACE.safetensors"): (
-        "--out", "latte.data.image_set.open_images",
+        "--out", "latte.data.images.open_images",
     ),
     ("export", "hf:some/model", "PLACE"): ("OUT", "latte.encoders.export.load_encoder"),
     (*RUN, "clip", "--out", "PLACE"): ("--out", "latte.experiment.runner.execute"),
@@ -59,10 +58,10 @@ PLACES = {  # command: the option that is named, the work
     ),
     ("tune", *RUN[1:], "tda", "--out", "PLACE"): ("--out", "latte.experiment.tune.execute_tunings"),
     ("tune", *RUN[1:], "tda", "--save", "PLACE"): ("--save", "latte.experiment.tune.execute_tunings"),
-    ("report", "RUNS", "--out", "PLACE"): ("--out", "latte.experiment.runs.find_runs"),
-    ("reproduce", "vlcs", "--out", "PLACE"): ("--out", "latte.report.reproduce.paper_files"),
-    ("reproduce", "vlcs", "--runs", "PLACE"): ("--runs", "latte.report.reproduce.paper_files"),
-    ("data", "convert", "DATA.npz", "PLACE.safetensors"): ("TARGET", "latte.data.npz.convert_npz"),
+    ("report", "RUNS", "--out", "PLACE"): ("--out", "latte.experiment.collection.find_runs"),
+    ("reproduce", "vlcs", "--out", "PLACE"): ("--out", "latte.paper.reproduce.paper_files"),
+    ("reproduce", "vlcs", "--runs", "PLACE"): ("--runs", "latte.paper.reproduce.paper_files"),
+    ("data", "convert", "DATA.npz", "PLACE.safetensors"): ("TARGET", "latte.data.embeddings.convert_npz"),
     ("data", "fetch", "cifar10", "--to", "PLACE"): ("--to", "latte.data.fetch.fetch_dataset"),
     ("diagnose", "RUNS", "--html", "PLACE"): ("--html", "latte.analysis.diagnose_run.open_replay"),
     ("demo", "--out", "PLACE"): ("--out", "latte.files.atomic.write_text"),
@@ -70,16 +69,19 @@ PLACES = {  # command: the option that is named, the work
 DATA = {  # command: what the message says, the work
     (*RUN[:1], "--benchmark", "nowhere", "--methods", "clip"): ("LATTE_DATA", "latte.experiment.runner.execute"),
     ("run", "--benchmark", "cifar10c-mini"): ("--methods clip,latte,ristretto", "latte.experiment.runner.execute"),
-    ("figure", "ablation", "--benchmark", "nowhere"): ("LATTE_DATA", "latte.report.figures.make.make_figures"),
+    ("figure", "ablation", "--benchmark", "nowhere"): ("LATTE_DATA", "latte.paper.figures.make.make_figures"),
     ("embed", "classes:nowhere", "--encoder", ENCODER, "--out", "x.safetensors"): (
         "nowhere", "latte.encoders.load_encoder",
     ),
     ("reproduce", "vlcs"): ("latte embed vlcs:IMAGES", "latte.experiment.runner.execute"),
-    ("data", "fetch", "vlcs"): ("latte data fetch vlcs --from DIR", "latte.data.download.download"),
+    ("data", "fetch", "vlcs"): ("latte data fetch vlcs --from DIR", "latte.data.fetch.download"),
     ("classify", "PICTURES", "--classes", "classes.txt", "--encoder", ENCODER): (
         "no file", "latte.encoders.load_encoder",
     ),
-    (*RUN, "tpt", "--set", "text_encoder=onnx:nowhere"): ("nowhere", "latte.experiment.runner.execute"),
+    (*RUN, "tpt", "--set", f"text_encoder={ENCODER}"): (
+        "want hf:ID, hf:DIR or openclip:MODEL/WEIGHTS", "latte.experiment.runner.execute",
+    ),
+    (*RUN, "tpt", "--set", "text_encoder=local:nowhere"): ("nowhere", "latte.experiment.runner.execute"),
 }  # fmt: skip
 
 

@@ -4,15 +4,14 @@ import importlib
 import re
 import sys
 from dataclasses import replace
-from importlib.util import module_from_spec, spec_from_file_location
 
 import numpy as np
 import pytest
 
 from latte.cli import main
 from latte.errors import refuse
-from latte.experiment.failures import describe_failure
-from latte.wire.task_file import describe_difference
+from latte.methods.plugins import describe_failure
+from latte.wire.task import describe_difference
 from waiting import ROOT, latte, run
 
 
@@ -39,22 +38,15 @@ def test_an_unknown_command_offers_near_ones():
 
 
 def test_cli_page_is_up_to_date():
-    script = ROOT / "scripts" / "make_cli_docs.py"
+    script = ROOT / "tools" / "make_cli_docs.py"
     code = f"import runpy, sys; sys.stdout.write(runpy.run_path({str(script)!r})['page']())"
     page = run(sys.executable, "-c", code, check=True).stdout  # in a process of its own: click caches help options
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == page, "run: python scripts/make_cli_docs.py"
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == page, "run: python tools/make_cli_docs.py"
 
 
 def test_demo_in_a_folder_that_is_not_there(tmp_path):
     answer = latte("demo", "--out", "no/such/folder/page.html", cwd=tmp_path)
     assert answer.returncode == 2 and "no/such/folder" in answer.stderr and "Traceback" not in answer.stderr
-
-
-def test_results_page_is_up_to_date():
-    spec = spec_from_file_location("make_results_page", ROOT / "scripts" / "make_results_page.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.TARGET.read_text(encoding="utf-8") == module.page(), "run: python scripts/make_results_page.py"
 
 
 # --- errors: a user's are one line, ours look like ours -------------------------------------------------------------
@@ -96,8 +88,8 @@ def test_a_bug_in_a_worker_says_so_and_where():
 def create_task(path, *options):
     from click.testing import CliRunner
 
-    from latte.cli.task_command import task
-    from latte.wire.task_file import read_task
+    from latte.cli.task import task
+    from latte.wire.task import read_task
 
     answer = CliRunner().invoke(task, ["create", str(path), "--benchmark", "cifar10c-mini", *options])
     return answer, read_task(path) if answer.exit_code == 0 else None
@@ -115,8 +107,8 @@ def create_task(path, *options):
     ],
 )
 def test_a_served_task_is_open_unless_it_says_fleet(tmp_path, options, trust):
-    from latte.coordination.hub import served_exchange
     from latte.methods import create
+    from latte.server.hub.hub import served_exchange
 
     answer, made = create_task(tmp_path / "task", *options)
     assert made is not None and made.params.get("trust") == trust, answer.output
@@ -136,8 +128,8 @@ def test_a_trust_that_makes_no_sense_is_refused(tmp_path, options):
 
 
 def test_a_task_from_before_there_was_trust_is_a_fleet(tmp_path):
-    from latte.coordination.hub import served_exchange
-    from latte.wire.task_file import parse_task
+    from latte.server.hub.hub import served_exchange
+    from latte.wire.task import parse_task
 
     _, made = create_task(tmp_path / "task", "--method", "ristretto")
     params = {name: value for name, value in made.params.items() if name not in ("trust", "approximation")}

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from latte.checks.material import a_zero_shot, an_upload
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.make_task import make_task
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task
 from serving import serving
 from waiting import latte
 

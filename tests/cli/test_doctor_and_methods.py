@@ -6,11 +6,11 @@ import sys
 import pytest
 
 import tiny_onnx
-from latte.analysis import installation
-from latte.core.near_copies import NEAR_COPY
+from latte.cli import doctor as installation
+from latte.core.memory import NEAR_COPY
 from latte.encoders.pictures import MOST_PIXELS
 from latte.methods import METHODS, describe, resolve
-from waiting import ROOT, latte, run
+from waiting import ROOT, latte, latte_process, run
 
 
 def test_doctor_lists_every_extra_and_how_to_get_it(tmp_path):
@@ -35,7 +35,10 @@ def test_doctor_for_people(tmp_path):
 
 
 def test_doctor_says_how_to_get_what_is_missing(monkeypatch):
-    monkeypatch.setattr(installation, "installed_version", lambda package: None)
+    def absent(package):
+        raise installation.PackageNotFoundError
+
+    monkeypatch.setattr(installation, "version", absent)
     state = installation.inspect_installation()
     assert not any(extra.complete for extra in state.extras)
     monkeypatch.setattr(installation, "requirements_of", lambda extra: [])
@@ -50,7 +53,7 @@ def test_doctor_names_packages_as_pip_knows_them(monkeypatch):
 
 
 def test_methods_lists_every_method_with_parameters_presets_and_grid():
-    cards = {card["name"]: card for card in json.loads(latte("methods", "--json", check=True).stdout)}
+    cards = {card["name"]: card for card in json.loads(latte_process("methods", "--json", check=True).stdout)}
     assert set(cards) == {name for name in METHODS if describe(name).kind.__module__.startswith("latte.")}
     for name, card in cards.items():
         assert {p["name"]: p["default"] for p in card["parameters"]} == vars_of(resolve(name))

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from latte.cli import progress
-from latte.cli.progress import bar
+from latte.cli import output as progress
+from latte.cli.output import bar
 
 
 @pytest.mark.parametrize(("steps", "seconds", "most"), [(3, 0.2, 15.0), (1, 0.5, 2.0), (500, 0.05, 10_000.0)])

@@ -9,11 +9,13 @@ import pytest
 
 from latte import Clip, GlobalMemory, Latte, LatteParams, Routing, ZeroShot, check_exchange, create, create_exchange
 from latte.checks import exchange_checks, method_checks, uploads_of
-from latte.core.names import unpack_names
-from latte.core.stored_table import stable_place, stored_table
+from latte.core.validate import unpack_names
 from latte.methods import METHODS
+from latte.methods.latte.server import STORED
 
-MAKERS = {name: partial(create, name) for name in METHODS if name != "tpt"}
+# one global form stands for all: they differ from the local ones by the handle only
+MAKERS = {name: partial(create, name) for name in METHODS if name != "tpt" and not name.endswith("-global")}
+MAKERS["tda-global"] = partial(create, "tda-global")
 for change in ({"variant": "released"}, {"memory": "local"}, {"memory": "external"}, {"k_l": 1, "k_e": 0}):
     MAKERS[f"latte {change}"] = lambda zero_shot, change=change: Latte(zero_shot, LatteParams(**change))
 
@@ -47,9 +49,9 @@ class Leaky(Latte):
 class Selfish(GlobalMemory):
     """An exchange with a fault: it returns a client's own prototypes."""
 
-    def neighbours(self, client):
-        donors = super().neighbours(client)
-        return donors._replace(rows=donors.rows * 0 + self.clients.index(client))
+    def pick(self, clients):
+        picked, own = super().pick(clients), [self.clients.index(client) for client in clients]
+        return picked._replace(rows=picked.rows * 0 + np.array(own)[:, None, None])
 
 
 def test_the_checks_can_fail():
@@ -120,11 +122,11 @@ class Hasty(GlobalMemory):
     """An exchange with two faults: clients join before their names are checked, and loading begins with emptying."""
 
     def push(self, client, upload):
-        self._ensure_row(client)
+        self._table.set(client, 0, 1, False, 0, 0, False)
         super().push(client, upload)
 
     def load(self, arrays):
-        self._replace([], self._table)
+        self._replace(self._new_table())
         super().load(arrays)
 
 
@@ -172,9 +174,10 @@ class AnyOrder(GlobalMemory):
         self._believe(arrays, unpack_names(arrays["names"], arrays["name_lengths"]))
 
     def _believe(self, arrays, names):
-        honest = np.array([stable_place(name) for name in names], np.uint64)
-        table = stored_table({**arrays, "order": honest}, names, self.zero_shot, by_joining=False)
-        self._replace(names, table._replace(order=np.asarray(arrays["order"], np.uint64)).resized(8))
+        table = self._new_table()
+        for name, *row in zip(names, *(arrays[field] for field in STORED), strict=True):
+            table.set(name, *row, 0, True)
+        self._replace(table)
 
 
 class AnyNames(AnyOrder):
@@ -197,7 +200,7 @@ def test_doubled_clients_are_noticed(kind):
 
 
 def _census():
-    from latte.experiment.item import load_plugin
+    from latte.methods.plugins import load_plugin
     from waiting import ROOT
 
     return load_plugin(ROOT / "examples" / "own_exchange.py").Census
@@ -234,7 +237,7 @@ class Forgetful(CENSUS):
 class Trusting(type(CENSUS.exchange_for(ZeroShot(np.eye(2), ("a", "b"))))):
     """An exchange with a fault: it believes whatever is uploaded, and stores the client's own arrays."""
 
-    def _verified(self, upload):
+    def prepare(self, upload, rounding=None):
         return upload
 
 

@@ -13,11 +13,10 @@ import pytest
 from latte import Clip, Latte, Prediction, ZeroShot, check_method, create, create_exchange, create_federation
 from latte.checks import method_checks
 from latte.core.maths import entropy_of_one
-from latte.core.stored import require
-from latte.core.validate import unit_rows
+from latte.core.validate import require, unit_rows
 from latte.errors import refuse
-from latte.experiment.item import load_plugin
 from latte.methods import METHODS
+from latte.methods.plugins import load_plugin
 from latte.methods.registry import Registration
 from waiting import ROOT, run
 
@@ -80,7 +79,7 @@ class Tuning(Clip):
 
 
 class Engineless(Clip):
-    engine = "latte.simulation.engine.engines:NoSuchEngine"
+    engine = "latte.engine.tda:NoSuchEngine"
 
 
 class Bare:
@@ -172,6 +171,7 @@ def test_a_bare_class_predicts_many_and_remembers_nothing_of_a_bad_batch(monkeyp
     assert method.state()["count"] == 3
 
 
+@pytest.mark.slow
 def test_user_code_with_predict_many_passes_a_type_checker(tmp_path):
     pytest.importorskip("mypy")
     (tmp_path / "user.py").write_text(

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from latte import Latte, LatteParams, LocalMemory, Routing, ZeroShot
-from latte.core.readout import MergedMemory
 from latte.methods import METHODS, create, create_federation
+from latte.methods.latte.readout import MergedMemory
 from small_tasks import external, global_memory, prototypes
 
 COPIES = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda x: pickle.loads(pickle.dumps(x))}
@@ -115,9 +115,9 @@ def test_a_merged_memory(duplicate):
     second, f = duplicate(memory), unit(rng, 8)
     items = unit(rng, 3, 4, 8), rng.random((3, 4)), np.ones((3, 4), np.bool_)
     for each in (memory, second):
-        each.replace_all(*items)
+        each.replace(*items)
     assert second.cosines(f, 5.0).tobytes() == memory.cosines(f, 5.0).tobytes()
-    second.replace_all(-items[0], *items[1:])
+    second.replace(-items[0], *items[1:])
     assert memory.cosines(f, 5.0).tobytes() != second.cosines(f, 5.0).tobytes()
 
 

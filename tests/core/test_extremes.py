@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latte import External, Latte, LatteParams, ZeroShot, create
-from latte.core.readout import MergedMemory
 from latte.core.validate import LARGEST_FACTOR
 from latte.methods.dmn import DmnParams
+from latte.methods.latte.readout import MergedMemory
 from latte.methods.tda import SHARPEST, TdaParams
 
 factors = st.one_of(st.just(0.0), st.floats(1e-6, LARGEST_FACTOR), st.sampled_from([1e-300, 720.0, 1e4, 1e6, 1e9]))
@@ -85,14 +85,14 @@ def test_a_large_gamma_reads_the_most_certain_item():
     rng = np.random.default_rng(0)
     memory, vectors, f = MergedMemory(2, 3, 8, 1e6), unit(rng.normal(size=(2, 3, 8))), unit(rng.normal(size=8))
     entropy = np.array([[0.9, 0.8, 0.95], [0.5, 0.4, 0.3]])
-    memory.replace_all(vectors, entropy, np.ones((2, 3), bool))
+    memory.replace(vectors, entropy, np.ones((2, 3), bool))
     np.testing.assert_allclose(memory.cosines(f, beta=6.0), [vectors[0, 1] @ f, vectors[1, 2] @ f], atol=1e-6)
 
 
 def test_a_large_beta_reads_the_most_similar_item():
     rng = np.random.default_rng(0)
     memory, vectors, f = MergedMemory(2, 3, 8, 1.0), unit(rng.normal(size=(2, 3, 8))), unit(rng.normal(size=8))
-    memory.replace_all(vectors, rng.random((2, 3)), np.ones((2, 3), bool))
+    memory.replace(vectors, rng.random((2, 3)), np.ones((2, 3), bool))
     np.testing.assert_allclose(memory.cosines(f, beta=1e6), (vectors @ f).max(axis=1), atol=1e-6)
 
 
@@ -101,7 +101,7 @@ def test_what_cancels_has_no_direction():
     f = np.array([0.6, 0.8, 0.0], np.float32)
     pair = np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]], np.float32)
     memory = MergedMemory(2, 2, 3, 1.0)
-    memory.replace_all(np.stack([pair, pair]), np.full((2, 2), 0.5), np.ones((2, 2), bool))
+    memory.replace(np.stack([pair, pair]), np.full((2, 2), 0.5), np.ones((2, 2), bool))
     assert memory.cosines(f, beta=6.0).tolist() == [0.0, 0.0]
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latte import Routing
-from latte.checks.clients import turns
-from latte.core.names import pack_names, unpack_names
+from latte.checks.exchange import turns
+from latte.core.validate import pack_names, unpack_names
 from latte.files.tensors import write_safetensors
 from small_tasks import global_memory, prototypes
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latte import Latte, LatteParams, LocalMemory, Routing, ZeroShot
-from latte.core.maths import top_k
-from latte.core.readout import MergedMemory
+from latte.methods.latte.readout import MergedMemory
 from small_tasks import external, global_memory, prototypes
 
 seeds = st.integers(0, 2**32 - 1)
@@ -48,9 +47,9 @@ def test_readout_ignores_a_common_factor(seed, beta, gamma, shift):
     rng = np.random.default_rng(seed)
     memory, vectors, f = MergedMemory(3, 5, 8, gamma), unit(rng, 3, 5, 8), unit(rng, 8)
     entropy, valid = rng.random((3, 5)), rng.random((3, 5)) < 0.8
-    memory.replace_all(vectors, entropy, valid)
+    memory.replace(vectors, entropy, valid)
     plain = memory.cosines(f, beta)
-    memory.replace_all(vectors, entropy + shift, valid)
+    memory.replace(vectors, entropy + shift, valid)
     np.testing.assert_allclose(memory.cosines(f, beta), plain, atol=1e-9)
 
 
@@ -59,9 +58,9 @@ def test_readout_ignores_the_order_of_slots(seed, beta, gate):
     rng = np.random.default_rng(seed)
     memory, vectors, f = MergedMemory(3, 5, 8, 2.0), unit(rng, 3, 5, 8), unit(rng, 8)
     entropy, valid, order = rng.random((3, 5)), rng.random((3, 5)) < 0.8, rng.permutation(5)
-    memory.replace_all(vectors, entropy, valid)
+    memory.replace(vectors, entropy, valid)
     plain = memory.cosines(f, beta, gate)
-    memory.replace_all(vectors[:, order], entropy[:, order], valid[:, order])
+    memory.replace(vectors[:, order], entropy[:, order], valid[:, order])
     np.testing.assert_allclose(memory.cosines(f, beta, gate), plain, atol=1e-7)
 
 
@@ -165,14 +164,6 @@ def test_global_memory_state_round_trips(seed):
         assert array.tobytes() == other.state()[name].tobytes()
     for name in one.clients:
         assert np.array_equal(one.pull(name).vectors, other.pull(name).vectors)
-
-
-@given(seeds, st.integers(1, 12), st.integers(0, 12))
-def test_top_k_is_a_stable_sort(seed, n, k):
-    scores = np.random.default_rng(seed).integers(-3, 3, (4, n)).astype(float)
-    scores[0, 0] = -np.inf
-    want = np.argsort(-scores, axis=1, kind="stable")[:, : min(k, n)]
-    assert np.array_equal(top_k(scores, min(k, n)), want)
 
 
 @pytest.mark.parametrize("empty_query", ["client", "none", "released"])

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import Routing
-from latte.core import donors, near_ties
+from latte.methods.latte import donors
 from small_tasks import global_memory, prototypes
 
 ROUTINGS = [
@@ -70,14 +70,14 @@ def test_many_pulls_are_as_many_pulls(seed, n, classes, dim, k_e, rules, spread,
 def test_few_choices_are_made_twice(spread, monkeypatch):
     """What is too close to order is computed again in double precision: that must stay the exception."""
     memory = filled(np.random.default_rng(0), 200, 4, 128, Routing(5), spread, 1.0, copies=0)
-    settled, settle = [], donors.NearTies.settle
+    settled, settle = [], donors._Choices._settle
 
-    def count(self, asked, *question):
-        settled.append(len(asked.client))
-        return settle(self, asked, *question)
+    def count(self, questions, *rest):
+        settled.append(len(questions.client))
+        return settle(self, questions, *rest)
 
-    monkeypatch.setattr(donors.NearTies, "settle", count)
-    donors.donors_of_many(memory._collect_uploads(), memory.routing, np.arange(200))
+    monkeypatch.setattr(donors._Choices, "_settle", count)
+    memory.pick(list(memory.clients))
     assert 0 < sum(settled) < 0.1 * 200 * 4
 
 
@@ -99,8 +99,8 @@ def test_nobody_pulls_from_an_empty_memory():
 
 def by_definition(memory, own, label, slots):
     """Return the donors of a class: those of the highest exact similarity, among equals by the ranking."""
-    table, n = memory._table, len(memory)
-    vectors, seen, order = table.vectors[:, :n].astype(np.float64), table.seen[:n], table.order[:n]
+    table, n = memory._rows, len(memory)
+    vectors, seen, order = table.vectors.transpose(1, 0, 2).astype(np.float64), table.seen, table.order
     if seen[own, label]:
         score = (vectors[label] * vectors[label, own]).sum(axis=1)
     else:
@@ -164,9 +164,9 @@ def test_clients_with_the_same_prototypes_are_chosen_by_the_definition(case, sha
 @pytest.mark.parametrize("case", ["one", "two", "ten", "a step apart"])
 def test_few_exact_products_settle_the_pulls_among_copies(case, share, monkeypatch):
     """Also for rows that nearly are copies, and for classes that a client has not seen: a bound per choice."""
-    rng, n, classes, dim, counted, dots = np.random.default_rng(2), 300, 4, 256, [], near_ties._dots
+    rng, n, classes, dim, counted, dots = np.random.default_rng(2), 300, 4, 256, [], donors.exact_products
     monkeypatch.setattr(
-        near_ties, "_dots", lambda v, labels, *rest: counted.append(len(labels)) or dots(v, labels, *rest)
+        donors, "exact_products", lambda v, labels, *rest: counted.append(len(labels)) or dots(v, labels, *rest)
     )
     memory, vectors = global_memory(classes, dim, Routing(4)), variants(case, rng, n, classes, dim)
     seen = rng.random((n, classes)) < share
@@ -181,9 +181,9 @@ def test_few_exact_products_settle_the_pulls_among_copies(case, share, monkeypat
 
 def test_copies_are_compared_once(monkeypatch):
     """The exact products of a pull do not grow with the number of clients that hold the same prototypes."""
-    vectors, counted, dots = unit(np.random.default_rng(0).normal(size=(3, 32))), [], near_ties._dots
+    vectors, counted, dots = unit(np.random.default_rng(0).normal(size=(3, 32))), [], donors.exact_products
     monkeypatch.setattr(
-        near_ties, "_dots", lambda v, labels, *rest: counted.append(len(labels)) or dots(v, labels, *rest)
+        donors, "exact_products", lambda v, labels, *rest: counted.append(len(labels)) or dots(v, labels, *rest)
     )
     memory = global_memory(3, 32, Routing(4))
     for i in range(300):

@@ -24,7 +24,7 @@ def test_all_classes_at_once_and_one_by_one(memory, classes, slots, others, dim)
     client._build()  # of all classes; an insertion merges its own
     together = [array.copy() for array in (client.merged.vectors, client.merged.offset, client.merged.gram)]
     for label in range(classes):
-        client._merge_class(label)
+        client._merge(slice(label, label + 1))
     for array, expected in zip(
         (client.merged.vectors, client.merged.offset, client.merged.gram), together, strict=True
     ):

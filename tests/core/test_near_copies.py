@@ -6,14 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latte import Latte, ZeroShot, create
-from latte.core import near_copies as module
-from latte.core.local_memory import LocalMemory
-from latte.core.near_copies import NEAR_COPY, RecentImages, near_copies
-from latte.methods.caches import Cache, SortedCache
+from latte.core import memory as module
+from latte.core.memory import NEAR_COPY, LocalMemory, RecentImages, near_copies
+from latte.engine import has_engine, run_fast
 from latte.methods.dmn import Dmn
-from latte.methods.ristretto import Ristretto
-from latte.methods.tda import Tda
-from latte.simulation.engine import has_engine, run_fast
+from latte.methods.ristretto.client import Ristretto
+from latte.methods.tda import Cache, SortedCache, Tda
 from small_tasks import a_task
 
 METHODS = (Latte, Ristretto, Tda, Dmn)

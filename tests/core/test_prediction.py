@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from latte import Clip, Prediction, ZeroShot
 from latte.core.maths import entropy_of_one, match_entropy
-from latte.methods.ristretto import Ristretto
+from latte.methods.ristretto.client import Ristretto
 
 
 def test_a_function_is_called_once_when_the_entropy_is_read():

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import Latte, Privacy, PrivateClient, ZeroShot, create_exchange
-from latte.core.privacy import epsilon
-from latte.core.private_client import without_noise
+from latte.core.privacy import epsilon, without_noise
 from latte.errors import InputError
-from latte.methods.ristretto import Ristretto
+from latte.methods.ristretto.client import Ristretto
 
 
 def unit(rows):

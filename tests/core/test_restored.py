@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import External, Latte, LatteParams, LocalMemory, ZeroShot, create
-from latte.core.contracts import Collaborative
-from latte.core.readout import merge_class
+from latte.core.types import Collaborative
+from latte.methods.latte.readout import merge_memories
 
 METHODS = {
     "latte": ("latte", {"k_l": 3}),
@@ -121,7 +121,7 @@ def test_a_merge_keeps_the_lowest_entropies(seed, slots, others):
     for _ in range(int(rng.integers(0, 2 * slots))):
         local.insert(0, unit(rng, 4), int(rng.integers(0, 4)) / 4)
     for label in (0, 1):
-        _, entropy, valid = merge_class(local, external, label)
+        _, (entropy,), (valid,), _ = merge_memories(local, external, slice(label, label + 1))
         there = [*local.entropy[label][local.valid[label]], *external.entropy[label][external.valid[label]]]
         assert sorted(entropy[valid].tolist()) == sorted(there)[:slots]
         assert entropy.shape == valid.shape == (slots,)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from latte.core.waiting import signals_wait
+from latte.runtime import signals_wait
 
 
 def test_a_signal_comes_after_the_block_and_the_handler_is_the_old_one():
@@ -44,35 +44,3 @@ def test_ignored_signals_stay_ignored():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.parametrize("moment", ["install", "restore"])
-def test_a_signal_while_handlers_are_replaced_loses_none(moment, monkeypatch):
-    """Whenever a signal raises, the others still reach their own handlers afterwards."""
-    heard = []
-
-    def stop(number, frame):
-        raise KeyboardInterrupt
-
-    old = {signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))}
-    old[signal.SIGTERM] = signal.signal(signal.SIGTERM, stop)
-    plain, calls = signal.signal, []
-
-    def interrupted(number, handler):
-        done = plain(number, handler)
-        calls.append(number)
-        if len(calls) == (1 if moment == "install" else 1 + len(expected)):
-            stop(number, None)
-        return done
-
-    expected = [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
-    try:
-        monkeypatch.setattr(signal, "signal", interrupted)
-        with pytest.raises(KeyboardInterrupt), signals_wait():
-            pass
-        monkeypatch.undo()
-        signal.raise_signal(signal.SIGINT)
-        assert heard == [signal.SIGINT]
-    finally:
-        for number, handler in old.items():
-            plain(number, handler)

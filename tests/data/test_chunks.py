@@ -6,12 +6,11 @@ from PIL import Image
 
 from fuzz.mutate import damage_bytes, damage_header
 from latte.data import embed as module
-from latte.data.chunks import BadImage, Chunk, PartialEmbedding
-from latte.data.embed import EmbedPlan, embed_images
+from latte.data.embed import BadImage, Chunk, EmbedPlan, PartialEmbedding, embed_images
 from latte.data.embeddings import load_embeddings
-from latte.data.image_set import open_images
+from latte.data.images import open_images
 from latte.encoders import load_encoder
-from latte.files.locks import lock
+from latte.files.atomic import lock
 from latte.files.tensors import read_safetensors, write_safetensors
 
 SHAPE = (2, 4)

@@ -8,9 +8,14 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from latte.data.cifar import CIFAR10_CLASSNAMES, CIFAR100_CLASSNAMES, read_cifar, read_cifar_folder
-from latte.data.cifar_c import open_cifar_c
-from latte.data.cifar_pickle import read_batch
+from latte.data.cifar import (
+    load_classnames,
+    open_cifar_c,
+    read_batch,
+    read_cifar,
+)
+
+CIFAR10_CLASSNAMES, CIFAR100_CLASSNAMES = load_classnames("cifar10"), load_classnames("cifar100")
 
 
 def random_test_set(classes, seed=0):
@@ -191,27 +196,6 @@ def test_other_pickles_are_refused_and_not_run(raw, capsys):
     with pytest.raises(ValueError, match=r"x: got .*want an official batch with data and labels"):
         read_batch(raw, b"labels", "x")
     assert "executed" not in capsys.readouterr().out
-
-
-# --- class folders ------------------------------------------------------------------------------------------
-
-
-def test_class_folders(tmp_path):
-    from PIL import Image
-
-    rng = np.random.default_rng(0)
-    for name in CIFAR10_CLASSNAMES:
-        (tmp_path / name).mkdir()
-        for i in (10, 2):
-            picture = Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8))
-            picture.save(tmp_path / name / f"{i:02d}.png")
-    read = read_cifar_folder(tmp_path)
-    assert (read.labels == np.repeat(np.arange(10), 2)).all()
-    with Image.open(tmp_path / "truck" / "10.png") as last:
-        assert (read.images[-1] == np.asarray(last)).all()
-    Image.fromarray(np.zeros((31, 32, 3), np.uint8)).save(tmp_path / "bird" / "a.png")
-    with pytest.raises(ValueError, match="got 32 x 31 pixels, want 32 x 32"):
-        read_cifar_folder(tmp_path)
 
 
 # --- the published CIFAR-C ----------------------------------------------------------------------------------

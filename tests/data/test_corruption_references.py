@@ -7,8 +7,24 @@ import numpy as np
 import pytest
 
 import published_cifar_c
-from latte.data.corruptions import FUNCTIONS, blur, colour, corrupt, digital, edges, filters, spatter, weather
-from latte.data.corruptions.draws import streams
+from latte.data.corruptions import (
+    FUNCTIONS,
+    blur,
+    corrupt,
+    digital,
+    filters,
+    weather,
+)
+from latte.data.corruptions import (
+    digital as colour,
+)
+from latte.data.corruptions import (
+    filters as edges,
+)
+from latte.data.corruptions import (
+    weather as spatter,
+)
+from latte.data.corruptions.filters import streams
 
 ndimage = pytest.importorskip("scipy.ndimage")
 # These draw nothing of their own (Pillow does the work), choose which values to overwrite, or have other textures.

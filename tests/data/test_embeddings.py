@@ -11,12 +11,11 @@ from safetensors.numpy import save_file
 
 from latte.core.zero_shot import ZeroShot
 from latte.data import catalogue
-from latte.data.benchmark import Embeddings
 from latte.data.bundled import BUNDLED_FILE, bundled
 from latte.data.catalogue import find_problems
-from latte.data.embeddings import load_embeddings, load_federation, save_embeddings
-from latte.data.npz import convert_npz
-from latte.files.checksums import checksum
+from latte.data.embeddings import convert_npz, load_embeddings, load_federation, save_embeddings
+from latte.data.federation import Embeddings
+from latte.files.documents import checksum
 
 
 def unit(*shape, seed=0):

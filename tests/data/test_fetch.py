@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from latte.data import download
-from latte.data.download import Sums
-from latte.data.fetch import DatasetSource, dataset_sources, fetch_dataset, unpack_archive
-from latte.files.locks import lock
+from latte.data import fetch as download
+from latte.data.fetch import DatasetSource, Sums, dataset_sources, fetch_dataset, unpack_archive
+from latte.files.atomic import lock
 from waiting import DEADLINE
 
 CONTENT = bytes(range(256)) * 9_000  # 2.3 MB: more than two blocks

@@ -3,7 +3,7 @@ import tarfile
 import numpy as np
 import pytest
 
-from latte.data.folders import layouts, plain_name, read_classes, read_folders, read_layout
+from latte.data.images import layouts, plain_name, read_classes, read_folders, read_layout
 
 
 def plant(root, tree):
@@ -105,8 +105,6 @@ def test_one_folder_of_classes(tmp_path):
     listed = read_classes(tmp_path / "pets")
     assert (listed.domains, listed.classnames) == (("pets",), ("cat", "dog"))
     assert listed.relative() == ("cat/0.png", "cat/1.png", "dog/0.png")
-    with pytest.raises(ValueError, match="no cow in"):
-        read_classes(tmp_path / "pets", ["cat", "cow", "dog"])
     (tmp_path / "void").mkdir()
     with pytest.raises(ValueError, match="without folders"):
         read_classes(tmp_path / "void")

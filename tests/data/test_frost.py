@@ -8,11 +8,11 @@ import pytest
 
 import tiny_onnx
 from latte.cli import main
-from latte.data import image_set
-from latte.data.cifar import CIFAR10_CLASSNAMES, CifarImages
+from latte.data import images as image_set
+from latte.data.cifar import CifarImages, load_classnames
 from latte.data.corruptions import CORRUPTIONS, corrupt, load_textures
 from latte.data.embeddings import load_embeddings
-from latte.data.image_set import CorruptionPlan, from_corrupted_cifar, open_images
+from latte.data.images import CorruptionPlan, from_corrupted_cifar, open_images
 from latte.errors import InputError
 
 Image = pytest.importorskip("PIL.Image")
@@ -24,7 +24,9 @@ def cifar():
     """Two images of every class."""
     rng = np.random.default_rng(0)
     labels = np.arange(20) % 10
-    return CifarImages(rng.integers(0, 256, (20, 32, 32, 3), np.uint8), labels, np.arange(20), CIFAR10_CLASSNAMES)
+    return CifarImages(
+        rng.integers(0, 256, (20, 32, 32, 3), np.uint8), labels, np.arange(20), load_classnames("cifar10")
+    )
 
 
 def save_pictures(folder, levels, names="{}.png", size=(200, 240)):

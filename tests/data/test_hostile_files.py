@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from latte.data import catalogue
-from latte.data.embeddings import load_embeddings, save_embeddings
-from latte.data.npz import convert_npz
+from latte.data.embeddings import convert_npz, load_embeddings, save_embeddings
 from latte.errors import InputError
 from latte.files import arrays as arrays_module
 from waiting import latte
@@ -71,11 +70,11 @@ BAD_MEMBERS = {
     "giant shape": (header("'<f4'", "(1000000000000, 4)"), "bytes for float32"),
     "shape beyond memory": (header("'<f4'", "(999999999999999999, 999999999999999999, 0)"), "memory can hold"),
     "400 digits": (header("'<f4'", f"({'9' * 400}, 4)"), "header|shape"),
-    "negative shape": (header("'<f4'", "(-1, 4)"), "header"),
+    "negative shape": (header("'<f4'", "(-1, 4)"), "lengths >= 0"),
     "many dimensions": (header("'<f4'", "(" + "1, " * 40 + ")"), "at most 8"),
     "records": (header("[('a', '<f4')]", "(8,)"), "no objects, no records"),
     "objects": (npy(np.array([None] * N, object)), r"'\|O'"),
-    "no type": (header("'<q9'", "(8,)"), "type '<q9'"),
+    "no type": (header("'<q9'", "(8,)"), "descriptor: '<q9'"),
     "code": (header("__import__('os')", "(8,)"), "header"),
     "deep": (header("(" * 5000 + ")" * 5000, "(8,)"), "header"),
     "0-d": (npy(np.array(1.0)), r"shape \(\)"),
@@ -192,9 +191,8 @@ BAD_HEADERS = {
     "metadata has a number": ({"__metadata__": {"format": 3}}, b"", "metadata: .*want text at"),
     "metadata is null": ({"__metadata__": None}, b"", "metadata: "),
     "header is a list": ([], b"", "header: got"),
-    "header is deep": (b"[" * 100_000, b"", "nested deeper"),
-    "header is no text": (b"\xff\xfe", b"", "not UTF-8"),
-    "a name twice": (b'{"a": {}, "a": {}}', b"", "'a' twice"),
+    "header is deep": (b"[" * 100_000, b"", "nesting"),
+    "header is no text": (b"\xff\xfe", b"", "not JSON"),
     "unknown dtype": ({"a": entry("BF16", (4,))}, bytes(8), "dtype: got 'BF16'"),
     "dtype is a number": ({"a": entry(3)}, bytes(8), "want text"),
     "negative shape": ({"a": entry(shape=(-2,))}, bytes(8), "lengths >= 0"),
@@ -224,7 +222,7 @@ def test_a_giant_header_length(tmp_path, length):
     refused(raw_file(tmp_path / "x.safetensors", {}, length=length), "truncated")
     with (tmp_path / "x.safetensors").open("rb+") as file:
         file.truncate(min(length, 1 << 41) + 8)  # the length is there, as a hole
-    refused(tmp_path / "x.safetensors", "truncated|header of|NUL byte")
+    refused(tmp_path / "x.safetensors", "truncated|header of|not JSON")
 
 
 # --- a folder of them ---------------------------------------------------------------------------------------

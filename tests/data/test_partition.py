@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte.core.zero_shot import ZeroShot
-from latte.data.benchmark import Embeddings
 from latte.data.bundled import bundled
-from latte.data.partition import federate, generators, is_crossed, stratified_folds
+from latte.data.federation import Embeddings, federate, generators, is_crossed, stratified_folds
 
 SEEDS = st.integers(0, 2**32)
 
@@ -164,7 +163,7 @@ def test_more_clients_than_images_are_refused_by_domain():
 
 
 def test_many_small_classes(shared):
-    from latte.data.npz import convert_npz
+    from latte.data.embeddings import convert_npz
 
     embeddings = convert_npz(shared / "data" / "embeddings" / "clip_sun397.npz")
     federation = federate(embeddings, 20, 0)  # 397 classes of 10 images: no class reaches every client

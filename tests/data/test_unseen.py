@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte.core.zero_shot import ZeroShot
-from latte.data.benchmark import Embeddings
-from latte.data.partition import federate, is_crossed
-from latte.data.unseen import exclude_reported, select_unseen
+from latte.data.catalogue import exclude_reported, select_unseen
+from latte.data.federation import Embeddings, federate, is_crossed
 
 CLASSES = 3
 

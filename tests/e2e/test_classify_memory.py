@@ -17,8 +17,8 @@ import pytest
 
 import tiny_onnx
 from latte import Clip, ZeroShot
-from latte.edge import learning
-from waiting import latte, output_of
+from latte.edge.classify import classify as learning
+from waiting import latte
 
 pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
@@ -50,6 +50,12 @@ def finish(process):
     return process.returncode, output.splitlines(), errors.splitlines()
 
 
+def classify(pictures, memory, *options):
+    """Do as :func:`start` and :func:`finish`, in this process."""
+    done = latte("classify", *pictures, *COMMON, "--memory", memory, *options)
+    return done.returncode, done.stdout.splitlines(), done.stderr.splitlines()
+
+
 def is_summary(errors):
     """Whether the lines on stderr are those at the end of a call, and no others."""
     begins = (" pictures, ", "agreement with zero-shot per ", "entropy of zero-shot ", "memory: ")
@@ -60,7 +66,7 @@ def is_summary(errors):
 def whole(pictures, tmp_path_factory):
     """What a call that nothing disturbs prints and leaves behind."""
     memory = tmp_path_factory.mktemp("whole") / "m.safetensors"
-    code, lines, errors = finish(start(pictures, memory))
+    code, lines, errors = classify(pictures, memory)
     assert code == 0 and len(lines) == NUMBER and is_summary(errors)
     assert [path.name for path in memory.parent.iterdir()] == ["m.safetensors"]
     return lines, memory.read_bytes()
@@ -74,7 +80,8 @@ def covered(memory):
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "term")]
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), pytest.param(signal.SIGTERM, 143, "term", marks=pytest.mark.slow)],
 )
 def test_a_signal_saves_what_was_printed_and_the_same_command_goes_on(pictures, whole, tmp_path, number, code, word):
     memory = tmp_path / "m.safetensors"
@@ -89,12 +96,13 @@ def test_a_signal_saves_what_was_printed_and_the_same_command_goes_on(pictures, 
     assert covered(memory) == len(printed)
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
 
-    ended, rest, errors = finish(start(pictures, memory))
+    ended, rest, errors = classify(pictures, memory)
     assert ended == 0 and f"after {len(printed)} of {NUMBER} pictures" in errors[0] and is_summary(errors[1:])
     assert printed + rest == whole[0]
     assert memory.read_bytes() == whole[1], "as if nothing had happened"
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_the_memory_is_whole_and_goes_on(pictures, whole, tmp_path):
     memory = tmp_path / "m.safetensors"
     done = 0
@@ -110,12 +118,12 @@ def test_killed_at_any_moment_the_memory_is_whole_and_goes_on(pictures, whole, t
         assert lines == whole[0][done : done + len(lines)]
         assert done < covered(memory) <= done + len(lines), "what is saved was printed"
         done = covered(memory)
-    code, rest, _ = finish(start(pictures, memory))
+    code, rest, _ = classify(pictures, memory)
     assert code == 0 and rest == whole[0][done:]
     assert memory.read_bytes() == whole[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_the_table_goes_on_with_the_memory(pictures, whole, tmp_path, number):
     """Interrupted or killed, and gone on with: a row per picture, the answers that were printed."""
     memory, table = tmp_path / "m.safetensors", tmp_path / "answers.csv"
@@ -129,7 +137,7 @@ def test_the_table_goes_on_with_the_memory(pictures, whole, tmp_path, number):
     finish(process)
     done = covered(memory)
     assert len(rows_of(table)) >= done, "what the memory covers is in the table"
-    code, _, errors = finish(start(pictures, memory, *options))
+    code, _, errors = classify(pictures, memory, *options)
     assert code == 0 and errors[0].endswith(f"after {done} of {NUMBER} pictures, which m.safetensors covers")
     assert errors[-1] == f"table: {table}"
     answers = [json.loads(line) for line in whole[0]]
@@ -158,12 +166,12 @@ def test_a_table_that_does_not_go_on_from_the_memory_is_refused(pictures, tmp_pa
     process.send_signal(signal.SIGINT)
     assert finish(process)[0] == 130
     table.write_text("mine", encoding="utf-8")
-    code, lines, errors = finish(start(pictures, memory, "--csv", str(table)))
+    code, lines, errors = classify(pictures, memory, "--csv", str(table))
     assert code == 2 and not lines and "give another --csv, or remove the file" in errors[-1]
     assert table.read_text(encoding="utf-8") == "mine"
     table.unlink()
     left = NUMBER - covered(memory)
-    code, lines, errors = finish(start(pictures, memory, "--csv", str(table)))
+    code, lines, errors = classify(pictures, memory, "--csv", str(table))
     assert code == 0 and len(lines) == left == len(rows_of(table)) and any("is new: the rows of" in e for e in errors)
 
 
@@ -173,14 +181,14 @@ def test_copies_do_not_fill_a_memory(pictures, tmp_path):
     dozen = sorted(set(pictures))
     counts = []
     for _ in range(9):
-        _, lines, errors = finish(start(dozen, memory))
+        _, lines, errors = classify(dozen, memory)
         counts.append(sum(json.loads(line)["near_copy"] for line in lines))
     assert min(counts[1:]) > counts[0], "some of these pictures of noise are near copies of others, too"
     assert f"{counts[-1]} near copies not learnt" in errors[0]
     once = tmp_path / "once.safetensors"
-    finish(start(dozen, once))
+    classify(dozen, once)
     assert memory.read_bytes() == once.read_bytes()
-    _, lines, errors = finish(start(dozen, memory, "--near-copy", "0"))
+    _, lines, errors = classify(dozen, memory, "--near-copy", "0")
     assert "near cop" not in errors[0] and memory.read_bytes() != once.read_bytes()
 
 
@@ -195,7 +203,7 @@ def test_a_reader_that_goes_away_costs_nothing(pictures, whole, tmp_path):
     assert first == whole[0][0] and process.returncode == 1 and "Traceback" not in errors
     done = covered(memory)
     assert 0 < done < NUMBER
-    code, rest, _ = finish(start(pictures, memory))
+    code, rest, _ = classify(pictures, memory)
     assert code == 0 and rest == whole[0][done:] and memory.read_bytes() == whole[1]
 
 
@@ -206,7 +214,7 @@ def test_a_second_process_is_told_who_has_the_memory_and_changes_nothing(picture
     first = start(pictures, memory, "--save-every", "0")
     line = first.stdout.readline()
     for name in (memory, link):
-        code, lines, errors = finish(start(pictures, name))
+        code, lines, errors = classify(pictures, name)
         assert code == 2 and not lines and len(errors) == 1
         assert f"pid {first.pid}," in errors[0] and "latte classify" in errors[0] and str(name) in errors[0]
     code, lines, errors = finish(first)
@@ -220,9 +228,9 @@ def test_a_memory_behind_a_link_is_written_where_it_is(pictures, tmp_path):
     (tmp_path / "real").mkdir()
     link = tmp_path / "link.safetensors"
     link.symlink_to(tmp_path / "real" / "m.safetensors")
-    assert finish(start(pictures[:5], link))[0] == 0
+    assert classify(pictures[:5], link)[0] == 0
     assert link.is_symlink() and (tmp_path / "real" / "m.safetensors").is_file()
-    assert finish(start(pictures[:5], link))[0] == 0, "continues"
+    assert classify(pictures[:5], link)[0] == 0, "continues"
 
 
 def test_other_pictures_after_an_interruption_start_at_the_first(pictures, tmp_path):
@@ -232,9 +240,9 @@ def test_other_pictures_after_an_interruption_start_at_the_first(pictures, tmp_p
     process.send_signal(signal.SIGINT)
     assert finish(process)[0] == 130
     others = list(reversed(pictures[:40]))
-    code, lines, errors = finish(start(others, memory))
+    code, lines, errors = classify(others, memory)
     assert code == 0 and [json.loads(line)["file"] for line in lines] == others
-    code, lines, errors = finish(start(pictures[:40], memory))
+    code, lines, errors = classify(pictures[:40], memory)
     assert code == 0 and len(lines) == 40 and is_summary(errors), "a call that was finished is not gone on with"
 
 
@@ -244,19 +252,16 @@ def test_memories_that_cannot_be_are_refused_at_once(pictures, tmp_path, name, m
     os.mkfifo("fifo")
     Path("loop").symlink_to("loop")
     before = sorted(tmp_path.rglob("*"))
-    code, lines, errors = finish(start(pictures[:3], name))
+    code, lines, errors = classify(pictures[:3], name)
     assert code == 2 and not lines and "memory" in errors[-1] and "Traceback" not in "".join(errors)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_special_files_are_no_pictures_and_hold_nobody_up(pictures, tmp_path):
     os.mkfifo(tmp_path / "fifo.png")
-    command = [*pictures[:2], str(tmp_path / "fifo.png"), "/dev/zero"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "latte", "classify", *command, *COMMON], stdout=subprocess.PIPE, text=True
-    )
-    rows = [json.loads(line) for line in output_of(process)[0].splitlines()]
-    assert process.returncode == 1 and [row["label"] is None for row in rows] == [False, False, True, True]
+    done = latte("classify", *pictures[:2], tmp_path / "fifo.png", "/dev/zero", *COMMON)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1 and [row["label"] is None for row in rows] == [False, False, True, True]
     assert "a FIFO" in rows[2]["problem"] and "a device" in rows[3]["problem"]
 
 

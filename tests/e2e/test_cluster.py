@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from waiting import DEADLINE, ROOT, latte, running, wait_until
+from waiting import DEADLINE, SUPPORT, latte, running, wait_until
 
 pytest.importorskip("distributed")
+
+pytestmark = pytest.mark.slow
 CONNECT = "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"
-PLUGIN = ROOT / "tests" / "gated_method.py"  # an item that waits: the worker that is killed is in the middle of it
+PLUGIN = SUPPORT / "gated_method.py"  # an item that waits: the worker that is killed is in the middle of it
 SWEEP = ("sweep", "--benchmark", "cifar10c-mini", "--plugin", PLUGIN, "--methods", "latte,gated", "--seeds", "0-2")
 SWEEP = (*SWEEP, "--over", "alpha=0.5,1", "--set", "engine=readable")
 

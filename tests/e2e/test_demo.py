@@ -6,6 +6,8 @@ import pytest
 
 from waiting import ROOT, latte
 
+pytestmark = pytest.mark.slow
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SHOWN = re.search(r"<!-- demo -->\n```text\n(.*?)```", README, re.DOTALL)[1]
 ROW = re.compile(r"^(?P<name>\S.*?) {2,}(?P<accuracy>[\d.]+) +(?:(?P<gain>\+[\d.]+) \[(?P<low>\S+), (?P<high>\S+)\])? +(?P<kb>[\d,]+)$", re.M)  # fmt: skip  # noqa: E501
@@ -22,7 +24,7 @@ def rows() -> dict[str, re.Match[str]]:
 
 
 def test_it_prints_what_the_readme_shows(demo):
-    assert demo[1].stdout == SHOWN, "run: python scripts/make_readme.py"
+    assert demo[1].stdout == SHOWN, "run: python tools/make_readme.py"
 
 
 def test_progress_and_what_to_do_next_go_to_stderr(demo):

@@ -81,6 +81,7 @@ def test_a_list_names_the_pictures(server, tmp_path):
     assert "missing.png: No such file" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_watched_folder_and_sigterm(server, tmp_path):
     folder = tmp_path / "in"
     write_pictures(folder, 3)
@@ -105,6 +106,7 @@ def test_a_watched_folder_and_sigterm(server, tmp_path):
     assert status(state)["sync_images"] == 5, "what is new is shared at the end"
 
 
+@pytest.mark.slow
 def test_a_thousand_pictures_while_the_server_is_away(task, tmp_path):
     folder, state, port = tmp_path / "in", tmp_path / "state", free_port()
     write_pictures(folder, 1)
@@ -129,6 +131,7 @@ def test_the_first_start_needs_the_server_and_says_so(tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_server_of_another_protocol_is_named_and_the_device_goes_on_alone(task, tmp_path):
     state, port = tmp_path / "state", free_port()
     with server_process(task, tmp_path / "data", "--port", port) as (server, _):
@@ -144,6 +147,7 @@ def test_a_server_of_another_protocol_is_named_and_the_device_goes_on_alone(task
     assert first.returncode == 2 and len(first.stderr.splitlines()) == 1 and "upgrade latte" in first.stderr
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_waited_for_and_nothing_is_lost(server, tmp_path):
     folder = tmp_path / "in"
     write_pictures(folder, 400)
@@ -176,6 +180,7 @@ def fill(path):
                 continue
 
 
+@pytest.mark.slow
 def test_lines_wait_for_room_on_a_full_disk(server, tmp_path):
     """The record is on a disk with room, the file of lines is not: every line is there in the end, each once."""
     pictures = write_pictures(tmp_path / "in", 60)
@@ -191,6 +196,7 @@ def test_lines_wait_for_room_on_a_full_disk(server, tmp_path):
         assert out.read_text().splitlines() == devices.result_lines(state) and len(devices.result_lines(state)) == 60
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_stopped_does_not_keep_the_device_from_ending(server, tmp_path):
     """A pipe that nobody reads fills up; SIGTERM ends the device, and the record has what the pipe has not."""
     pictures = write_pictures(tmp_path / "in", 600)
@@ -269,6 +275,7 @@ def test_another_encoder_is_refused(server, tmp_path, shared):
 # --- what people see when something is wrong ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_reader_that_is_gone_ends_the_device_with_a_word_and_a_last_sync(server, tmp_path):
     pictures = write_pictures(tmp_path / "in", 30)
     state, (reader, writer) = tmp_path / "state", os.pipe()
@@ -305,6 +312,7 @@ def test_an_unreadable_file_makes_the_exit_code_1_and_retry_tries_it_again(serve
     assert "0 unreadable pictures" in latte("edge", "retry", "--state", state, check=True).stdout
 
 
+@pytest.mark.slow
 def test_a_running_device_tries_again_when_asked(server, tmp_path):
     (picture,) = write_pictures(tmp_path / "in", 1)
     whole, about, state = picture.read_bytes(), picture.stat(), tmp_path / "state"
@@ -362,13 +370,14 @@ def test_a_removed_state_folder_ends_the_device(server, tmp_path):
     assert done.returncode == 1 and "has been removed or replaced" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_ristretto_without_its_server_is_latte_classify(tmp_path):
+@pytest.mark.parametrize("trust", [(), ("--trust", "fleet")])
+def test_ristretto_without_its_server_is_latte_classify(tmp_path, trust):
     """The task comes from the server, which then is away: the answers are those of a machine without any server."""
     path, pictures = tmp_path / "r.task", write_pictures(tmp_path / "in", 40)
     common = ("--encoder", devices.ENCODER, "--classes", devices.CLASSES, "--method", "ristretto")
-    latte("task", "create", path, *common, "--trust", "fleet", check=True)  # as in classify: there are no strangers
+    latte("task", "create", path, *common, *trust, check=True)
     shown = latte("task", "show", path, check=True).stdout
-    assert "near_copy=0.99" in shown
+    assert "near_copy=0.99" in shown and f"trust={'fleet' if trust else 'open'}" in shown
     with server_process(path, tmp_path / "data") as (address, _):
         run_device(address, tmp_path / "state", "alone", "--from", "/dev/null")
     run_device(address, tmp_path / "state", "alone", *pictures)

@@ -1,6 +1,6 @@
 """A device is killed at random moments: no picture twice, none left out, the memory of an undisturbed run.
 
-``benchmarks/edge_kills.py`` is the long form.
+``benchmarks/device/edge_kills.py`` is the long form.
 """
 
 import pytest
@@ -12,6 +12,8 @@ from serving import server_process
 from waiting import wait_until
 
 pytest.importorskip("onnxruntime")
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

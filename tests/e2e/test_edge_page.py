@@ -11,6 +11,8 @@ from serving import server_process
 from waiting import ROOT, latte, running, wait_until
 
 pytest.importorskip("onnxruntime")
+
+pytestmark = pytest.mark.slow
 PAGE = (ROOT / "docs" / "edge.md").read_text(encoding="utf-8")
 ADDRESS = "http://127.0.0.1:8420"
 
@@ -66,18 +68,18 @@ def watch(folder, words):
 
 
 def test_the_page_names_the_numbers_of_the_code():
-    from latte.edge import background_sync, device, device_file, feeds, group_commits, watch_folder
+    from latte.edge.device import device, feeds, record, syncing, watch
 
     assert f"at most {feeds.QUEUE_ROOM} names" in PAGE.replace("\n", " ").replace("At most", "at most")
-    assert (feeds.PICTURES_AHEAD, watch_folder.SETTLED_SECONDS, watch_folder.WRITING_PATIENCE) == (4, 1.0, 10.0)
-    assert (device.SAVE_EVERY, background_sync.LONGEST_PAUSE, background_sync.FIRST_PAUSE) == (500, 300.0, 1.0)
+    assert (feeds.PICTURES_AHEAD, watch.SETTLED_SECONDS, watch.WRITING_PATIENCE) == (4, 1.0, 10.0)
+    assert (device.SAVE_EVERY, syncing.LONGEST_PAUSE, syncing.FIRST_PAUSE) == (500, 300.0, 1.0)
     assert "after every 500 pictures" in PAGE.replace("\n", " ")
-    assert (group_commits.GROUP_PICTURES, group_commits.GROUP_SECONDS) == (64, 10.0)
+    assert (record.GROUP_PICTURES, record.GROUP_SECONDS) == (64, 10.0)
     assert "up to 64 of them or ten seconds" in PAGE.replace("\n", " ")
-    assert (watch_folder.CLOSED_SECONDS, watch_folder.MOST_TRIES, feeds.NAMED_TRIES, feeds.HEARD_SECONDS) == (
+    assert (watch.CLOSED_SECONDS, watch.MOST_TRIES, feeds.NAMED_TRIES, feeds.HEARD_SECONDS) == (
         0.3,
         8,
         3,
         10.0,
     )
-    assert device_file.HISTORY == 100_000 and "100,000" in PAGE
+    assert record.HISTORY == 100_000 and "100,000" in PAGE

@@ -10,7 +10,10 @@ from serving import server_process
 from waiting import run
 
 pytest.importorskip("onnxruntime")
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with openssl")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with openssl"),
+]
 
 
 def openssl(folder, *words):

@@ -12,13 +12,15 @@ import httpx2
 import numpy as np
 import pytest
 
-from latte.cli.fleet_demo import tally_row
-from latte.simulation.fleet_client import demo_federation
-from latte.simulation.readable import run_readable
-from latte.simulation.schedule import Schedule
+from latte.cli.demo import tally_row
+from latte.demo.clients import demo_federation
+from latte.simulation.simulator import Schedule, run_readable
 from waiting import DEADLINE, ROOT, latte, run, running, wait_until
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks at processes in /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks at processes in /proc"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +128,7 @@ def test_nothing_is_left_of_a_demo_that_ends_while_its_server_starts(tmp_path, n
 def test_the_server_of_a_demo_that_has_already_ended_removes_its_folder(tmp_path):
     folder = tmp_path / "latte-fleet-killed"
     folder.mkdir()  # its input is at its end before it starts, as when the demo is killed meanwhile
-    run(sys.executable, "-m", "latte.serve.demo_server", folder, "127.0.0.1", 0, cwd=tmp_path)
+    run(sys.executable, "-m", "latte.demo.fleet", folder, "127.0.0.1", 0, cwd=tmp_path)
     assert not folder.exists()
 
 

@@ -154,7 +154,7 @@ def test_in_any_locale(data, locale):
 
 
 def test_a_bar_shows_its_label_as_it_is():
-    from latte.cli.progress import bar
+    from latte.cli.output import bar
 
     err = io.BytesIO()
     stream = io.TextIOWrapper(err, "utf-8", write_through=True)  # which closes err when it is collected

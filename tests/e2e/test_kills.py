@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from waiting import ROOT, latte, running, wait_until
+from waiting import SUPPORT, latte, running, wait_until
 
-PLUGIN = ROOT / "tests" / "gated_method.py"  # its four items come last and wait: no run ends before it is stopped
+PLUGIN = SUPPORT / "gated_method.py"  # its four items come last and wait: no run ends before it is stopped
 METHODS = ("--methods", "clip,tda,tda-global,dmn,gated", "--seeds", "0-3")
 COMMAND = ("run", "--benchmark", "cifar10c-mini", "--plugin", PLUGIN, *METHODS, "--out", "runs")
-pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs the children of a process in /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs the children of a process in /proc"),
+]
 
 
 def start(folder):

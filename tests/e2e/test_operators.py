@@ -1,15 +1,19 @@
 """What whoever runs devices gets to know: on stderr, from a health check, on the dashboard, from systemd."""
 
 import os
+import signal
 import socket
 import time
 from contextlib import closing
 
 import httpx2
 import pytest
+from click.testing import CliRunner
 
 import devices
 from devices import edge_command, end, recorded, said, start_device, status, write_pictures
+from latte.cli.edge import edge
+from latte.edge.device import report as device_summary
 from serving import server_process
 from waiting import latte, run, running, wait_until
 
@@ -20,6 +24,7 @@ def fleet(server):
     return httpx2.get(f"{server}/v1/fleet").json()["fleet"]
 
 
+@pytest.mark.slow
 def test_labels_of_a_running_device_reach_the_dashboard_and_problems_reach_stderr(tmp_path):
     pictures, task = write_pictures(tmp_path / "in", 6), devices.make_task_file(tmp_path)
     state, classname = tmp_path / "a", "cat"
@@ -48,6 +53,49 @@ def test_labels_of_a_running_device_reach_the_dashboard_and_problems_reach_stder
     assert ended.returncode == 3 and "not running" in ended.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux shows other processes a file in memory")
+def test_a_device_that_hangs_is_not_well(tmp_path, monkeypatch):
+    monkeypatch.setattr(device_summary, "HUNG_SECONDS", 1.0)
+    write_pictures(tmp_path / "in", 2)
+    task, state = devices.make_task_file(tmp_path), tmp_path / "a"
+
+    def health():
+        return CliRunner().invoke(edge, ["status", "--state", str(state)])
+
+    with (
+        server_process(task, tmp_path / "data") as (server, _),
+        start_device(server, state, "a", "--watch", tmp_path / "in") as device,
+    ):
+        wait_until(lambda: recorded(state) == 2 and health().exit_code == 0, "a device that is well", device)
+        assert status(state)["silent"] < 60
+        device.process.send_signal(signal.SIGSTOP)
+        hung = wait_until(lambda: (now := health()).exit_code == 3 and now.output, "the health check", device)
+        assert "hung, pid" in hung and "problem: it has done nothing for " in hung
+        assert not status(state)["problem"] and recorded(state) == 2
+        device.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: health().exit_code == 0, "its next sign of life", device)
+        end(device)
+    assert status(state)["silent"] is None
+
+
+@pytest.mark.slow
+def test_a_second_device_is_refused_even_if_the_lock_file_was_removed(tmp_path):
+    pictures, task, state = write_pictures(tmp_path / "in", 3), devices.make_task_file(tmp_path), tmp_path / "a"
+    with server_process(task, tmp_path / "data") as (server, _):
+        with start_device(server, state, "a", "--watch", tmp_path / "in") as device:
+            wait_until(lambda: recorded(state) == 3, "the pictures", device)
+            (state / "device.db.lock").unlink()
+            second = run(*edge_command(server, state, "a", *write_pictures(tmp_path / "more", 2, first=7)))
+            assert second.returncode == 2 and "another process at work" in second.stderr, second.stderr
+            assert status(state)["running"]
+            write_pictures(tmp_path / "in", 1, first=3)
+            wait_until(lambda: recorded(state) == 4, "the next picture", device)
+            end(device)
+        assert not status(state)["running"] and len(pictures) == 3
+        devices.run_device(server, state, "a", *pictures)
+
+
 def test_a_label_of_a_file_that_does_not_exist(tmp_path):
     pictures, task = write_pictures(tmp_path / "in", 2), devices.make_task_file(tmp_path)
     state = tmp_path / "a"
@@ -64,6 +112,7 @@ def test_a_label_of_a_file_that_does_not_exist(tmp_path):
     assert status(state)["labels"]["labelled"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("abstract", [False, True])
 def test_systemd_is_told_that_the_device_is_ready_works_and_stops(tmp_path, abstract):
     task = devices.make_task_file(tmp_path)

@@ -12,11 +12,11 @@ import pytest
 import devices
 from latte import Schedule, create, sync
 from latte.data.bundled import bundled
-from latte.edge.http_exchange import HttpExchange
-from latte.experiment.item import load_plugin
+from latte.edge.clients.http import HttpExchange
+from latte.methods.plugins import load_plugin
 from latte.simulation import run_readable
 from serving import server_process
-from waiting import ROOT, latte, run
+from waiting import ROOT, latte, latte_process, run
 
 EXAMPLE = ROOT / "examples" / "own_method.py"
 
@@ -43,6 +43,7 @@ def test_the_python_way_and_the_plugin_give_the_same_numbers(tmp_path):
     assert rows["mine"]["accuracy"] != rows["clip"]["accuracy"]
 
 
+@pytest.mark.slow
 def test_a_changed_method_is_another_run_and_a_failing_one_is_told(tmp_path):
     copy = tmp_path / "mine.py"
     what = ("--benchmark", "cifar10c-mini", "--methods", "clip,mine", "--out", "runs")
@@ -84,7 +85,7 @@ def test_a_method_with_an_exchange_of_its_own_is_served_and_used_by_a_device(tmp
     pytest.importorskip("onnxruntime")
     plugin, task = ("--plugin", ROOT / "examples" / "own_exchange.py"), tmp_path / "census.task"
     source = ("--encoder", devices.ENCODER, "--classes", devices.CLASSES, "--method", "census", "--period", 4)
-    refused = latte("task", "create", task, *source)
+    refused = latte_process("task", "create", task, *source)  # which knows no census
     assert refused.returncode == 2 and "a known one" in refused.stderr
     latte("task", "create", task, *source, *plugin, check=True)
     pictures = devices.write_pictures(tmp_path / "in", 8)
@@ -99,7 +100,7 @@ def test_a_method_with_an_exchange_of_its_own_is_served_and_used_by_a_device(tmp
 
 
 SIZED = """
-from latte.experiment.item import load_plugin
+from latte.methods.plugins import load_plugin
 from latte.methods.traffic import Content
 
 census = load_plugin({example!r}).Census
@@ -107,6 +108,7 @@ census.messages = staticmethod(lambda params, classes: (Content(0, numbers=class
 """
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_method_of_ones_own(tmp_path):
     (tmp_path / "sized.py").write_text(SIZED.format(example=str(ROOT / "examples" / "own_exchange.py")))
     done = latte("cost", "--plugin", tmp_path / "sized.py", "--methods", "lattelike=tda-global,census", check=True)

@@ -94,6 +94,7 @@ DEATHS = [  # when, and how many chunks are finished then
 ]
 
 
+@pytest.mark.slow
 def test_an_interrupted_embed_resumes_to_identical_bytes(tmp_path):
     pictures = make_pictures(tmp_path / "many", per_class=200)  # 1,200 images: three chunks
     (tmp_path / "whole").mkdir()
@@ -214,6 +215,7 @@ def test_what_classify_refuses(pictures, tmp_path, arguments, message):
     assert answer.returncode == 2 and message in answer.stderr and "Traceback" not in answer.stderr
 
 
+@pytest.mark.slow
 def test_real_pictures_give_the_recorded_table(shared, tmp_path):
     """Embed PACS pictures with the small real model, run, and compare with the recorded embeddings of the files."""
     with tarfile.open(shared / "data" / "images" / "pacs_60pc.tar") as tar:

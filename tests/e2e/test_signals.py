@@ -11,7 +11,10 @@ import pytest
 import tiny_onnx
 from waiting import output_of, wait_until
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks at processes in /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks at processes in /proc"),
+]
 SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 AGAIN = "run the same command again to go on"
 WORDS = ("latte: interrupted", "latte: terminated")
@@ -220,7 +223,7 @@ OPEN_POOL = """
 import sys
 import time
 from latte.cli.stop import Stopper
-from latte.data.processes import processes, signals_held
+from latte.runtime import processes, signals_held
 
 if __name__ == "__main__":
     pool = processes(2)

@@ -15,6 +15,8 @@ import pytest
 import tiny_onnx
 from waiting import ROOT, run
 
+pytestmark = pytest.mark.slow
+
 PAGES = ROOT / "docs" / "tutorials"
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")

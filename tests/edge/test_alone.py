@@ -5,9 +5,10 @@ import pytest
 
 import small_tasks
 from latte import sync
-from latte.edge import Alone, create_alone, load_memory, save_memory
+from latte.edge import create_alone, load_memory, save_memory
+from latte.edge.classify.classify import Alone
 from latte.files.tensors import write_safetensors
-from latte.methods.ristretto import Ristretto
+from latte.methods.ristretto.client import Ristretto
 
 CLASSES, DIM = 4, 12
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from latte.edge import Answer, AnswerFile, locked_answers
+from latte.edge import Answer
+from latte.edge.classify.answers import AnswerFile, locked_answers
 
 FILES = [Path(f"{i}.jpg") for i in range(6)]
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devices import RowEncoder, rows, small_task
-from latte.edge.answer_log import AnswerLog
-from latte.edge.device import Device
-from latte.edge.device_record import DeviceRecord
+from latte.edge.device.device import Device
+from latte.edge.device.record import DeviceRecord
+from latte.edge.device.report import AnswerLog
 from latte.edge.joining import new_member
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte.edge.background_sync import FIRST_PAUSE, LONGEST_PAUSE, BackgroundSync, pause_after
-from latte.edge.http_calls import RefusedError, UnreachableError
+from latte.edge.clients.calls import RefusedError, UnreachableError
+from latte.edge.device.syncing import FIRST_PAUSE, LONGEST_PAUSE, BackgroundSync, pause_after
 from latte.wire.messages import DeviceReport
 from waiting import wait_until
 
@@ -35,7 +35,7 @@ def test_what_was_offered_meanwhile_is_sent_next_and_only_the_latest():
 
 @pytest.mark.parametrize("error", [UnreachableError("away"), RefusedError("bad_upload", 422, "no"), KeyError("bug")])
 def test_a_failure_is_noted_and_tried_again(monkeypatch, error):
-    monkeypatch.setattr("latte.edge.background_sync.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("latte.edge.device.syncing.FIRST_PAUSE", 0.01)
     failures = [error, error]
 
     def trip(upload, report):

@@ -6,7 +6,7 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
 
-from latte.edge.http_calls import Calls, Connection, UnreachableError
+from latte.edge.clients.calls import Calls, Connection, UnreachableError
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 

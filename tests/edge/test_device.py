@@ -14,14 +14,21 @@ from devices import RowEncoder, rows, small_task
 from latte.checks.material import same
 from latte.core.privacy import Privacy
 from latte.core.types import External
-from latte.edge.background_sync import BackgroundSync
-from latte.edge.device import Device
-from latte.edge.device_file import Source, add_labels, compare_labels, open_record, read_answers, read_course
-from latte.edge.device_record import DeviceRecord, DiskFullError
-from latte.edge.evidence import Labelled
+from latte.edge.classify.evidence import Labelled
+from latte.edge.device.device import Device
+from latte.edge.device.feeds import LatestFrames
+from latte.edge.device.record import (
+    DeviceRecord,
+    DiskFullError,
+    Source,
+    add_labels,
+    compare_labels,
+    open_record,
+    read_answers,
+    read_course,
+)
+from latte.edge.device.syncing import BackgroundSync, SyncTimes
 from latte.edge.joining import new_member
-from latte.edge.latest_frames import LatestFrames
-from latte.edge.sync_times import SyncTimes
 from latte.methods import create_exchange
 from waiting import wait_until
 
@@ -76,15 +83,15 @@ def test_a_picture_that_cannot_be_recorded_has_not_been_learnt(tmp_path):
     device = open_device(tmp_path, task)
     device.answer(Source("a"), rows(1)[0])
     before = state_of(device)
-    pages = device.record._writer.execute("PRAGMA page_count").fetchone()[0]
-    device.record._writer.execute(f"PRAGMA max_page_count={pages}")
+    pages = device.record._database.execute("PRAGMA page_count").fetchone()[0]
+    device.record._database.execute(f"PRAGMA max_page_count={pages}")
     with pytest.raises(DiskFullError, match="pictures are recorded"):
         for number in range(100):
             device.answer(Source(f"b{number}" * 100), rows(1, seed=number)[0])
             before = state_of(device)
     assert state_of(device) == before
     recorded = device.record.number
-    device.record._writer.execute("PRAGMA max_page_count=100000")
+    device.record._database.execute("PRAGMA max_page_count=100000")
     device.answer(Source("c"), rows(1, seed=999)[0])
     assert device.record.number == recorded + 1
     device.record.close()
@@ -96,11 +103,11 @@ def test_a_full_disk_can_be_waited_for(tmp_path):
     def make_room(error):
         complaints.append(str(error))
         if len(complaints) == 3:
-            device.record._writer.execute("PRAGMA max_page_count=100000")
+            device.record._database.execute("PRAGMA max_page_count=100000")
 
     device = open_device(tmp_path, task, on_full=make_room)
     twin = new_member(task)
-    device.record._writer.execute("PRAGMA max_page_count=1")  # it is never below what is used
+    device.record._database.execute("PRAGMA max_page_count=1")  # it is never below what is used
     for number in range(300):
         device.answer(Source(f"{number}"), rows(1, seed=number)[0])
         twin.predict(rows(1, seed=number))
@@ -233,7 +240,7 @@ def test_frames_that_come_too_fast_are_dropped_and_counted(tmp_path):
 
 
 def test_memory_is_saved_now_and_then_only(tmp_path, monkeypatch):
-    monkeypatch.setattr("latte.edge.device.SAVE_EVERY", 10)
+    monkeypatch.setattr("latte.edge.device.device.SAVE_EVERY", 10)
     device = open_device(tmp_path, small_task())
     list(device.answer_frames(rows(25)))
     device.record.close()

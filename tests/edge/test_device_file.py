@@ -2,7 +2,6 @@
 
 import json
 import os
-import sqlite3
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -13,12 +12,11 @@ import pytest
 
 from devices import RowEncoder, rows, small_task
 from latte.checks.material import same
-from latte.edge.answer_log import AnswerLog
-from latte.edge.background_sync import BackgroundSync, SyncState
-from latte.edge.classify import Answer
-from latte.edge.device import Device
-from latte.edge.device_file import (
-    DEVICE_FILE,
+from latte.edge.classify.classify import Answer
+from latte.edge.device.device import Device
+from latte.edge.device.feeds import Arrival, PictureFeed
+from latte.edge.device.record import (
+    DeviceRecord,
     NumberedAnswer,
     Source,
     add_labels,
@@ -30,11 +28,9 @@ from latte.edge.device_file import (
     read_course,
     retry_unreadable,
 )
-from latte.edge.device_record import DeviceRecord
-from latte.edge.feeds import Arrival, PictureFeed
+from latte.edge.device.report import AnswerLog
+from latte.edge.device.syncing import BackgroundSync, SyncState, SyncTimes
 from latte.edge.joining import new_member
-from latte.edge.sync_times import SyncTimes
-from latte.files.tensors import safetensors_bytes
 
 
 class Rows:
@@ -113,18 +109,18 @@ def test_a_device_that_waits_writes_nothing(tmp_path, monkeypatch):
     for _ in range(5):
         clock[0] += 1.1
         device.idle()
-    before = device.record._writer.total_changes
+    before = device.record._database.total_changes
     for _ in range(3600):
         clock[0] += 1.1
         device.idle()
-    assert device.record._writer.total_changes == before
+    assert device.record._database.total_changes == before
     states = [SyncState(problem="refused"), SyncState(problem="timed out")]
     monkeypatch.setattr(device, "current_status", lambda: replace(device.status, sync_problem=states[0].problem))
     for _ in range(3600):  # a problem that is another one at every look
         clock[0] += 1.1
         states.reverse()
         device.idle()
-    changes = device.record._writer.total_changes - before
+    changes = device.record._database.total_changes - before
     assert 10 < changes < 100, "said at once, and then ever more seldom"
     device.record.close()
 
@@ -159,50 +155,6 @@ def test_old_answers_go_and_their_pictures_stay_known(tmp_path):
     answer(again, list(rows(4500, seed=3)), 4500)
     again.record.close()
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < size + 4500 * 30 + (1 << 20)
-
-
-def test_a_file_of_the_version_before_is_continued(tmp_path):
-    """Version 1 had a row per embedding, a whole snapshot and an index of names."""
-    task = small_task()
-    device = open_device(tmp_path / "new", task)
-    answer(device, rows(6))
-    device.save()
-    answer(device, rows(9)[6:], 6)
-    memory = device.method.state()
-    device.record.close()
-    state = safetensors_bytes(open_at(tmp_path, task, 6), {})
-    with closing(sqlite3.connect(tmp_path / "new" / DEVICE_FILE)) as new:
-        pictures = new.execute("SELECT * FROM pictures").fetchall()
-        about = new.execute("SELECT * FROM about").fetchall()
-    (tmp_path / "old").mkdir()
-    with closing(sqlite3.connect(tmp_path / "old" / DEVICE_FILE)) as old:
-        old.executescript("""CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-            CREATE TABLE pictures (number INTEGER PRIMARY KEY, source BLOB NOT NULL, modified INTEGER NOT NULL,
-                size INTEGER NOT NULL, label TEXT, probability REAL, certainty REAL, zero_shot TEXT,
-                zero_shot_probability REAL, near_copy INTEGER NOT NULL, problem TEXT, time REAL NOT NULL,
-                UNIQUE (source, modified, size));
-            CREATE TABLE embeddings (number INTEGER PRIMARY KEY, row BLOB NOT NULL);
-            CREATE TABLE snapshot (id INTEGER PRIMARY KEY CHECK (id = 1), number INTEGER NOT NULL, state BLOB NOT NULL);
-            CREATE TABLE labels (source BLOB PRIMARY KEY, label TEXT NOT NULL);
-            PRAGMA application_id=0x4C617465; PRAGMA user_version=1; PRAGMA journal_mode=WAL;""")
-        old.executemany("INSERT INTO about VALUES (?, ?)", about)
-        old.executemany(f"INSERT INTO pictures VALUES ({', '.join('?' * 12)})", pictures)
-        old.execute("INSERT INTO snapshot VALUES (1, 6, ?)", [state])
-        old.executemany(
-            "INSERT INTO embeddings VALUES (?, ?)", [(n, rows(9)[n - 1].astype("<f4").tobytes()) for n in (7, 8, 9)]
-        )
-        old.commit()
-    again = open_device(tmp_path / "old", task)
-    assert again.restored == 3 and same(again.method.state(), memory) and again.record.number == 9
-    assert answer(again, rows(9)) == [] and len(answer(again, rows(12)[9:], 9)) == 3
-    again.record.close()
-
-
-def open_at(folder, task, count):
-    method = new_member(task)
-    for row in rows(9)[:count]:
-        method.predict(row[None])
-    return method.state()
 
 
 # --- retry ---------------------------------------------------------------------------------------------------------
@@ -258,7 +210,7 @@ def make(folder):
 
 def test_a_record_that_cannot_be_written_is_one_clear_error(tmp_path, monkeypatch):
     device = open_device(tmp_path, small_task())
-    device.record._writer.execute("PRAGMA query_only=1")  # as a disk that was mounted again to be read only
+    device.record._database.execute("PRAGMA query_only=1")  # as a disk that was mounted again to be read only
     with pytest.raises(OSError, match=r"device\.db cannot be written: attempt to write a readonly database"):
         answer(device, rows(2))
     device.record.close()
@@ -322,7 +274,7 @@ def test_names_that_are_no_utf8_are_json_all_the_same(tmp_path):
 
 def test_of_a_million_digests_none_is_missed(tmp_path):
     record = DeviceRecord(tmp_path, small_task().fingerprint)
-    from latte.edge import device_record
+    from latte.edge.device import record as device_record
 
     known = [Source(f"{n}", n, n) for n in range(2000)]
     record._older = np.sort(np.array([device_record._digest(one) for one in known], "<u8"))

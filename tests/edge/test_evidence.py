@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte.edge.classify import Answer
-from latte.edge.evidence import (
+from latte.edge.classify.classify import Answer
+from latte.edge.classify.evidence import (
     MOST_STRETCHES,
     Course,
     Stretch,
     compare_answers,
     difference_interval,
+    read_labels,
     share_interval,
     stretch_of,
 )
-from latte.edge.label_file import read_labels
 
 
 @given(st.lists(st.booleans(), max_size=300))

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from latte.edge import feeds, watch_folder
-from latte.edge.device_file import Source, absolute_name
-from latte.edge.feeds import NamedFiles, PictureFeed, WatchedFolder
-from latte.edge.latest_frames import LatestFrames
-from latte.edge.watch_folder import FolderWatch, file_source
+from latte.edge.classify.classify import absolute_name
+from latte.edge.device import feeds
+from latte.edge.device import watch as watch_folder
+from latte.edge.device.feeds import LatestFrames, NamedFiles, PictureFeed, WatchedFolder
+from latte.edge.device.record import Source
+from latte.edge.device.watch import FolderWatch, file_source
 from latte.encoders import BadImageError
 from waiting import wait_until
 
@@ -135,7 +136,7 @@ def test_a_share_that_hangs_keeps_nobody_from_what_is_there(tmp_path, monkeypatc
         return listed
 
     monkeypatch.setattr(FolderWatch, "_below", slow)
-    monkeypatch.setattr("latte.edge.feeds.HEARD_SECONDS", 0.0)
+    monkeypatch.setattr("latte.edge.device.feeds.HEARD_SECONDS", 0.0)
     feed = PictureFeed(WatchedFolder(FolderWatch(tmp_path, never), every=0.0), prepare)
     arrivals = iter(feed)
     came = [next(arrivals) for _ in range(10)]
@@ -439,8 +440,8 @@ def test_a_file_that_may_be_read_again_is_noticed(tmp_path):
 @pytest.mark.parametrize("year", [1500, 2262, 2400, 9999])
 def test_a_file_of_any_date_is_a_picture(tmp_path, year):
     from devices import small_task
-    from latte.edge.classify import Answer
-    from latte.edge.device_record import DeviceRecord
+    from latte.edge.classify.classify import Answer
+    from latte.edge.device.record import DeviceRecord
 
     path = write(tmp_path / "a.png")
     try:
@@ -505,6 +506,63 @@ def test_whatever_goes_wrong_with_a_look_is_said_and_the_watching_goes_on(tmp_pa
     watching.until(2, "the second picture")
     wait_until(lambda: watching.step() is None and not watching.place.problem, "the end of the problem")
     watching.feed.close()
+
+
+def test_a_share_that_never_answers_is_a_problem_until_it_does(tmp_path, monkeypatch):
+    """A look at a hard-mounted share that is away neither fails nor returns; nor does reading a file there."""
+    monkeypatch.setattr(feeds, "HEARD_SECONDS", 0.0)
+    monkeypatch.setattr(feeds, "SLOW_SECONDS", 0.5)
+    write(tmp_path / "a.png")
+    watching = Watching(tmp_path)
+    wait_until(watching.step, "the first picture")
+    really, back = watching.place._watch.look, threading.Event()
+
+    def away():
+        back.wait()
+        return really()
+
+    monkeypatch.setattr(watching.place._watch, "look", away)
+    wait_until(lambda: watching.step() is None and "no answer from this folder" in watching.feed.problem, "the problem")
+    assert str(tmp_path) in watching.feed.problem
+    write(tmp_path / "b.png")
+    back.set()
+    watching.until(2, "the second picture")
+    assert not watching.feed.problem
+    watching.feed.close()
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_file_that_is_never_read_is_a_problem_until_it_is(tmp_path, monkeypatch, watched):
+    monkeypatch.setattr(feeds, "SLOW_SECONDS", 0.5)
+    path, back = write(tmp_path / "a.png"), threading.Event()
+    place = WatchedFolder(FolderWatch(tmp_path, never)) if watched else NamedFiles([path], never)
+
+    def slow(path):
+        back.wait()
+        return prepare(path)
+
+    feed = PictureFeed(place, slow)
+    arrivals = iter(feed)
+    wait_until(lambda: next(arrivals) is None and feed.problem, "the problem")
+    assert feed.problem.startswith(f"{path}: not read after")
+    back.set()
+    wait_until(lambda: next(arrivals), "the picture")
+    assert not feed.problem
+    feed.close()
+
+
+def test_a_full_queue_is_no_problem(tmp_path, monkeypatch):
+    monkeypatch.setattr(feeds, "SLOW_SECONDS", 0.2)
+    for number in range(20):
+        write(tmp_path / f"{number}.png")
+    place = WatchedFolder(FolderWatch(tmp_path, never), room=2)
+    feed = PictureFeed(place, prepare, ahead=2)
+    arrivals = iter(feed)
+    assert wait_until(lambda: next(arrivals), "the first picture")
+    late = time.monotonic() + 3 * feeds.SLOW_SECONDS  # nobody takes the next one
+    wait_until(lambda: feed.problem or time.monotonic() > late, "a problem, or that there is none")
+    assert not feed.problem
+    feed.close()
 
 
 # --- what the system tells -----------------------------------------------------------------------------------------

@@ -14,9 +14,8 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 import pytest
 
 from devices import small_task
-from latte.edge import http_calls
-from latte.edge.http_calls import Calls, Connection, HttpRequest, UnreachableError, check_address
-from latte.edge.http_exchange import HttpExchange, most_download
+from latte.edge.clients.calls import Calls, Connection, UnreachableError, check_address
+from latte.edge.clients.http import HttpExchange, most_download
 from latte.errors import InputError
 from latte.version import __version__
 from waiting import run
@@ -64,10 +63,12 @@ def test_a_pause_beyond_the_patience_is_not_waited_for(pause, monkeypatch):
 
 
 def test_a_pause_within_what_is_left_is_waited_for():
-    again = http_calls.UnreachableError("busy", 3.0)
-    assert http_calls._pause_of(again, 3.5) == 3.0 and http_calls._pause_of(again, 2.5) is False
-    assert http_calls._pause_of(http_calls.UnreachableError("away"), 0.1) is True
-    assert http_calls._pause_of(ValueError(), 9.0) is False
+    with busy_server("1") as server:
+        address, began = f"http://127.0.0.1:{server.server_port}", time.monotonic()
+        with closing(Calls(address, None, Connection(attempts=2, patience=60.0))) as calls:
+            with pytest.raises(UnreachableError, match="does not answer"):
+                calls.get("/v1/task")
+            assert server.requests == 2 and time.monotonic() - began >= 1.0
 
 
 # --- servers that never come to an end ------------------------------------------------------------------------
@@ -132,8 +133,8 @@ def test_a_deadline_of_one_thread_leaves_the_others_alone():
 
         def ask():
             try:
-                calls._client.send(HttpRequest("GET", slow, {}, None, 100))
-            except UnreachableError as error:
+                calls._send("GET", slow, {}, None, 100)
+            except TimeoutError as error:
                 failed.append(error)
 
         thread = threading.Thread(target=ask)
@@ -145,7 +146,7 @@ def test_a_deadline_of_one_thread_leaves_the_others_alone():
 
 FLOODED = """
 import resource, sys
-from latte.edge.http_calls import Calls, Connection
+from latte.edge.clients.calls import Calls, Connection
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     Calls(sys.argv[1], None, Connection(attempts=1)).get("/v1/task", int(sys.argv[2]))

@@ -6,19 +6,16 @@ import time
 import pytest
 
 from devices import RowEncoder, rows, small_task
-from latte.core.privacy import Privacy
-from latte.core.private_client import PrivateClient
+from latte.core.privacy import Privacy, PrivateClient
 from latte.core.zero_shot import ZeroShot
-from latte.edge.exchange_folder import ExchangeFolder
-from latte.edge.http_calls import Connection, RefusedError, UnreachableError
-from latte.edge.joining import Membership, check_encoder, join, link_to, new_member
-from latte.edge.make_task import make_task
+from latte.edge.clients.calls import Connection, RefusedError, UnreachableError
+from latte.edge.clients.folder import ExchangeFolder
+from latte.edge.joining import Membership, check_encoder, join, link_to, make_task, new_member
 from latte.errors import InputError
-from latte.serve.rates import RequestRate
-from latte.serve.service import Access
-from latte.serve.tokens import new_token
+from latte.server.http.service import Access, RequestRate
+from latte.server.store.tokens import new_token
 from latte.wire.messages import DeviceReport
-from latte.wire.task_file import EncoderIdentity
+from latte.wire.task import EncoderIdentity
 from serving import serving
 from waiting import wait_until
 

@@ -5,16 +5,15 @@ import pytest
 
 from devices import RowEncoder, rows, small_task
 from latte.checks.material import same
-from latte.core.privacy import Privacy
-from latte.core.private_client import PrivateClient
+from latte.core.privacy import Privacy, PrivateClient
 from latte.core.sync import sync
 from latte.edge import create_alone
-from latte.edge.background_sync import BackgroundSync
-from latte.edge.classify import EmbeddedPicture, answer_picture
-from latte.edge.device import Device
-from latte.edge.device_record import DeviceRecord
+from latte.edge.classify.classify import EmbeddedPicture, answer_picture
+from latte.edge.device.device import Device
+from latte.edge.device.record import DeviceRecord
+from latte.edge.device.syncing import BackgroundSync, SyncTimes
 from latte.edge.joining import new_member
-from latte.edge.sync_times import SyncTimes
+from latte.errors import InputError
 from latte.methods import create, create_exchange
 
 
@@ -42,8 +41,9 @@ def classified(task, given, near_copy=0.0):
 
 
 @pytest.mark.parametrize("privacy", [None, Privacy(least_images=3)])
-def test_without_downloads_a_device_answers_as_classify_does(tmp_path, privacy):
-    task, given = small_task("ristretto"), stream()
+@pytest.mark.parametrize("trust", ["fleet", "open"])
+def test_without_downloads_a_device_answers_as_classify_does(tmp_path, privacy, trust):
+    task, given = small_task("ristretto", trust=trust), stream()
 
     def away(upload, report):
         raise ConnectionError("away")
@@ -56,8 +56,9 @@ def test_without_downloads_a_device_answers_as_classify_does(tmp_path, privacy):
     device.record.close()
 
 
-def test_a_crash_between_two_syncs_with_itself_changes_nothing(tmp_path):
-    task, given = small_task("ristretto"), stream()
+@pytest.mark.parametrize("trust", ["fleet", "open"])
+def test_a_crash_between_two_syncs_with_itself_changes_nothing(tmp_path, trust):
+    task, given = small_task("ristretto", trust=trust), stream()
     expected = [(one.label, one.probability) for one in classified(task, given)]
     answers = []
     for start in range(0, 60, 13):
@@ -69,14 +70,15 @@ def test_a_crash_between_two_syncs_with_itself_changes_nothing(tmp_path):
     assert [(one.label, one.probability) for one in answers] == expected
 
 
-def test_from_the_first_download_on_the_server_decides(tmp_path):
-    task, given = small_task("ristretto"), stream()
-    exchange = create_exchange("ristretto", task.zero_shot)
-    donor = create("ristretto", task.zero_shot)
+@pytest.mark.parametrize("trust", ["fleet", "open"])
+def test_from_the_first_download_on_the_server_decides(tmp_path, trust):
+    task, given = small_task("ristretto", trust=trust), stream()
+    exchange = create_exchange("ristretto", task.zero_shot, task.params)
+    donor = create("ristretto", task.zero_shot, task.params)
     for row in stream(40):
         donor.predict(row)
     exchange.push("donor", donor.summary())
-    member, plain, alone = new_member(task), create("ristretto", task.zero_shot), create_alone(
+    member, plain, alone = new_member(task), create("ristretto", task.zero_shot, task.params), create_alone(
         "ristretto", task.zero_shot, near_copy=0.0
     )  # fmt: skip
     for number, row in enumerate(given):
@@ -90,24 +92,47 @@ def test_from_the_first_download_on_the_server_decides(tmp_path):
             again = new_member(task)
             again.load(member.state())
             assert again.joined and same(again.state(), member.state())
+            assert again.method.params.trust == member.method.params.trust == trust
     assert same(plain.state(), member.method.state())
+    member.reset()
+    assert (
+        not member.joined
+        and member.predict(given[0]).scores.tolist() == new_member(task).predict(given[0]).scores.tolist()
+    )
 
 
-def test_the_state_of_an_earlier_version_is_continued():
-    task, given = small_task("ristretto"), stream()
-    old, member = create("ristretto", task.zero_shot), new_member(task)
+def test_a_state_or_a_download_that_does_not_fit_changes_nothing():
+    task, given = small_task("ristretto", trust="open"), stream()
+    member, other = new_member(task), new_member(small_task("ristretto", classes=4, trust="open"))
     for row in given[:20]:
-        old.predict(row)
-    member.load(old.state())
-    assert not member.joined, "no server has answered"
-    for row in given[20:24]:
         member.predict(row)
-    assert np.any(member.method.head.weights), "so it is its own server now"
-    sync([("device", old)], create_exchange("ristretto", task.zero_shot))
-    member.load(old.state())
-    assert member.joined
-    with pytest.raises(ValueError, match="joined"):
-        member.load({**old.state(), "images": np.array(3)})
+        other.predict(row)
+    exchange = create_exchange("ristretto", other.method.zero_shot, task.params)
+    exchange.push("other", other.summary())
+    before = member.state()
+    with pytest.raises(InputError):
+        member.receive(exchange.pull("other"))
+    sync([("other", other)], exchange)
+    assert other.joined
+    with pytest.raises(InputError):
+        member.load(other.state())
+    assert same(member.state(), before) and not member.joined and member.method.params.trust == "fleet"
+
+
+@pytest.mark.parametrize("trust", ["fleet", "open"])
+def test_with_noise_no_image_has_a_part_in_the_labels_of_others(trust):
+    """The guarantee says that one image moves the sums by its own label and row, and by nothing else."""
+    task, given = small_task("ristretto", trust=trust), stream()
+    one, other = (new_member(task, Privacy(noise=0.5)) for _ in range(2))
+    for row in given[1:]:
+        one.predict(row)
+    for row in given:
+        other.predict(row)
+    alone = new_member(task)
+    alone.predict(given[0])
+    parts = [client.summary().counts for client in (one.method, alone, other.method)]
+    np.testing.assert_allclose(parts[0] + parts[1], parts[2], rtol=0, atol=1e-12)
+    assert other.method.method.head.trust > 0, "it learns from itself nevertheless"
 
 
 def test_near_copies_are_left_out_where_the_task_says_so_and_noise_needs_all(tmp_path):

@@ -2,22 +2,19 @@
 
 import threading
 
+import numpy as np
 import pytest
 
 from devices import RowEncoder, rows, small_task
 from latte.checks.material import same
-from latte.edge.background_sync import BackgroundSync
-from latte.edge.classify import EmbeddedPicture, answer_picture
-from latte.edge.device import Device
-from latte.edge.device_file import PIECE, Source, open_record, read_answers
-from latte.edge.device_record import DeviceRecord, DiskFullError
-from latte.edge.feeds import Arrival, PictureFeed
-from latte.edge.group_commits import Entry, GroupCommits
+from latte.edge.classify.classify import EmbeddedPicture, answer_picture
+from latte.edge.device.device import Device
+from latte.edge.device.feeds import Arrival, PictureFeed
+from latte.edge.device.record import PIECE, DeviceRecord, DiskFullError, Source, open_record, read_answers
+from latte.edge.device.syncing import BackgroundSync, SyncTimes
 from latte.edge.joining import new_member
-from latte.edge.sync_times import SyncTimes
 from latte.encoders import BadImageError
 from latte.files.tensors import safetensors_bytes
-from waiting import DEADLINE
 
 MANY = 100
 
@@ -92,11 +89,14 @@ def test_a_group_is_there_at_the_latest_after_a_moment(tmp_path):
 def test_pictures_of_a_backlog_share_a_transaction_and_the_last_comes_at_once(tmp_path, monkeypatch):
     """However slow the model: a group is written when it is large or old enough, or when no other picture is known."""
     device, written, taken = open_device(tmp_path), [], []
-    write = device.record._commits._write
-    monkeypatch.setattr(
-        device.record._commits, "_write", lambda group, durable: (written.append(len(group)), write(group, durable))
-    )
-    monkeypatch.setattr("latte.edge.encoded_pictures.GROUP_SECONDS", 0.0)  # each is learnt from by itself
+    write = device.record._write
+
+    def count(durable):
+        done = write(durable)
+        written.append(len(done))
+        return done
+
+    monkeypatch.setattr(device.record, "_write", count)
     place = Place([Arrival(Source(f"{n}"), row) for n, row in enumerate(rows(150))])
     place.more.clear()  # more may come, and nothing of it is known
     place.waiting = 1  # until the last one is taken
@@ -107,17 +107,16 @@ def test_pictures_of_a_backlog_share_a_transaction_and_the_last_comes_at_once(tm
             taken.append(answer.number)
         if len(taken) == 150:
             place.more.set()
-    pictures = [size for size in written if size > 1]  # not a status alone
-    assert taken == list(range(1, 151)) and len(pictures) <= 4 and pictures[0] >= 64
+    assert taken == list(range(1, 151)) and sum(size == 64 for size in written) == 2, "then one by one"
     device.record.close()
 
 
-def test_pictures_of_a_group_are_not_lost_when_the_device_is_stopped(tmp_path, monkeypatch):
-    for name in ("encoded_pictures.GROUP_SECONDS", "feeds._HURRY", "feeds._TICK"):
-        monkeypatch.setattr(f"latte.edge.{name}", DEADLINE)  # nothing is due, however busy the machine is
-    device = open_device(tmp_path)
-    answers = device.answers(PictureFeed(Place(arrivals(10)), None))
-    assert [next(answers) for _ in range(7)] == [None] * 7  # encoded, not learnt from
+def test_pictures_of_a_group_are_not_lost_when_the_device_is_stopped(tmp_path):
+    device, place = open_device(tmp_path), Place(arrivals(10))
+    place.waiting = 1  # more is known
+    device.record._written = float("inf")  # nothing is due, however busy the machine is
+    answers = device.answers(PictureFeed(place, None))
+    assert [next(answers) for _ in range(7)] == [None] * 7  # learnt from, not recorded
     assert [one.number for one in device.flush()] == [1, 2, 3, 4, 5, 6]  # one of the seven came twice
     assert device.tally.counts().pictures == 6
     device.close()
@@ -140,8 +139,8 @@ def test_what_cannot_be_recorded_is_forgotten_with_its_group(tmp_path):
     device = open_device(tmp_path)
     list(device.answers(PictureFeed(Place(arrivals(3)), None)))
     before = device.method.state()
-    pages = device.record._writer.execute("PRAGMA page_count").fetchone()[0]
-    device.record._writer.execute(f"PRAGMA max_page_count={pages}")
+    pages = device.record._database.execute("PRAGMA page_count").fetchone()[0]
+    device.record._database.execute(f"PRAGMA max_page_count={pages}")
     long = [Arrival(Source(f"{number}" * 5000), row) for number, row in enumerate(rows(20, seed=2))]
     with pytest.raises(DiskFullError, match="3 pictures are recorded"):
         list(device.answers(PictureFeed(Place(long), None)))
@@ -152,13 +151,13 @@ def test_what_cannot_be_recorded_is_forgotten_with_its_group(tmp_path):
 def test_a_snapshot_leaves_out_what_it_covers(tmp_path):
     device = open_device(tmp_path)
     for number, row in enumerate(rows(6)):
-        device._learn(Source(f"{number}"), EmbeddedPicture(f"{number}", row))
+        device._learn(Source(f"{number}"), row)
         if number in (1, 3):
             device._save()
     written = []
-    device.record._writer.set_trace_callback(written.append)
+    device.record._database.set_trace_callback(written.append)
     device.flush()
-    device.record._writer.set_trace_callback(None)
+    device.record._database.set_trace_callback(None)
     state = len(safetensors_bytes(device.method.state(), {}))
     assert sum("INTO snapshot" in statement for statement in written) == -(-state // PIECE)  # of the last one
     assert sum("INTO embeddings" in statement for statement in written) == 1  # one row for both pictures after it
@@ -173,46 +172,53 @@ def test_a_snapshot_leaves_out_what_it_covers(tmp_path):
 
 
 def test_a_snapshot_of_a_group_that_failed_stays_before_what_followed_it(tmp_path):
-    """The rows of pictures that came after a snapshot survive it, whichever groups they are written in."""
-    device = open_device(tmp_path)
-    database = device.record._writer
-    commits = GroupCommits(database)
-    commits.add(Entry(row=b"old", number=1))
-    commits.flush()
-    commits.add(Entry(number=1, snapshot=b"a" * 3000))
-    commits.add(Entry([("INSERT INTO no_such_table VALUES (1)", ())], optional=True))
-    with pytest.raises(Exception, match="no such table"):
-        commits.flush()
-    commits.add(Entry(row=b"new", number=2))
-    commits.flush()
-    assert database.execute("SELECT * FROM embeddings").fetchall() == [(2, b"new")]
-    assert snapshot_of(database) == b"a" * 3000
-    commits.close()
-    device.record.close()
+    """The rows of pictures that came after a snapshot survive it, whichever transactions they are written in."""
+    task = small_task()
+    record = DeviceRecord(tmp_path, task.fingerprint)
+    method = new_member(task)
+    device = Device(RowEncoder(task.zero_shot.dim), task, method, record)
+    device.answer(Source("a"), rows(2)[0])
+    device._save()
+    database = record._database
+    pages = database.execute("PRAGMA page_count").fetchone()[0]
+    database.execute(f"PRAGMA max_page_count={pages}")
+    record._on_full = lambda error: database.execute("PRAGMA max_page_count=100000")
+    device.answer(Source("b" * 5000), rows(2)[1])
+    record.close()
+    again = open_device(tmp_path)
+    assert again.restored == 1 and same(again.method.state(), method.state())
+    again.record.close()
+
+
+class Saved:
+    """A method whose memory is a few bytes."""
+
+    def __init__(self, content):
+        self.content = content
+
+    def state(self):
+        return {"memory": np.frombuffer(self.content, np.uint8)}
 
 
 def test_only_pieces_of_the_memory_that_changed_are_written(tmp_path):
-    device = open_device(tmp_path)
-    database = device.record._writer
-    commits = GroupCommits(database)
+    record = DeviceRecord(tmp_path, "task")
     state = bytearray(rows(100, dim=64).tobytes())
-    for length, changed, pieces in ((25600, 0, 27), (25600, 5000, 1), (25600, 5000, 0), (30, 3, 1), (25600, 7, 27)):
-        state[changed] ^= 1 if pieces else 0
-        commits.add(Entry(number=1, snapshot=bytes(state[:length])))
+    for length, changed, most in ((25600, 0, 28), (25600, 5000, 1), (25600, 5000, 0), (30, 3, 1), (25600, 7, 28)):
+        state[changed] ^= 1 if most else 0
         written = []
-        database.set_trace_callback(written.append)
-        commits.flush()
-        database.set_trace_callback(None)
-        assert sum("INTO snapshot" in statement for statement in written) == pieces
-        assert snapshot_of(database) == state[:length]
-    commits.close()
-    again = GroupCommits(database)
-    again.add(Entry(number=1, snapshot=bytes(state)))
-    before = database.total_changes
+        record._database.set_trace_callback(written.append)
+        record.save(Saved(bytes(state[:length])))
+        record.flush()
+        record._database.set_trace_callback(None)
+        assert most // 2 <= sum("INTO snapshot" in statement for statement in written) <= most
+        assert snapshot_of(record._database) == safetensors_bytes(Saved(bytes(state[:length])).state(), {})
+    record.close()
+    again = DeviceRecord(tmp_path, "task")
+    before = again._database.total_changes
+    again.save(Saved(bytes(state)))
     again.flush()
-    assert database.total_changes == before, "after a restart, too"
+    assert again._database.total_changes == before, "after a restart, too"
     again.close()
-    device.record.close()
 
 
 def snapshot_of(database):

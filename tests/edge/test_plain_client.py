@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from latte import Prototypes, ZeroShot
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.make_task import make_task
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task
 from latte.wire.messages import Have
 from serving import IMPATIENT, serving
 from waiting import run

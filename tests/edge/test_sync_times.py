@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from devices import RowEncoder, rows, small_task
 from latte.core.sync import SYNC_TIMES, is_due
-from latte.edge import sync_times
-from latte.edge.background_sync import BackgroundSync
-from latte.edge.device import Device
-from latte.edge.device_file import Source
-from latte.edge.device_record import DeviceRecord
+from latte.edge.device import syncing as sync_times
+from latte.edge.device.device import Device
+from latte.edge.device.record import DeviceRecord, Source
+from latte.edge.device.syncing import BackgroundSync, SyncClock, SyncTimes
 from latte.edge.joining import new_member
-from latte.edge.sync_times import SyncClock, SyncTimes
 
 MOMENTS = st.lists(st.floats(0, 3), min_size=1, max_size=60)  # seconds from one picture to the next
 

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latte import LatteParams
-from latte.core.near_copies import NEAR_COPY
-from latte.edge import Answer, SessionCounts, Tally, create_alone, fill_of
+from latte.core.memory import NEAR_COPY
+from latte.edge import Answer, create_alone, fill_of
+from latte.edge.classify.evidence import SessionCounts, Tally
 from small_tasks import a_task
 
 ANSWERS = st.builds(

@@ -3,12 +3,15 @@
 import json
 import os
 import shutil
+import sys
 
 import numpy as np
 import pytest
 
-from latte.encoders import Encoder, load_encoder, zero_shot
+from latte.encoders import Encoder, load_encoder, make_prompt_tuner, zero_shot
+from latte.methods.tpt import Tpt, TptParams
 from tiny_models import make_photo
+from waiting import run
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -59,7 +62,7 @@ def test_fingerprint_is_of_the_contents_only(hf, hf_folder, tmp_path):
 
 
 def test_the_tuner_starts_at_the_plain_prompt(hf):
-    tuner = hf.prompt_tuner(NAMES)
+    tuner = make_prompt_tuner(hf, NAMES)
     assert tuner.classnames == tuple(NAMES) and tuner.scale == hf.scale
     assert tuner.context_init.shape[0] == 4 and not tuner.context_init.requires_grad
     with torch.no_grad():
@@ -74,7 +77,7 @@ def test_the_tuners_gradient_is_the_slope(hf):
     """Against finite differences, in float64 so that they mean something."""
     encoder = hf.model.double()
     try:
-        tuner = hf.prompt_tuner(NAMES)
+        tuner = make_prompt_tuner(hf, NAMES)
         context = tuner.context_init.clone().requires_grad_(True)
         weights = torch.linspace(-1, 1, 3 * hf.dim, dtype=torch.float64).reshape(3, hf.dim)
 
@@ -96,7 +99,7 @@ def test_the_tuners_gradient_is_the_slope(hf):
 
 def test_tuning_lowers_the_entropy_of_a_view(hf):
     """One picture, ten steps of the kind TPT takes: the loss goes down and nothing else changes."""
-    tuner = hf.prompt_tuner(NAMES)
+    tuner = make_prompt_tuner(hf, NAMES)
     before = hf.texts(PROMPTS)
     image = torch.from_numpy(hf.images([make_photo(60, 60)]))
     context = tuner.context_init.clone().requires_grad_(True)
@@ -114,13 +117,44 @@ def test_tuning_lowers_the_entropy_of_a_view(hf):
 
 
 def test_the_tuner_refuses_what_it_cannot_do(hf):
-    tuner = hf.prompt_tuner(NAMES)
+    tuner = make_prompt_tuner(hf, NAMES)
     with pytest.raises(ValueError, match="context"):
         tuner.class_texts(tuner.context_init[:2])
     with pytest.raises(ValueError, match="twice"):
-        hf.prompt_tuner(["dog", "dog"])
+        make_prompt_tuner(hf, ["dog", "dog"])
     with pytest.raises(ValueError, match="giraffe"):
-        hf.prompt_tuner(["dog", "giraffe " * 100])
+        make_prompt_tuner(hf, ["dog", "giraffe " * 100])
+
+
+def test_another_context(hf):
+    tuner = make_prompt_tuner(hf, NAMES, context="art of the")
+    want = hf.texts([f"art of the {name}." for name in ("dog", "polar bear", "giraffe")])
+    assert np.allclose(tuner.class_texts(tuner.context_init).cpu().numpy(), want, atol=1e-5)
+    with pytest.raises(ValueError, match="keeps apart"):
+        make_prompt_tuner(hf, NAMES, context="")
+
+
+def test_tpt_learns_through_it(hf):
+    classifier = zero_shot(hf, NAMES, ["a photo of a {}."])
+    views = hf.images([make_photo(60 + side, 60) for side in range(8)])
+    still, moved = (
+        Tpt(classifier, TptParams(lr=0.1, share=0.5, steps=steps), text_encoder=make_prompt_tuner(hf, NAMES))
+        for steps in (0, 1)
+    )
+    assert np.allclose(still.predict(views).scores, classifier.logits(views[0]), atol=1e-3)
+    assert not np.allclose(moved.predict(views).scores, still.predict(views).scores, atol=1e-3)
+
+
+def test_an_onnx_encoder_has_no_prompt_tuner(tiny):
+    with pytest.raises(ValueError, match=r"the encoder tiny.*, want an encoder hf:ID, hf:DIR or openclip:MODEL"):
+        make_prompt_tuner(tiny, NAMES)
+    with pytest.raises(ValueError, match="text_encoder: got 'onnx:DIR', want hf:ID, hf:DIR or openclip:MODEL"):
+        make_prompt_tuner("onnx:DIR", NAMES)
+
+
+def test_nothing_heavy_at_import():
+    code = "import sys, latte.encoders.tuning; print({'torch', 'transformers', 'onnxruntime'} & set(sys.modules))"
+    assert run(sys.executable, "-c", code, check=True).stdout == "set()\n"
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "vocab.json", "preprocessor_config.json", "config.json"])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from latte.encoders import BadImageError, as_picture, open_picture, pictures
-from latte.encoders import large_pictures as module
-from latte.encoders.stream import encode_files
+from latte.encoders import pictures as module
+from latte.encoders.base import encode_files
 from waiting import run
 
 Image = pytest.importorskip("PIL.Image")

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 import tiny_onnx
-from latte.core.extras import need
 from latte.encoders import load_encoder, split_spec
+from latte.errors import need
 from waiting import run
 
 

@@ -22,7 +22,7 @@ def test_is_an_encoder(tiny):
 
 
 def test_images_against_the_model_written_out(tiny, photo):
-    """The convolution, tanh and mean of tests/tiny_onnx.py in numpy."""
+    """The convolution, tanh and mean of tests/support/tiny_onnx.py in numpy."""
     kernel = np.random.default_rng(7).normal(size=(8, 3, 8, 8)).astype(np.float32)
     x = tiny.preprocess(photo)
     windows = np.lib.stride_tricks.sliding_window_view(x, (8, 8), axis=(1, 2))[:, ::4, ::4]

@@ -17,8 +17,8 @@ torch = pytest.importorskip("torch")
 
 import open_clip_stand_in as stand_in  # noqa: E402
 from latte import ZeroShot  # noqa: E402
-from latte.data.benchmark import Embeddings  # noqa: E402
 from latte.data.embeddings import save_embeddings  # noqa: E402
+from latte.data.federation import Embeddings  # noqa: E402
 from latte.encoders import load_encoder, zero_shot  # noqa: E402
 from latte.encoders.tuning import make_prompt_tuner  # noqa: E402
 from latte.methods.tpt import Tpt, TptParams  # noqa: E402

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from latte.encoders import BadImageError
-from latte.encoders.parallel import map_in_order
-from latte.encoders.stream import encode_files
+from latte.encoders.base import encode_files, map_in_order
 from tiny_models import make_photo
 
 pytest.importorskip("onnxruntime")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from latte.cli.report_command import report
+from latte.cli.report import report
 from latte.experiment.collection import collect
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.folder import RunFolder
@@ -18,9 +18,10 @@ from latte.experiment.runner import Options, run
 from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
 from latte.experiment.tune import execute_tunings, make_tunings
 from latte.report.contents import build_report
-from latte.simulation.schedule import Schedule
+from latte.simulation.simulator import Schedule
 from small_benchmark import small_file
 
+pytestmark = pytest.mark.usefixtures("one_process")
 ONE = Options(jobs=1)
 
 

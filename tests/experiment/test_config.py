@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tracemalloc
+from dataclasses import asdict
 
 import pytest
 
@@ -11,6 +12,9 @@ from latte.experiment.config import (
     MOST_RUNS,
     MethodConfig,
     RunConfig,
+    apply_settings,
+    build_config,
+    configure,
     parameters,
     parse_method,
     parse_seeds,
@@ -18,9 +22,7 @@ from latte.experiment.config import (
     recorded_parameters,
     setting_of,
 )
-from latte.experiment.config_changes import apply_settings
-from latte.experiment.structure import build_config, configure, dump_config
-from latte.simulation.schedule import Schedule
+from latte.simulation.simulator import Schedule
 
 RAW = {
     "benchmark": "cifar10c-mini",
@@ -46,7 +48,7 @@ def test_a_file_and_a_dictionary_say_the_same(tmp_path):
     assert config == configure(RAW)
     assert config.seeds == (0, 1, 2) and config.schedule == Schedule(period=5)
     assert [m.label for m in config.methods] == ["clip", "tda", "latte"]
-    assert build_config(dump_config(config)) == config
+    assert build_config(asdict(config)) == config
 
 
 @pytest.mark.parametrize(

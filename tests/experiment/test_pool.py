@@ -103,7 +103,7 @@ INTERRUPTED = """
 import random, signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from latte.core.waiting import signals_wait
+from latte.runtime import signals_wait
 from latte.experiment import workers
 
 class Interrupt(Exception):

@@ -14,37 +14,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latte.cli import main
-from latte.data.partition import federate
+from latte.data.federation import federate
 from latte.experiment import runner as running
-from latte.experiment.collection import collect
+from latte.experiment.collection import collect, read_run
 from latte.experiment.config import MethodConfig, RunConfig
-from latte.experiment.folder import RunFolder
+from latte.experiment.folder import ResultLine, RunFolder
 from latte.experiment.item import run_item, work
 from latte.experiment.plan import make_plan, open_benchmark
-from latte.experiment.predictions import SAMPLE_COLUMNS, PredictionFiles, pack, predictions_of, read_predictions, unpack
+from latte.experiment.predictions import (
+    SAMPLE_COLUMNS,
+    PredictionFiles,
+    pack,
+    predictions_of,
+    read_predictions,
+    unpack,
+)
 from latte.experiment.runner import Done, IncompleteError, Options, execute, run
-from latte.experiment.runs import read_run
 from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
-from latte.files.checksums import checksum, sha256_of
+from latte.files.documents import checksum, sha256_of
 from latte.files.tensors import read_safetensors, write_safetensors
 from latte.report.contents import build_report
-from latte.report.formats import render
-from latte.simulation.records import Result
+from latte.report.formats.markup import render
+from latte.simulation.results import Result
 from small_benchmark import small_file
 
 METHODS = (MethodConfig("clip"), MethodConfig("tda"), MethodConfig("latte", "../la/tte", params={"k_l": 2}))
-WITH = Options(jobs=1, predictions=True)
-WITHOUT = Options(jobs=1)
-
-
-@pytest.fixture(autouse=True)
-def here(monkeypatch):
-    """Do the work in this process: what a pool does with it is tested elsewhere."""
-
-    def serial(call, messages, jobs, executor):
-        return ((position, call(message)) for position, message in enumerate(messages))
-
-    monkeypatch.setattr(running, "unordered", serial)
+WITH = Options(executor="serial", predictions=True)
+WITHOUT = Options(executor="serial")
 
 
 @pytest.fixture(scope="module")
@@ -276,11 +272,11 @@ def test_packing_loses_nothing(plan):
     federation = federate(open_benchmark(str(plan.entry.path)).embeddings, 3, 0)
     outcome = run_item(federation, replace(plan.config, methods=plan.config.methods[:1]), 0)
     first = predictions_of(federation, outcome)
-    again = unpack(json.loads(json.dumps(pack(first))))
+    again = unpack(pack(first))
     columns = (*SAMPLE_COLUMNS, "image", "confidence")
     assert all((getattr(first, name) == getattr(again, name)).all() for name in columns)
     unsure = replace(first, confidence=None)
-    assert unpack(json.loads(json.dumps(pack(unsure)))).calibration_error is None
+    assert unpack(pack(unsure)).calibration_error is None
     assert (first.clients, first.domains, first.classnames) == (again.clients, again.domains, again.classnames)
 
 
@@ -396,7 +392,7 @@ def test_predictions_are_added_to_an_older_record(plan, made, tmp_path):
     for path in (folder / "results.jsonl", folder / "items.jsonl"):
         path.unlink()
     for line in lines:
-        RunFolder(folder).append(line, 0.1)
+        RunFolder(folder).append(ResultLine.parse(line), 0.1)
     RunFolder(folder).finish(lines)
     run(plan, tmp_path, WITH)
     assert (folder / "results.jsonl").read_text().splitlines() == lines

@@ -8,17 +8,28 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from latte.data.partition import federate
+from latte.data.federation import federate
 from latte.errors import InputError
+from latte.experiment.collection import check_classifiers, check_plans, encoders, find_runs, read_run
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.folder import RunFolder
 from latte.experiment.item import run_item
 from latte.experiment.plan import make_plan, open_benchmark
-from latte.experiment.runner import Done, IncompleteError, Options, Session, execute, results, run
-from latte.experiment.runs import check_classifiers, check_plans, encoders, find_runs, read_run
-from latte.simulation.readable import run_readable
-from latte.simulation.records import ClientScore, Result
+from latte.experiment.runner import (
+    Done,
+    IncompleteError,
+    Options,
+    Session,
+    execute,
+    in_order,
+    results,
+    run,
+    run_trials,
+)
+from latte.simulation.results import ClientScore, Result
+from latte.simulation.simulator import run_readable
 from small_benchmark import small_file
+from waiting import one_process
 
 METHODS = (MethodConfig("clip"), MethodConfig("tda"), MethodConfig("latte", params={"k_l": 2}))
 ONE = Options(jobs=1)
@@ -32,6 +43,13 @@ def made(tmp_path_factory):
     plan = make_plan(RunConfig(str(path), METHODS, seeds=(0, 1), clients_per_domain=2))
     run(plan, out / "runs", Options(jobs=2))
     return plan, out / "runs" / plan.name
+
+
+@pytest.fixture(autouse=True)
+def here():
+    """Do what follows ``made``, which two processes did, in this one."""
+    with one_process():
+        yield
 
 
 def copy(folder, target):
@@ -226,7 +244,8 @@ def test_partial_participation_is_drawn_from_its_own_generator(made):
 def test_a_record_that_cannot_be_read_back_is_a_failure(tmp_path):
     """It would not be in the table, and the run would end as if nothing had happened."""
     plan = make_plan(RunConfig("cifar10c-mini", (MethodConfig("clip"),)))
-    session = Session(plan, RunFolder(tmp_path / plan.name), Options(), {})
+    session = Session(plan, RunFolder(tmp_path / plan.name))
+    session.start({})
     (item,) = session.missing
     good = Result("cifar10c-mini", "clip", {}, "default", 0, (ClientScore("a", "b", 1, 1),))
     for bad in (replace(good, params={"sizes": (1, 2)}), replace(good, method="tda"), replace(good, setting="tuned")):
@@ -239,7 +258,8 @@ def test_a_record_that_cannot_be_read_back_is_a_failure(tmp_path):
 
 def test_a_manifest_says_what_was_calculated_approximately(tmp_path):
     plan = make_plan(RunConfig("cifar10c-mini", (MethodConfig("ristretto"),)))
-    session = Session(plan, RunFolder(tmp_path / plan.name), False, {})
+    session = Session(plan, RunFolder(tmp_path / plan.name))
+    session.start({})
     (item,) = session.missing
     score = (ClientScore("a", "b", 1, 1),)
     params = dict(plan.config.methods[0].params)
@@ -248,3 +268,13 @@ def test_a_manifest_says_what_was_calculated_approximately(tmp_path):
     session.close()
     (entry,) = session.folder.manifest()["sessions"]
     assert entry["approximate"] == {"ristretto": "a sample of clients"}
+
+
+def test_trials_are_run_in_memory():
+    methods = (MethodConfig("clip"), MethodConfig("latte", params={"k_l": 2}))
+    plan = make_plan(RunConfig("cifar10c-mini", methods, engine="readable"))
+    clip, latte = in_order(run_trials(plan, 2), plan)
+    for trial in (clip, latte):
+        assert trial.over_time[-1] == pytest.approx(trial.result.micro)
+        assert trial.predictions is not None and trial.predictions.accuracy == trial.result.micro
+    assert clip.downloads is None and latte.downloads.ndim == 2 and latte.downloads.sum() > 0

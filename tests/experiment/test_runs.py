@@ -5,13 +5,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from latte.cli.report_command import report
-from latte.experiment.folder import RunFolder
+from latte.cli.report import report
+from latte.experiment.collection import encoders, find_runs, read_run
+from latte.experiment.config import configure
+from latte.experiment.folder import ResultLine, RunFolder
 from latte.experiment.plan import make_plan
 from latte.experiment.runner import Options, run
-from latte.experiment.runs import encoders, find_runs, read_run
-from latte.experiment.structure import configure
-from latte.simulation.records import Result
+from latte.simulation.results import Result
 from report.fake import fake_results
 
 
@@ -29,7 +29,7 @@ def write_run(folder, results, encoder=None, fingerprint="f"):
     """A run that was stopped after ``results``."""
     folder.mkdir(parents=True)
     for one in results:
-        RunFolder(folder).append(one.to_json(), 0.1)
+        RunFolder(folder).append(ResultLine(one.to_json(), one), 0.1)
     if encoder:
         data = {"encoder": encoder, "fingerprint": fingerprint}
         (folder / "manifest.json").write_text(json.dumps({"run": folder.name, "data": data}))
@@ -188,7 +188,7 @@ def test_folders_without_results_are_refused(tmp_path):
     with pytest.raises(ValueError, match="is empty"):
         read_run(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
-    RunFolder(tmp_path).append(fake_results(seeds=1)[0].to_json(), 0.1)
+    RunFolder(tmp_path).append(ResultLine.parse(fake_results(seeds=1)[0].to_json()), 0.1)
     with pytest.raises(ValueError, match="not JSON"):
         read_run(tmp_path)
 

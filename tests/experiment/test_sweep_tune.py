@@ -28,6 +28,7 @@ from latte.methods.dmn import WEIGHT_GRID
 from small_benchmark import small_file
 from waiting import latte
 
+pytestmark = pytest.mark.usefixtures("one_process")
 ONE = Options(jobs=2)
 
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from latte.experiment.config import MethodConfig, RunConfig
+from latte.experiment.item import batches
 from latte.experiment.plan import Item, Job, open_benchmark, plan_on
 from latte.experiment.runner import Options, execute
 from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
-from latte.experiment.together import batches
 from small_benchmark import small_file
 
+pytestmark = pytest.mark.usefixtures("one_process")
 TWO = Options(jobs=2)
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from latte.files.locks import lock
+from latte.files.atomic import lock
 from waiting import output_of
 
 HOLD = """
 import sys
 from pathlib import Path
-from latte.files.locks import lock
+from latte.files.atomic import lock
 with lock(Path(sys.argv[1]), "thing"):
     print("held", flush=True)
     sys.stdin.readline()
@@ -73,23 +73,21 @@ def test_it_holds_within_a_process_and_after_an_error(tmp_path):
 
 def test_a_file_that_its_holder_removed_is_no_lock(tmp_path, monkeypatch):
     """A process opens the file, its holder lets go and removes it, a third makes it anew: only one may have it."""
-    import latte.files.locks as module
+    import latte.files.atomic as module
 
     path = tmp_path / "lock"
-    opened, first = module._open, []
+    take, third = module._take, []
 
-    def slow(place, guarded):
-        descriptor = opened(place, guarded)
-        if not first:
-            first.append(descriptor)
-            place.unlink()
-            first.append(holder(path))
-        return descriptor
+    def slow(descriptor):
+        if not third:
+            path.unlink()
+            third.append(holder(path))
+        return take(descriptor)
 
-    monkeypatch.setattr(module, "_open", slow)
+    monkeypatch.setattr(module, "_take", slow)
     words = refusal(path)
-    assert f"pid {first[1].pid}," in words
-    first[1].communicate("\n")
+    assert f"pid {third[0].pid}," in words
+    third[0].communicate("\n")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pid": "x"}', b"\xff" * 9000, b"[" * 4000, b'{"pid": 1e999}'])

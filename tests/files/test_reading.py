@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from latte.files.reading import check_regular, read_bytes, read_text
+from latte.files.documents import check_regular, read_bytes, read_text
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="FIFOs and devices")
 

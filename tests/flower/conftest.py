@@ -15,11 +15,11 @@ def task():
 @pytest.fixture
 def fleet_of():
     """A function that makes a fleet of nodes, message by message in this process; its store is closed in the end."""
-    from latte.coordination.upload_check import mended_hub
-    from latte.flower.client_app import make_client_app
-    from latte.flower.direct_grid import DirectGrid
+    from direct_grid import DirectGrid
     from latte.flower.fleet import Fleet
+    from latte.flower.node import make_client_app
     from latte.flower.settings import FleetSettings
+    from latte.server.hub.check import mended_hub
 
     with ExitStack() as stores:
 

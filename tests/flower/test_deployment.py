@@ -10,21 +10,22 @@ from pathlib import Path
 import pytest
 
 from devices import ENCODER, results
-from latte.coordination.hub import Hub
-from latte.coordination.sqlite_store import SqliteStore
-from latte.edge.device import Device
-from latte.edge.device_record import DeviceRecord, Source
+from latte.edge.device.device import Device
+from latte.edge.device.record import DeviceRecord, Source
 from latte.edge.joining import new_member
 from latte.encoders import load_encoder
 from latte.methods import describe
-from latte.wire.array_blocks import complete, decode, encode
-from latte.wire.expected_arrays import AtMost
+from latte.server.hub.hub import Hub
+from latte.server.store.sqlite import SqliteStore
+from latte.wire.blocks import AtMost, complete, decode, encode
 from latte.wire.messages import SyncRequest
-from latte.wire.task_file import read_task
+from latte.wire.task import read_task
 from made_once import made_once
-from waiting import ROOT, run
+from waiting import SUPPORT, run
 
 pytest.importorskip("flwr", reason="needs the extra flower: pip install '.[flower]'")
+
+pytestmark = pytest.mark.slow
 for tool in ("openssl", "ssh-keygen"):
     if shutil.which(tool) is None:
         pytest.skip(f"needs {tool}", allow_module_level=True)
@@ -45,7 +46,7 @@ def lonely() -> tuple[str, ...]:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory):
     def tell(folder):
-        adopt, story = ROOT / "tests" / "adopt.py", ROOT / "tests" / "flower_story.py"
+        adopt, story = SUPPORT / "adopt.py", SUPPORT / "flower_story.py"
         run(*lonely(), sys.executable, adopt, sys.executable, story, folder, check=True)
 
     folder = made_once(tmp_path_factory, "story", tell)

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from devices import make_task_file
-from waiting import ROOT, run, running, wait_until
+from waiting import ROOT, SUPPORT, run, running, wait_until
 
 pytest.importorskip("flwr", reason="needs the extra flower: pip install '.[flower]'")
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_bundle_has_the_app_and_nothing_else(tmp_path):
@@ -36,7 +38,7 @@ def loopback(folder, port, nodes=1):
     """Return the command of the script; whatever Flower leaves behind ends with it."""
     script, task = ROOT / "examples" / "flower_app" / "loopback.py", make_task_file(folder)
     words = (folder / "deployment", "--task", task, "--nodes", nodes, "--port", port)
-    return (sys.executable, ROOT / "tests" / "adopt.py", sys.executable, script, *words)
+    return (sys.executable, SUPPORT / "adopt.py", sys.executable, script, *words)
 
 
 def needs_tools():

@@ -10,9 +10,8 @@ pytest.importorskip("flwr", reason="needs the extra flower: pip install '.[flowe
 
 from devices import small_task
 from flower_nodes import METHODS, Node, nodes_of, steps, two_that_synced
-from latte.edge.exchange_folder import ANSWER_FILE, OFFER_FILE
-from latte.edge.folder_exchange import FolderExchange
-from latte.edge.http_calls import UnreachableError
+from latte.edge.clients.calls import UnreachableError
+from latte.edge.clients.folder import ANSWER_FILE, OFFER_FILE, FolderExchange
 from latte.wire.messages import DeviceReport
 
 
@@ -36,7 +35,7 @@ def test_a_node_gets_the_task_and_what_others_learnt(method, tmp_path, fleet_of)
 
 @pytest.mark.parametrize("report", [DeviceReport(images=5, agreement=0.5), DeviceReport(labelled=4, gained=2, lost=1)])
 def test_a_report_comes_as_it_was_sent(report):
-    from latte.flower.sync_records import NodeReply, read_reply, reply_content
+    from latte.flower.records import NodeReply, read_reply, reply_content
 
     assert read_reply(reply_content(NodeReply("task", report=report))).report == report
 

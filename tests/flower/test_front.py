@@ -14,6 +14,8 @@ import pytest
 from waiting import ROOT, running, wait_until
 
 pytest.importorskip("flwr", reason="needs the extra flower: pip install '.[flower]'")
+
+pytestmark = pytest.mark.slow
 for tool in ("nginx", "openssl", "ssh-keygen"):
     if shutil.which(tool) is None:
         pytest.skip(f"needs {tool}", allow_module_level=True)

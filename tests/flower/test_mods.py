@@ -11,21 +11,18 @@ pytest.importorskip("flwr", reason="needs the extra flower: pip install '.[flowe
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from devices import small_task
+from direct_grid import DirectGrid
 from flower_nodes import METHODS, Node, complaints, nodes_of, steps
 from latte.core.privacy import Privacy
 from latte.data.bundled import bundled
-from latte.edge.exchange_folder import Hidden
+from latte.edge.clients.folder import Hidden
 from latte.errors import InputError
-from latte.flower.barrier import Barrier
-from latte.flower.client_app import make_client_app
-from latte.flower.direct_grid import DirectGrid
-from latte.flower.mods import precision_mod, privacy_mod
+from latte.flower.benchmark import Barrier, read_walks
+from latte.flower.node import make_client_app, precision_mod, privacy_mod
 from latte.flower.settings import BenchmarkSettings
-from latte.flower.walk import read_walks
 from latte.methods import registry
-from latte.methods.ristretto import Ristretto
-from latte.simulation.readable import run_readable
-from latte.simulation.schedule import Schedule
+from latte.methods.ristretto.client import Ristretto
+from latte.simulation.simulator import Schedule, run_readable
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -82,7 +79,7 @@ def test_a_benchmark_gives_the_labels_of_the_simulator_and_almost_with_int8(meth
     assert same.mean() > 0.99 and less < 0.5 * sent
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 5, 40])
+@pytest.mark.parametrize("nodes", [5, *(pytest.param(nodes, marks=pytest.mark.slow) for nodes in (1, 2, 40))])
 def test_any_number_of_nodes_gives_the_same_labels(nodes):
     """Fewer nodes than clients, and more: clients are shared out."""
     for mods in ((), (precision_mod("int8"),)):
@@ -93,7 +90,7 @@ def test_any_number_of_nodes_gives_the_same_labels(nodes):
 
 
 def test_a_benchmark_without_nodes_ends_with_one_line(monkeypatch):
-    monkeypatch.setattr("latte.flower.barrier._NODES_SECONDS", 0.1)
+    monkeypatch.setattr("latte.flower.benchmark._NODES_SECONDS", 0.1)
     with pytest.raises(InputError, match=r"^nodes: got none in 0\.1 seconds, want a node or more"):
         Barrier(DirectGrid(make_client_app(), {}), BenchmarkSettings())
 
@@ -124,7 +121,7 @@ def test_a_node_that_lost_its_memory_says_so():
 def test_a_method_of_a_plugin_is_known_to_a_node(tmp_path, monkeypatch):
     text = """
         from latte import register
-        from latte.methods.ristretto import Ristretto
+        from latte.methods.ristretto.client import Ristretto
         class Mine(Ristretto): ...
         register("mine", "method_of_a_plugin:Mine")
     """

@@ -11,8 +11,8 @@ pytest.importorskip("flwr", reason="needs the extra flower: pip install '.[flowe
 
 from devices import small_task
 from flower_nodes import Node, complaints, nodes_of, steps, two_that_synced
-from latte.edge.exchange_folder import ANSWER_FILE, OFFER_FILE
-from latte.edge.http_calls import RefusedError
+from latte.edge.clients.calls import RefusedError
+from latte.edge.clients.folder import ANSWER_FILE, OFFER_FILE
 
 
 def test_a_node_of_another_task_is_refused_with_one_line_and_the_others_go_on(task, tmp_path, caplog, fleet_of):

@@ -9,13 +9,14 @@ from flower_simulation import BENCHMARKS, METHODS, checks_of
 from latte.data.bundled import bundled
 from latte.methods import METHODS as REGISTERED
 from latte.methods import describe
-from latte.simulation.readable import run_readable
-from latte.simulation.schedule import Schedule
+from latte.simulation.simulator import Schedule, run_readable
 from made_once import made_once
-from waiting import ROOT, run
+from waiting import SUPPORT, run
 
 pytest.importorskip("flwr", reason="needs the extra flower: pip install '.[flower]'")
 pytest.importorskip("ray", reason="needs the extra flower: pip install '.[flower]'")
+
+pytestmark = pytest.mark.slow
 CHECKS = [f"{method}: {name}" for method in METHODS for name in checks_of(method)]
 
 
@@ -24,7 +25,7 @@ def simulation(tmp_path_factory):
     """One simulation for all tests of this file: starting the engine takes longest."""
 
     def simulate(folder):
-        script = ROOT / "tests" / "flower_simulation.py"
+        script = SUPPORT / "flower_simulation.py"
         run(sys.executable, script, folder, check=True, FLWR_HOME=str(folder / "flwr"))
 
     return made_once(tmp_path_factory, "simulation", simulate)

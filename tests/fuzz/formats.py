@@ -20,28 +20,25 @@ from fuzz.mutate import damage_bytes, damage_header, damage_tree, damage_zip
 from latte.analysis.diagnose import LEVELS, ClassReport, Diagnosis
 from latte.analysis.diagnose_run import load_diagnosis
 from latte.core.zero_shot import ZeroShot
-from latte.data.benchmark import Embeddings
 from latte.data.catalogue import BenchmarkFile, find_problems, read_benchmark, summarise_benchmark
-from latte.data.cifar_c import open_cifar_c
+from latte.data.cifar import open_cifar_c
 from latte.data.embeddings import save_embeddings
+from latte.data.federation import Embeddings
 from latte.data.fetch import unpack_archive
-from latte.edge.memory_file import load_memory, save_memory
+from latte.edge.classify.classify import load_memory, save_memory
 from latte.encoders import read_templates
-from latte.encoders.model_json import read_model_json
+from latte.encoders.onnx import read_model_json
 from latte.errors import InputError
-from latte.experiment.collection import collect
-from latte.experiment.config import read_config
-from latte.experiment.folder import RunFolder
-from latte.experiment.runs import read_run
-from latte.experiment.structure import configure
+from latte.experiment.collection import collect, read_run
+from latte.experiment.config import configure, read_config
+from latte.experiment.folder import ResultLine, RunFolder
 from latte.experiment.tune import read_tuned
-from latte.files.documents import read_json
-from latte.files.reading import read_lines
+from latte.files.documents import read_json, read_lines
 from latte.methods import create
+from latte.paper.figures.make import ENDINGS, FigureRecord, Picture, RecordFile
 from latte.report.contents import build_report
-from latte.report.figures.record import ENDINGS, FigureRecord, Picture, RecordFile
-from latte.report.page import render_report
-from latte.simulation.records import ClientScore, Result
+from latte.report.page.sections import render_report
+from latte.simulation.results import ClientScore, Result
 
 Damage = Callable[[np.random.Generator, bytes], bytes]
 TINY = Path(__file__).parent.parent / "data" / "tiny-onnx" / "model.json"
@@ -180,7 +177,7 @@ def make_run(folder: Path, done: bool = True) -> RunFolder:
     (run.path / "manifest.json").write_text(json.dumps(MANIFEST))
     (run.path / "diagnosis.json").write_text(diagnosis().to_json())
     for result in RESULTS:
-        run.append(result.to_json(), 0.5)
+        run.append(ResultLine(result.to_json(), result), 0.5)
     if done:
         run.finish([result.to_json() for result in RESULTS])
     return run

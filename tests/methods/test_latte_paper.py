@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import Latte, LatteParams, ZeroShot
-from latte.simulation.schedule import Schedule
-from latte.simulation.simulator import Client, simulate
+from latte.simulation.simulator import Client, Schedule, simulate
 from slow_latte import slow_federation
 
 

@@ -7,17 +7,16 @@ import numpy as np
 import pytest
 
 from latte import Clip, Latte, ZeroShot, create
-from latte.core.privacy import Privacy
-from latte.core.private_client import PrivateClient
+from latte.core.privacy import Privacy, PrivateClient
 from latte.data.bundled import bundled
 from latte.data.embeddings import load_embeddings, numbered, save_embeddings
+from latte.engine import run_fast
 from latte.errors import InputError
 from latte.files.tensors import read_safetensors, write_safetensors
 from latte.methods.tda import SHARPEST, Tda, TdaParams
-from latte.methods.vte import Vte
-from latte.report.reproduce import paper_files, tuning_source
-from latte.simulation.engine import run_fast
-from latte.simulation.readable import run_readable
+from latte.methods.views import Vte
+from latte.paper.reproduce import paper_files, tuning_source
+from latte.simulation.simulator import run_readable
 
 ZERO_SHOT = ZeroShot(np.eye(2, 4), ("cat", "dog"))
 BATCH = np.eye(4, dtype=np.float32)[:2]

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import Clip, ZeroShot, create_exchange, sync
-from latte.core import sums_store
-from latte.core.class_sums import ClassSums, Head
-from latte.core.ristretto_exchange import Freshness, RistrettoExchange
 from latte.core.sync import is_due
 from latte.methods import create
-from latte.methods.ristretto import BATCH, Ristretto, RistrettoParams
+from latte.methods.ristretto import server as sums_store
+from latte.methods.ristretto.client import BATCH, Ristretto, RistrettoParams
+from latte.methods.ristretto.server import Freshness, RistrettoExchange
+from latte.methods.ristretto.sums import ClassSums, Head
 from slow_ristretto import SlowClient, slow_heads
 
 CLOSE = 1e-9

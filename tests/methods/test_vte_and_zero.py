@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from latte import ZeroShot
-from latte.methods.confident_views import most_confident
-from latte.methods.vte import Vte, VteParams
-from latte.methods.zero import Zero, ZeroParams
+from latte.methods.views import Vte, VteParams, Zero, ZeroParams, most_confident
 
 
 def softmax(z):

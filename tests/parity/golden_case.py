@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from latte import GlobalMemory, Latte, LatteParams, ZeroShot
-from latte.core.readout import most_certain
+from latte.methods.latte.readout import most_certain
 
 MEMORY = {(True, True): "both", (True, False): "local", (False, True): "external"}
 KINDS = {

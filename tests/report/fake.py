@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from latte.simulation.records import ClientScore, Result
+from latte.simulation.results import ClientScore, Result
 
 DOMAINS = (
     "gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise", "defocus_blur", "glass_blur", "motion_blur",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from latte.analysis.stats import Paired
-from latte.report.html import (
+from latte.report.page.sections import (
     Series,
     deployment_section,
     differences_section,
@@ -14,11 +14,12 @@ from latte.report.html import (
     lines_section,
     manifest_section,
     render_page,
+    sweep_section,
     table_section,
     text_section,
+    tuning_section,
 )
-from latte.report.sweep_page import sweep_section, tuning_section
-from latte.report.sweep_table import SweepPoint, SweepTable
+from latte.report.sweeps import SweepPoint, SweepTable
 from latte.report.tables import build_table
 from report.fake import DOMAINS, GAINS, fake_results
 

@@ -7,6 +7,8 @@ import pytest
 from browser import read_element
 from report.page import full_page
 
+pytestmark = pytest.mark.slow
+
 CATCH = "<script>window.errors = []; addEventListener('error', (e) => errors.push(e.message));</script>"
 PROBE = """
 <script>

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from latte.data.bundled import DEMO_FILE, demo_embeddings
-from latte.experiment.trials import TrialRun
-from latte.report.demo import BENCHMARK, SEEDS, best_baseline, demo_lines, demo_plan, demo_rows
-from latte.simulation.records import ClientScore, Result
+from latte.demo.pacs import BENCHMARK, SEEDS, best_baseline, demo_lines, demo_plan, demo_rows
+from latte.experiment.runner import TrialRun
+from latte.simulation.results import ClientScore, Result
 
 CORRECT = {"clip": (40, 40), "tda": (44, 46), "dmn-global": (50, 52), "latte": (55, 57), "ristretto": (60, 68)}
 SENT = {"dmn-global": 2_000_000.0, "latte": 681_000.0, "ristretto": 137_000.0}
@@ -55,14 +55,6 @@ def test_json_has_every_method():
         and rows[-1]["kB_per_client"] == 137.0
         and len(rows[-1]["interval"]) == len(rows[-1]["interval_over_splits"]) == 2
     )
-
-
-def test_a_trial_survives_its_way_back_from_a_worker():
-    trial = TrialRun(results()[0], np.array([1.0, 2.5]), np.eye(2))
-    again = TrialRun.from_json(trial.to_json())
-    assert again.result == trial.result
-    assert (again.over_time == trial.over_time).all() and (again.downloads == trial.downloads).all()
-    assert TrialRun.from_json(TrialRun(results()[0], np.zeros(1), None).to_json()).downloads is None
 
 
 def test_what_is_run_is_the_whole_set_with_defaults():

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from latte.analysis.stats import Paired
-from latte.report.formats import render
-from latte.report.plain_text import TEXT_WIDTH
+from latte.report.formats.markup import render
+from latte.report.formats.text import TEXT_WIDTH
 from latte.report.tables import build_table
 from report.fake import DOMAINS, GAINS, fake_results
 from report.test_tables import SMALL, result

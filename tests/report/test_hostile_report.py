@@ -14,14 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostile import CLASSES, DOMAINS, ENCODER, LABELS, check_clean
-from latte.analysis.snapshots import ClientMemory, Collaboration, MemoryItems
-from latte.core.escape import visible
-from latte.report.figures.make import _downloads
-from latte.report.figures.maps import Placed, draw_collaboration, draw_memory
-from latte.report.figures.style import save_figure, write_csv
-from latte.report.figures.style import settings as plotting
-from latte.report.formats import FORMATS, render
-from latte.report.html import (
+from latte.paper.figures.draw import Drawing, Placed, draw_heat_map, draw_memory
+from latte.paper.figures.draw import settings as plotting
+from latte.paper.figures.make import pair_rows
+from latte.paper.studies import ClientMemory, Collaboration, MemoryItems
+from latte.report.formats.markup import FORMATS, render
+from latte.report.page.sections import (
     Section,
     Series,
     heatmap_section,
@@ -32,8 +30,9 @@ from latte.report.html import (
     text_section,
 )
 from latte.report.tables import build_table
-from latte.simulation.collaboration import InsideShare
-from latte.simulation.records import ClientScore, Result
+from latte.simulation.results import ClientScore, Result
+from latte.simulation.wrapped import InsideShare
+from latte.text import visible
 
 NAME = st.one_of(
     st.text(st.characters(categories=None), min_size=1, max_size=12), st.sampled_from([*CLASSES, *DOMAINS, *LABELS])
@@ -104,15 +103,15 @@ def test_a_page_shows_any_name_and_runs_none(name):
 def plots(tmp_path):
     """Draw hostile names and return the folder."""
     pytest.importorskip("matplotlib")
-    found = Collaboration(("a", "b"), DOMAINS, np.array([[0, 2], [1, 0]]), InsideShare(50.0, 50.0, 50.0), "readable")
+    found = Collaboration(("a", "b"), DOMAINS, np.array([[0, 2], [1, 0]]), InsideShare(50.0, 50.0, 50.0))
     items = MemoryItems(np.eye(3, dtype=np.float32), np.arange(3), np.full(3, 0.5), np.array([False, True, False]))
     placed = [Placed(ClientMemory("c", name, 3, items, items), np.eye(3, 2), np.eye(3, 2)) for name in DOMAINS]
     with plotting():
-        save_figure(draw_collaboration(found), tmp_path, "collaboration")
-        save_figure(draw_memory(placed, CLASSES), tmp_path, "memory")
-    write_csv(
-        tmp_path / "collaboration.csv", ("client", "domain", "from_client", "from_domain", "n"), _downloads(found)
-    )
+        pairs = draw_heat_map(found, ("across", "down", "scale"), "title")
+        memory = draw_memory(placed, CLASSES)
+    header = ("client", "domain", "from_client", "from_domain", "n")
+    Drawing("collaboration", "", pairs, header, pair_rows(found)).save(tmp_path)
+    Drawing("memory", "", memory, (), []).save(tmp_path)
     return tmp_path
 
 
@@ -132,7 +131,7 @@ def test_the_numbers_of_a_plot_are_no_formulas(plots):
 
 
 def test_every_template_is_escaped():
-    from latte.report.html import _templates
+    from latte.report.page.sections import _templates
 
     environment = _templates()
     assert environment.autoescape is True and environment.finalize is not None

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from latte.report.paper import (
+from latte.report.published import (
     BACKBONES,
     BENCHMARKS,
     METHOD_TITLES,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latte.report.formats import render
-from latte.report.plain_text import split_columns
-from latte.report.sweep_table import SweepPoint, SweepTable
+from latte.report.formats.markup import render
+from latte.report.formats.text import split_columns
+from latte.report.sweeps import SweepPoint, SweepTable
 from latte.report.tables import build_table
-from latte.simulation.records import ClientScore, Result
+from latte.simulation.results import ClientScore, Result
 from report.fake import fake_results
 
 

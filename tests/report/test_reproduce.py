@@ -8,22 +8,20 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from latte.cli.report_command import report as report_command
-from latte.cli.reproduce_command import reproduce
+from latte.cli.experiments import reproduce
+from latte.cli.report import report as report_command
 from latte.core.zero_shot import ZeroShot
-from latte.data.benchmark import Embeddings
 from latte.data.corruptions import CORRUPTIONS
 from latte.data.embeddings import load_embeddings, save_embeddings
-from latte.data.partition import federate
+from latte.data.federation import Embeddings, federate
 from latte.experiment.config import parameters
 from latte.experiment.runner import Options
 from latte.experiment.sweep import SweepAxis
 from latte.experiment.tune import TUNING_GRIDS, execute_tunings, read_tuned
-from latte.report import baselines
-from latte.report.baselines import make_search, other_seeds
-from latte.report.protocol import facts
-from latte.report.reproduce import benches, paper_files, tuning_source
+from latte.paper import reproduce as baselines
+from latte.paper.reproduce import benches, facts, make_search, other_seeds, paper_files, tuning_source
 
+pytestmark = pytest.mark.usefixtures("one_process")
 CLASSES = ("bird", "car", "chair", "dog", "person")
 PAPER_ORDER = [
     "gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise", "defocus_blur", "glass_blur", "motion_blur",
@@ -95,6 +93,7 @@ def test_a_missing_file_is_named_with_the_command_that_makes_it(tmp_path):
         benches(paper_files("vlcs", "RN50", tmp_path), [0])
 
 
+@pytest.mark.slow
 def test_the_whole_table(tmp_path):
     save_embeddings(tmp_path / "vlcs-vit-b-16.safetensors", embeddings())
     save_embeddings(tmp_path / "vlcs-vit-b-16-views64.safetensors", embeddings(64))

@@ -8,12 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from latte.report.axes import named_axis
-from latte.report.charts import Series, line_chart
-from latte.report.formats import render
-from latte.report.html import render_page
-from latte.report.sweep_page import sweep_section, tuning_section
-from latte.report.sweep_table import SweepPoint, SweepTable, axis_name
+from latte.report.formats.markup import render
+from latte.report.page.charts import Series, line_chart, named_axis
+from latte.report.page.sections import render_page, sweep_section, tuning_section
+from latte.report.sweeps import SweepPoint, SweepTable, axis_name
 from latte.report.tables import build_table
 from report.fake import fake_results
 
@@ -56,9 +54,7 @@ def test_two_axes_are_a_grid_per_method():
 
 
 def test_the_best_point_and_its_ties():
-    best = {one.label: one for one in CURVE.best()}
-    assert (best["Latte"].values, best["Latte"].tied) == ((1.0,), 2)
-    assert "at alpha=1 (2 points tie)" in CURVE.summary()
+    assert re.search(r"Latte [\d.]+ at alpha=1 \(2 points tie\)", CURVE.summary())
 
 
 def test_a_curve_on_a_page():

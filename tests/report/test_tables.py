@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from latte.cli.run_options import summarise
-from latte.report.formats import render
-from latte.report.html import table_section
-from latte.report.palette import look
-from latte.report.tables import build_table, build_tables, group
-from latte.simulation.records import ClientScore, Result
+from latte.report.formats.markup import render
+from latte.report.page.charts import look
+from latte.report.page.sections import table_section
+from latte.report.tables import build_table, group
+from latte.simulation.results import ClientScore, Result
 from report.fake import DOMAINS, GAINS, fake_results
 
 
@@ -167,13 +167,6 @@ def test_what_is_shown_as_the_same_number_is_the_best_alike():
     table = dataclasses.replace(table, rows=tuple(nearly if one is row else one for one in table.rows))
     assert [one.method for one in table.rows if table.is_best(one, 0)] == ["tda", "latte"]
     assert render([table], "markdown").count("**77.50") == 2 and table_section(table).body.count('accuracy best"') > 2
-
-
-def test_one_table_per_benchmark():
-    tables = build_tables([*SMALL, result("clip", 0, (5, 5), benchmark="pacs")], {"pacs": "mini-VLM"})
-    assert [table.title for table in tables] == ["vlcs", "pacs, mini-VLM"]
-    with pytest.raises(ValueError, match="results: got none"):
-        build_tables([])
 
 
 def test_the_summary_of_a_command_is_that_of_the_table():

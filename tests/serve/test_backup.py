@@ -11,14 +11,12 @@ from hypothesis import strategies as st
 
 from latte import create_exchange
 from latte.checks.material import a_zero_shot, an_upload, same_message
-from latte.coordination.upload_records import DamagedStoreError, Record
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.make_task import make_task
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task
 from latte.errors import InputError
-from latte.serve.store_backup import Restoration, StorePlace, back_up, open_backup, restore
-from latte.serve.store_contents import open_contents
-from latte.serve.tokens import are_required, new_token
-from latte.serve.upload_store import open_store, open_tokens
+from latte.server.store.backup import Restoration, StorePlace, back_up, open_backup, open_contents, restore
+from latte.server.store.base import DamagedStoreError, Record, open_store, open_tokens
+from latte.server.store.tokens import are_required, new_token
 from postgres import small_disk
 from serving import IMPATIENT, serving
 from waiting import latte, wait_until

@@ -5,13 +5,12 @@ import numpy as np
 import pytest
 
 from latte import Prototypes, ZeroShot
-from latte.coordination.hub import Hub
-from latte.coordination.sqlite_store import SqliteStore
-from latte.coordination.upload_records import Record
-from latte.edge.make_task import make_task
+from latte.edge.joining import make_task
 from latte.errors import InputError
-from latte.wire.array_blocks import complete, encode, encoded_rows
-from latte.wire.expected_arrays import AtMost
+from latte.server.hub.hub import Hub
+from latte.server.store.base import Record
+from latte.server.store.sqlite import SqliteStore
+from latte.wire.blocks import AtMost, complete, encode, encoded_rows
 from latte.wire.messages import HeldRows, SyncReply, SyncRequest, have_of, pack, unpack
 from latte.wire.rows import PRECISIONS
 
@@ -115,10 +114,10 @@ def test_what_one_request_raises_is_its_own_refusal(hub, monkeypatch, error, cod
     rng = np.random.default_rng(6)
     read = hub.reader.read
 
-    def odd(request, before, ready):
+    def odd(request, before):
         if request.client == "odd":
             raise error("client: got something odd, want something else")
-        return read(request, before, ready)
+        return read(request, before)
 
     monkeypatch.setattr(hub.reader, "read", odd)
     answers = hub.run([request(hub, name, 1, upload(hub, rng)) for name in ("a", "odd", "b")])

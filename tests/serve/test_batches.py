@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from latte.serve import batches
-from latte.serve.batches import Batches
+from latte.server.hub import batches
+from latte.server.hub.batches import Batches
 
 NEVER_LATE = float("inf")
 

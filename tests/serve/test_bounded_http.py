@@ -14,14 +14,13 @@ import pytest
 
 from latte import ZeroShot
 from latte.checks.material import a_zero_shot, an_upload
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.make_task import make_task
-from latte.serve import bounded_http
-from latte.serve.bodies import MOST_OPEN
-from latte.serve.token_file import TokenFile
-from latte.serve.tokens import new_token
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task
+from latte.server.http import limits as bounded_http
+from latte.server.http.limits import MOST_OPEN
+from latte.server.store.tokens import TokenFile, new_token
 from latte.wire.messages import SyncRequest, pack
-from latte.wire.task_file import read_task
+from latte.wire.task import read_task
 from serving import IMPATIENT, server_process, serving, task_file
 from waiting import DEADLINE, wait_until
 

@@ -8,13 +8,13 @@ import httpx2
 import pytest
 
 from latte.checks.material import a_zero_shot
-from latte.edge.make_task import make_task
+from latte.edge.joining import make_task
 from latte.errors import InputError
-from latte.serve import audit
-from latte.serve.audit import Audit
-from latte.serve.store_backup import Restoration, StorePlace, back_up, restore
-from latte.serve.tokens import check_token, new_token
-from latte.serve.upload_store import open_tokens
+from latte.server.store import audit
+from latte.server.store.audit import Audit
+from latte.server.store.backup import Restoration, StorePlace, back_up, restore
+from latte.server.store.base import open_tokens
+from latte.server.store.tokens import check_token, new_token
 from serving import serving
 from waiting import latte
 

@@ -11,17 +11,16 @@ import httpx2
 import pytest
 
 from latte.checks.material import a_zero_shot, an_upload
-from latte.coordination.sqlite_store import SqliteStore
-from latte.coordination.upload_records import Record, StoreUnavailableError
-from latte.edge.http_calls import UnreachableError
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.make_task import make_task
+from latte.edge.clients.calls import UnreachableError
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task
 from latte.errors import InputError
-from latte.serve.store_backup import Restoration, StorePlace, back_up, restore
-from latte.serve.store_check import check_store, forget_damaged
-from latte.serve.token_file import TokenFile
-from latte.serve.tokens import new_token
-from latte.wire.array_blocks import encode
+from latte.server.hub.check import check_store, forget_damaged
+from latte.server.store.backup import Restoration, StorePlace, back_up, restore
+from latte.server.store.base import Record, StoreUnavailableError
+from latte.server.store.sqlite import SqliteStore
+from latte.server.store.tokens import TokenFile, new_token
+from latte.wire.blocks import encode
 from latte.wire.messages import Upload, pack
 from serving import IMPATIENT, serving, task_file
 from waiting import latte, wait_until

@@ -10,18 +10,19 @@ from urllib.parse import quote
 import pytest
 
 from fleet_members import Member
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.make_task import make_task
-from latte.serve.tokens import new_token
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task
+from latte.server.store.tokens import new_token
 from serving import IMPATIENT, serving
 from small_tasks import a_task
-from waiting import ROOT, running, wait_until
+from waiting import SUPPORT, running, wait_until
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((path for name in NAMES if (path := shutil.which(name))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(BROWSER is None, reason="needs a Chromium browser on the path"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:playwright"),
 ]
@@ -174,7 +175,7 @@ def test_a_token_with_hidden_characters_is_refused_by_the_page(fleet):
 
 
 def test_a_page_too_many_says_so(fleet, monkeypatch):
-    monkeypatch.setattr("latte.serve.board.MOST_WATCHERS", 0)
+    monkeypatch.setattr("latte.server.dashboard.state.MOST_WATCHERS", 0)
     page = fleet.open(sign_in=False, where=f"#token={fleet.token}")
     shows(page, page.locator("#status"), "too many dashboards are open, trying again")
     monkeypatch.undo()
@@ -321,7 +322,7 @@ def test_the_course_of_a_client(fleet, width):
 
 
 def test_whom_a_client_outside_the_map_helps(fleet, monkeypatch):
-    monkeypatch.setattr("latte.serve.board.MOST_MAPPED", 2)
+    monkeypatch.setattr("latte.server.dashboard.state.MOST_MAPPED", 2)
     for name in ("old", "new 1", "new 2"):
         fleet.member(name).see(20).sync(fleet.exchange)
     page = fleet.open("#/client/old")
@@ -400,7 +401,7 @@ def test_a_client_that_dies_is_shown_as_stale(fleet):
     page = fleet.open()
     page.get_by_label("Stale after").select_option("10")
     alive = fleet.member("survivor")
-    module = ROOT / "tests" / "fleet_members.py"
+    module = SUPPORT / "fleet_members.py"
     device = (sys.executable, module, fleet.server.address, "mortal", fleet.client_token("mortal"))
     with running(*device) as process:
         wait_until(lambda: "mortal" in fleet.server.service.log.traces, "the first sync of the device", process)

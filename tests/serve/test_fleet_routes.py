@@ -4,6 +4,7 @@ import json
 import re
 import time
 import tracemalloc
+from dataclasses import asdict
 from itertools import pairwise
 
 import httpx2
@@ -14,25 +15,31 @@ from hypothesis import strategies as st
 
 from devices import rows, small_task
 from fleet_members import Member
-from latte.coordination.problems import Problem
-from latte.coordination.reports import Reports
-from latte.core.contracts import Covering
-from latte.edge.device_summary import labelled_document
-from latte.edge.evidence import Labelled
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.joining import new_member
-from latte.edge.make_task import make_task
+from latte.edge.classify.evidence import Labelled, accuracies_of
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task, new_member
 from latte.methods import create_exchange
-from latte.serve.fleet_log import MOST_REFUSALS, FleetLog
-from latte.serve.fleet_view import FleetQuery, FleetSource, FleetSums, fleet_table
-from latte.serve.help_map import MOST_MAPPED
-from latte.serve.openapi import openapi_document
-from latte.serve.report_course import MOST_POINTS, CoursePoint, ReportCourse
-from latte.serve.routes import PAGE_FILES, SPECS
-from latte.serve.running import GRACE
-from latte.serve.sync_load import MOST_TIMES, STEP, STEPS, SyncLoad
-from latte.serve.tokens import new_token
-from latte.wire.messages import DeviceReport
+from latte.server.dashboard.fleet import (
+    MOST_POINTS,
+    MOST_REFUSALS,
+    MOST_TIMES,
+    STEP,
+    STEPS,
+    CoursePoint,
+    FleetLog,
+    FleetQuery,
+    FleetSource,
+    FleetSums,
+    ReportCourse,
+    SyncLoad,
+    fleet_table,
+)
+from latte.server.dashboard.state import MOST_MAPPED
+from latte.server.http.routes import PAGE_FILES, SPECS, openapi_document
+from latte.server.http.running import GRACE
+from latte.server.hub.hub import Reports
+from latte.server.store.tokens import new_token
+from latte.wire.messages import DeviceReport, Problem
 from serving import IMPATIENT, server_process, serving, task_file
 from small_tasks import a_task
 from waiting import DEADLINE, ROOT, wait_until
@@ -115,8 +122,8 @@ def test_the_stream_sends_what_changes_and_nothing_else(served, admin):
 
 
 def test_a_long_pause_has_signs_of_life(served, admin, monkeypatch):
-    monkeypatch.setattr("latte.serve.board_routes.QUIET", 0.0)
-    monkeypatch.setattr("latte.serve.board.PAUSE", 10 * DEADLINE)
+    monkeypatch.setattr("latte.server.http.app.QUIET", 0.0)
+    monkeypatch.setattr("latte.server.dashboard.state.PAUSE", 10 * DEADLINE)
     with httpx2.stream("GET", f"{served.address}/v1/fleet/events", headers=admin, timeout=DEADLINE) as answer:
         lines = answer.iter_lines()
         comments = (line for line in lines if line.startswith(":"))
@@ -181,7 +188,7 @@ def test_a_large_fleet_is_bounded_and_helped_by_others(served):
 
 @pytest.mark.parametrize("method", ["latte", "ristretto"])
 def test_whom_a_client_helps_is_what_they_get_from_it(tmp_path, monkeypatch, method):
-    monkeypatch.setattr("latte.serve.board.MOST_MAPPED", 3)
+    monkeypatch.setattr("latte.server.dashboard.state.MOST_MAPPED", 3)
     names = [f"camera {number}" for number in range(5)]
     with serving(make_task(a_task(5, 16), method), tmp_path) as server, HttpExchange(server.address) as exchange:
         for name in names:
@@ -217,7 +224,7 @@ def test_accuracies_are_those_that_a_device_prints(served):
         state = httpx2.get(f"{served.address}/v1/fleet").json()
         Member("earlier", task).see(5).sync(exchange, **labels)
         mixed = httpx2.get(f"{served.address}/v1/fleet?find=earlier").json()["fleet"]
-    expected = json.loads(json.dumps(labelled_document(Labelled(50, 40, 32, 9, 1))))
+    expected = json.loads(json.dumps(asdict(accuracies_of(Labelled(50, 40, 32, 9, 1)))))
     assert state["fleet"]["accuracies"] == state["fleet"]["rows"][0]["accuracies"] == expected
     assert mixed["rows"][0]["accuracies"] == {**expected, "gain_interval": None}
     assert mixed["accuracies"]["labelled"] == 100 and mixed["accuracies"]["gain_interval"] is None
@@ -433,7 +440,6 @@ def test_the_rows_are_the_latest_that_match(updated, state, find, limit):
 def test_exchanges_say_which_classes_were_seen(method):
     task = make_task(a_task(5, 16), method)
     exchange = create_exchange(method, task.zero_shot, task.params)
-    assert isinstance(exchange, Covering)
     uploads = {name: Member(name, task).see(40, classes).method.summary() for name, classes in (("all", 5), ("two", 2))}
     for name, upload in uploads.items():
         exchange.push(name, upload)

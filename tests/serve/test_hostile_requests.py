@@ -13,14 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from latte.checks.material import a_zero_shot, an_upload
-from latte.coordination.problems import CODES
-from latte.edge.make_task import make_task
-from latte.serve.rates import RequestRate
-from latte.serve.service import Access
-from latte.serve.token_file import TokenFile
-from latte.serve.tokens import new_token
-from latte.wire.array_blocks import encode
-from latte.wire.messages import MEDIA_TYPE, Have, SyncReply, SyncRequest, pack, unpack
+from latte.edge.joining import make_task
+from latte.server.http.service import Access, RequestRate
+from latte.server.store.tokens import TokenFile, new_token
+from latte.wire.blocks import encode
+from latte.wire.messages import CODES, MEDIA_TYPE, Have, SyncReply, SyncRequest, pack, unpack
 from serving import serving
 
 TYPE = {"Content-Type": MEDIA_TYPE}

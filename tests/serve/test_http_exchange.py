@@ -8,12 +8,11 @@ import pytest
 from latte import Client, Schedule, create, create_exchange, simulate
 from latte.checks import exchange_checks, uploads_of
 from latte.data.catalogue import find_benchmark, read_benchmark
-from latte.data.embeddings import fixed_federation
-from latte.data.partition import federate
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.make_task import make_task
-from latte.methods.ristretto import Ristretto
-from latte.simulation.wrapped_exchange import WrappedExchange
+from latte.data.federation import federate, fixed_federation
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task
+from latte.methods.ristretto.client import Ristretto
+from latte.simulation.wrapped import WrappedExchange
 from serving import Servers, serving
 
 PRECISIONS = {"latte": ("fp32", "exact"), "ristretto": ("exact",)}
@@ -43,6 +42,7 @@ def test_the_predictions_are_those_of_one_process(method, schedule, tmp_path):
             assert np.array_equal(_run(task, http, streams, schedule), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("benchmark", ["pacs-demo", "cifar10c-mini"])
 @pytest.mark.parametrize("method", ["latte", "ristretto"])
 def test_a_whole_benchmark_in_fp32_gives_the_predictions_of_one_process(method, benchmark, tmp_path):

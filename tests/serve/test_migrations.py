@@ -6,16 +6,13 @@ from contextlib import closing
 
 import pytest
 
-from latte.coordination import sqlite_store
-from latte.coordination.sqlite_store import SqliteStore
-from latte.coordination.upload_records import Record, StoreUnavailableError
-from latte.serve import postgres_tables
-from latte.serve.postgres_link import Link
-from latte.serve.postgres_store import PostgresStore
-from latte.serve.postgres_tokens import PostgresTokens
-from latte.serve.token_file import TokenFile
-from latte.serve.tokens import new_token
-from latte.serve.upload_store import open_store
+from latte.server.store import postgres_link as postgres_tables
+from latte.server.store import sqlite as sqlite_store
+from latte.server.store.base import Record, StoreUnavailableError, open_store
+from latte.server.store.postgres import PostgresStore, PostgresTokens
+from latte.server.store.postgres_link import Link
+from latte.server.store.sqlite import SqliteStore
+from latte.server.store.tokens import TokenFile, new_token
 
 RECORD = Record("a", 1, b"key", b"body", 0.0)
 

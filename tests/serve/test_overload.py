@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from urllib.parse import urlsplit
@@ -15,16 +16,16 @@ from urllib.parse import urlsplit
 import httpx2
 import numpy as np
 import pytest
+from starlette.requests import Request
 
 from latte.checks.material import a_zero_shot, an_upload
-from latte.coordination.problems import Problem
-from latte.edge.make_task import make_task
-from latte.serve import batches
-from latte.serve.batches import Batches
-from latte.serve.token_file import TokenFile
-from latte.serve.tokens import new_token
-from latte.wire.array_blocks import encode
-from latte.wire.messages import MEDIA_TYPE, SyncRequest, pack
+from latte.edge.joining import make_task
+from latte.server.http.limits import Body, HeldBytes
+from latte.server.hub import batches
+from latte.server.hub.batches import Batches
+from latte.server.store.tokens import TokenFile, new_token
+from latte.wire.blocks import encode
+from latte.wire.messages import MEDIA_TYPE, Problem, SyncRequest, pack
 from serving import server_process, serving, task_file
 from waiting import DEADLINE, run, wait_until
 
@@ -206,7 +207,6 @@ def test_a_bug_at_one_request_is_a_500_and_the_others_are_answered(task, tmp_pat
         exchange, sick = hub.exchange, an_upload(7).vectors
         prepare, store, pick, read = exchange.prepare, exchange.store, exchange.pick, hub.reader.read
         if where == "prepare":
-            monkeypatch.setattr(exchange, "prepare_many", broken)
             monkeypatch.setattr(
                 exchange, "prepare", lambda up, *rest: (broken if (up.vectors == sick).all() else prepare)(up, *rest)
             )
@@ -222,7 +222,7 @@ def test_a_bug_at_one_request_is_a_500_and_the_others_are_answered(task, tmp_pat
             )
         run = hub.run
         hub.run = lambda requests: time.sleep(0.3) or run(requests)  # so that they come together
-        with caplog.at_level(logging.INFO, "latte.serve"), ThreadPoolExecutor(6) as pool:
+        with caplog.at_level(logging.INFO, "latte.server"), ThreadPoolExecutor(6) as pool:
             names = ["a", "sick", "b", "c", "d"]
             bodies = [body_of(task, name, 7 if name == "sick" else 1) for name in names]
             answers = dict(zip(names, pool.map(lambda body: post(server.address, body), bodies), strict=True))
@@ -247,11 +247,11 @@ def test_the_reason_of_a_refusal_is_in_the_log(tmp_path):
 
 _ODD = """
 import asyncio, logging, threading, warnings
-from latte.serve.running import log_to_stderr
+from latte.server.http.running import log_to_stderr
 log_to_stderr("info")
 logging.getLogger("uvicorn.error").error("odd\\nlines", exc_info=ValueError("x"))
 logging.getLogger("uvicorn.error").info("not this")
-logging.getLogger("latte.serve").info("strange", extra={"fields": {"odd": object()}})
+logging.getLogger("latte.server").info("strange", extra={"fields": {"odd": object()}})
 warnings.warn("a warning", RuntimeWarning)
 thread = threading.Thread(target=lambda: 1 / 0); thread.start(); thread.join()
 async def main():
@@ -270,6 +270,7 @@ def test_every_line_of_the_log_is_json():
     assert sum("ZeroDivisionError" in line.get("error", "") for line in lines) == 3
 
 
+@pytest.mark.slow
 def test_nothing_that_is_sent_makes_another_line(tmp_path):
     odd = [
         b"\x16\x03\x01\r\n\r\n",
@@ -299,3 +300,36 @@ def test_the_log_says_that_file_descriptors_ran_out(tmp_path):
         for _ in range(60):
             all_.enter_context(closing(socket.create_connection((parts.hostname, parts.port), timeout=DEADLINE)))
         wait_until(lambda: "connections are not accepted" in process.so_far().stderr, "the line", process)
+
+
+def endless_request():
+    """Return a request of a megabyte whose last byte does not come."""
+    parts = iter([bytes(65_536)] * 16)
+
+    async def receive():
+        part = next(parts, None)
+        if part is None:
+            await asyncio.sleep(DEADLINE)
+        return {"type": "http.request", "body": part, "more_body": True}
+
+    return Request({"type": "http", "headers": []}, receive)
+
+
+def test_a_body_that_was_given_up_takes_no_memory():
+    async def given_up():
+        held = HeldBytes(most=2 << 20)
+        readers = [asyncio.ensure_future(Body(held, None).read(endless_request(), 2 << 20)) for _ in range(20)]
+        done, waiting = await asyncio.wait(readers, timeout=0.2)
+        size = tracemalloc.get_traced_memory()[0]
+        for one in waiting:
+            one.cancel()
+        await asyncio.wait(readers)
+        return [one.exception().code for one in done], size
+
+    tracemalloc.start()
+    try:
+        codes, size = asyncio.run(given_up())
+    finally:
+        tracemalloc.stop()
+    assert set(codes) == {"busy"} and len(codes) >= 17
+    assert size < 5 << 20  # two or three of twenty

@@ -8,15 +8,16 @@ import pytest
 
 from crash_load import CrashLoad
 from latte.checks.material import a_zero_shot
-from latte.coordination.upload_records import Record, StoreFullError, StoreUnavailableError
-from latte.serve.postgres_store import PostgresStore
-from latte.serve.postgres_tokens import PostgresTokens
-from latte.serve.tokens import new_token
+from latte.server.store.base import Record, StoreFullError, StoreUnavailableError
+from latte.server.store.postgres import PostgresStore, PostgresTokens
+from latte.server.store.tokens import new_token
 from postgres import running_postgres, small_disk
 from serving import server_process, task_file
 from waiting import wait_until
 
-KILLS = 2  # benchmarks/postgres_kills.py does more
+pytestmark = pytest.mark.slow
+
+KILLS = 2  # benchmarks/server/postgres_kills.py does more
 
 
 @pytest.fixture(scope="module")

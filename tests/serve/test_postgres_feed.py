@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latte.coordination.upload_records import DamagedRecordError, Record, Removal, StoreUnavailableError
-from latte.serve import postgres_queries, postgres_store
-from latte.serve.postgres_store import PostgresStore
+from latte.server.store import postgres as postgres_queries
+from latte.server.store import postgres as postgres_store
+from latte.server.store.base import DamagedRecordError, Record, Removal, StoreUnavailableError
+from latte.server.store.postgres import PostgresStore
 
 
 def a_record(client: str, version: int = 1) -> Record:

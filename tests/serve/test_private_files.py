@@ -6,11 +6,11 @@ from contextlib import closing
 import pytest
 
 from latte.checks.material import a_zero_shot, an_upload
-from latte.coordination.sqlite_store import SqliteStore
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.make_task import make_task
-from latte.files.atomic import writing_private
-from latte.serve.token_file import TokenFile
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task
+from latte.files.atomic import writing
+from latte.server.store.sqlite import SqliteStore
+from latte.server.store.tokens import TokenFile
 from serving import serving
 from waiting import latte
 
@@ -40,7 +40,7 @@ def test_a_private_file_replaces_one_that_others_can_read(tmp_path):
     path = tmp_path / "token"
     path.write_text("old")
     path.chmod(0o644)
-    with writing_private(path) as file:
+    with writing(path, private=True) as file:
         file.write(b"new")
         assert path.read_text() == "old"
     assert (path.read_text(), mode(path)) == ("new", 0o600)

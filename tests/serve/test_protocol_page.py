@@ -12,11 +12,10 @@ import pytest
 
 from latte import create
 from latte.checks.material import a_zero_shot
-from latte.coordination.problems import CODES
 from latte.core.types import array_fields
-from latte.serve.routes import PAGE_SPECS, SPECS
-from latte.wire.expected_arrays import code_of
-from latte.wire.messages import SyncReply, have_of, unpack
+from latte.server.http.routes import PAGE_SPECS, SPECS
+from latte.wire.blocks import code_of
+from latte.wire.messages import CODES, SyncReply, have_of, unpack
 from latte.wire.rows import RowFormat
 from serving import server_process, task_file
 from waiting import ROOT, run

@@ -8,15 +8,13 @@ import msgspec
 import pytest
 
 from latte.checks.material import a_zero_shot, an_upload
-from latte.coordination.problems import LONGEST_DETAIL, Problem
-from latte.edge.make_task import make_task
-from latte.serve.audit import Audit
-from latte.serve.bodies import problem_response
-from latte.serve.rates import Buckets, RequestRate
-from latte.serve.token_file import TokenFile
-from latte.serve.tokens import new_token
-from latte.wire.array_blocks import encode
-from latte.wire.messages import MEDIA_TYPE, SyncRequest, pack
+from latte.edge.joining import make_task
+from latte.server.http.limits import problem_response
+from latte.server.http.service import Buckets, RequestRate
+from latte.server.store.audit import Audit
+from latte.server.store.tokens import TokenFile, new_token
+from latte.wire.blocks import encode
+from latte.wire.messages import LONGEST_DETAIL, MEDIA_TYPE, Problem, SyncRequest, pack
 from serving import serving
 
 LONG = "x" * 100_000

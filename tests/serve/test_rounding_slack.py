@@ -7,19 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import Prototypes, Routing, ZeroShot
-from latte.coordination.hub import Hub
-from latte.coordination.sqlite_store import SqliteStore
-from latte.core.global_memory import GlobalMemory
-from latte.edge.make_task import make_task
-from latte.wire.array_blocks import decode, encode, rounding_of
+from latte.edge.joining import make_task
+from latte.methods.latte.server import GlobalMemory
+from latte.server.hub.hub import Hub
+from latte.server.store.sqlite import SqliteStore
+from latte.wire.blocks import decode, encode, rounding_of
 from latte.wire.messages import SyncRequest
-from latte.wire.rotation import rotate_back
-from latte.wire.rows import PRECISIONS, RowFormat
+from latte.wire.rows import PRECISIONS, RowFormat, rotate
 from small_tasks import a_task
 
 CLASSES, DIM = 6, 256
 FLOAT32 = np.dtype(np.float32)
 WHOLE = ("int8", "int4")
+
+
+def rotate_back(rows):
+    return rotate(rows, back=True)
 
 
 def unit(rows):

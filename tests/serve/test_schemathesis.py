@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from latte.checks.material import a_zero_shot
-from latte.edge.make_task import make_task
-from latte.serve.token_file import TokenFile
-from latte.serve.tokens import new_token
+from latte.edge.joining import make_task
+from latte.server.store.tokens import TokenFile, new_token
 from serving import serving
-from waiting import ROOT, run
+from waiting import ROOT, SUPPORT, run
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = 15
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
@@ -37,6 +38,6 @@ def test_every_route_keeps_its_document(who, tmp_path):
             program, "run", f"{server.address}/v1/openapi.json", "--header", f"Authorization: Bearer {token}",
             "--max-examples", EXAMPLES, "--seed", "1", "--generation-database", "none", "--no-color",
             "--checks", CHECKS, "--exclude-path", "/v1/fleet/events",  # a stream without an end
-            cwd=tmp_path, SCHEMATHESIS_HOOKS="schemathesis_hooks", PYTHONPATH=f"{ROOT / 'src'}:{ROOT / 'tests'}",
+            cwd=tmp_path, SCHEMATHESIS_HOOKS="schemathesis_hooks", PYTHONPATH=f"{ROOT / 'src'}:{SUPPORT}",
         )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

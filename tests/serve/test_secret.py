@@ -8,17 +8,15 @@ import pytest
 
 from latte import ZeroShot, create_exchange
 from latte.checks.material import same_message
-from latte.coordination.hub import Hub
-from latte.coordination.upload_records import Record, StoreUnavailableError
-from latte.core.class_sums import ClassSums
-from latte.core.sums_store import EXACT_ALONE
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.make_task import make_task
-from latte.serve.postgres_store import PostgresStore
-from latte.serve.routes import SPECS
-from latte.serve.store_backup import Restoration, StorePlace, back_up, restore
-from latte.serve.store_contents import open_contents
-from latte.serve.upload_store import open_store
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task
+from latte.methods.ristretto.server import EXACT_ALONE
+from latte.methods.ristretto.sums import ClassSums
+from latte.server.http.routes import SPECS
+from latte.server.hub.hub import Hub
+from latte.server.store.backup import Restoration, StorePlace, back_up, open_contents, restore
+from latte.server.store.base import Record, StoreUnavailableError, open_store
+from latte.server.store.postgres import PostgresStore
 from serving import serving
 from two_servers import two_servers
 

@@ -1,6 +1,6 @@
 """A server is killed under load, its power is cut, its disk fills up: nothing that was acknowledged is lost.
 
-benchmarks/server_kills.py is the long form of the first two.
+benchmarks/server/server_kills.py is the long form of the first two.
 """
 
 import httpx2
@@ -8,13 +8,15 @@ import pytest
 
 from crash_load import CrashLoad
 from latte.checks.material import a_zero_shot, an_upload
-from latte.edge.make_task import make_task
-from latte.wire.array_blocks import encode
+from latte.edge.joining import make_task
+from latte.wire.blocks import encode
 from latte.wire.messages import MEDIA_TYPE, SyncRequest, pack
 from lossy_disk import lossy_disk
 from mortal_server import mortal_server
 from postgres import small_disk
 from waiting import wait_until
+
+pytestmark = pytest.mark.slow
 
 KILLS, CUTS = 4, 2
 

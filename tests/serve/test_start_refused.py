@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from latte.checks.material import a_zero_shot
-from latte.edge.make_task import make_task
+from latte.edge.joining import make_task
 from latte.files.tensors import parse_safetensors, safetensors_bytes
-from latte.wire.task_file import parse_task
+from latte.wire.task import parse_task
 from serving import task_file
 from waiting import latte, run
 

@@ -9,16 +9,14 @@ import httpx2
 import pytest
 
 from latte.checks.material import a_zero_shot, an_upload
-from latte.coordination.hub import Hub
-from latte.coordination.problems import Problem
-from latte.coordination.upload_records import Record, StoreFullError, StoreUnavailableError
-from latte.edge.http_calls import Connection, UnreachableError
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.make_task import make_task
-from latte.serve.postgres_store import PostgresStore
-from latte.serve.upload_store import open_store
-from latte.wire.array_blocks import encode
-from latte.wire.messages import SyncReply, SyncRequest
+from latte.edge.clients.calls import Connection, UnreachableError
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task
+from latte.server.hub.hub import Hub
+from latte.server.store.base import Record, StoreFullError, StoreUnavailableError, open_store
+from latte.server.store.postgres import PostgresStore
+from latte.wire.blocks import encode
+from latte.wire.messages import Problem, SyncReply, SyncRequest
 from postgres import running_postgres, small_disk
 from serving import serving, task_file
 from waiting import DEADLINE, latte, wait_until

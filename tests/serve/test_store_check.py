@@ -9,13 +9,12 @@ import msgspec
 import pytest
 
 from latte.checks.material import a_zero_shot, an_upload
-from latte.coordination.upload_records import DamagedRecordError, Record
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.make_task import make_task
-from latte.serve.store_backup import StorePlace
-from latte.serve.store_check import StoreReport, check_store, forget_damaged
-from latte.serve.upload_store import open_store
-from latte.wire.array_blocks import encode
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task
+from latte.server.hub.check import StoreReport, check_store, forget_damaged
+from latte.server.store.backup import StorePlace
+from latte.server.store.base import DamagedRecordError, Record, open_store
+from latte.wire.blocks import encode
 from latte.wire.messages import Upload, pack
 from serving import IMPATIENT, serving, task_file
 from waiting import latte

@@ -4,8 +4,8 @@ import re
 import shlex
 
 from latte.checks.material import a_zero_shot, an_upload
-from latte.edge.http_exchange import HttpExchange
-from latte.wire.task_file import read_task
+from latte.edge.clients.http import HttpExchange
+from latte.wire.task import read_task
 from serving import server_process, serving, task_file
 from waiting import ROOT, latte
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from latte.coordination.upload_records import DamagedRecordError, Record, StoreFullError
-from latte.serve.tokens import check_token, new_token
-from latte.serve.upload_store import open_store, open_tokens
+from latte.server.store.base import DamagedRecordError, Record, StoreFullError, open_store, open_tokens
+from latte.server.store.tokens import check_token, new_token
 
 ODD_NAMES = ("a", "a\0", "\0", "é", "e\u0301", "😀", "x" * 1024, "'; DROP TABLE latte_clients; --", "%s", "%b")
 

@@ -6,14 +6,12 @@ import pytest
 
 from latte import create_exchange
 from latte.checks.material import a_zero_shot, an_upload, same_message
-from latte.edge.http_calls import Calls
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.make_task import make_task
-from latte.serve.rates import RequestRate
-from latte.serve.running import ServerOptions
-from latte.serve.service import Access
-from latte.serve.token_file import TokenFile
-from latte.serve.tokens import new_token
+from latte.edge.clients.calls import Calls
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task
+from latte.server.http.running import ServerOptions
+from latte.server.http.service import Access, RequestRate
+from latte.server.store.tokens import TokenFile, new_token
 from serving import IMPATIENT
 from two_servers import forked_server
 

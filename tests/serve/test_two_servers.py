@@ -12,14 +12,14 @@ from latte import Client, Schedule, create, create_exchange, simulate
 from latte.checks import exchange_checks, uploads_of
 from latte.checks.material import a_zero_shot, an_upload, same_message
 from latte.data.catalogue import find_benchmark, read_benchmark
-from latte.data.embeddings import fixed_federation
-from latte.edge.http_calls import RefusedError
-from latte.edge.http_exchange import HttpExchange
-from latte.edge.make_task import make_task
-from latte.methods.ristretto import Ristretto
-from latte.serve.postgres_tokens import PostgresTokens
-from latte.serve.running import ServerOptions
-from latte.serve.tokens import new_token
+from latte.data.federation import fixed_federation
+from latte.edge.clients.calls import RefusedError
+from latte.edge.clients.http import HttpExchange
+from latte.edge.joining import make_task
+from latte.methods.ristretto.client import Ristretto
+from latte.server.http.running import ServerOptions
+from latte.server.store.postgres import PostgresTokens
+from latte.server.store.tokens import new_token
 from serving import IMPATIENT, UNLIMITED, task_file
 from two_servers import BalancedExchange, Pairs, forked_server, two_servers
 from waiting import run, wait_until

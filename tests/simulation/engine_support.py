@@ -8,12 +8,11 @@ import numpy as np
 
 from latte import Latte
 from latte.core.zero_shot import ZeroShot
-from latte.data.benchmark import ClientStream, Embeddings, Federation
+from latte.data.federation import ClientStream, Embeddings, Federation
+from latte.engine import run_fast
 from latte.methods import create_federation
-from latte.simulation.collaboration import CountingExchange
-from latte.simulation.engine import run_fast
-from latte.simulation.schedule import Schedule
-from latte.simulation.simulator import Client, simulate
+from latte.simulation.simulator import Client, Schedule, simulate
+from latte.simulation.wrapped import CountingExchange
 
 TIE = 1e-5  # relative distance of two logits below which either may win
 

@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 
 from latte.core.maths import entropy_of_one
 from latte.data.bundled import bundled
+from latte.engine import has_loops, run_fast, run_grid
 from latte.methods import create
-from latte.simulation.calibration import expected_calibration_error
-from latte.simulation.engine import has_loops, run_fast, run_grid
-from latte.simulation.readable import run_readable
-from latte.simulation.records import Result
-from latte.simulation.schedule import Schedule
+from latte.simulation.results import Result, expected_calibration_error
+from latte.simulation.simulator import Schedule, run_readable
 from simulation.engine_support import made_up
 
 FEDERATION, BUNDLED = made_up([15] * 4, 4, 16), bundled()
@@ -89,7 +87,8 @@ def test_the_engine_has_the_confidences_of_the_readable_simulator(method, timing
     )
     for one, other in zip(fast.confidences, slow.confidences, strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5)  # the engine's products are in single precision
-    assert fast.calibration_error(BUNDLED) == pytest.approx(slow.calibration_error(BUNDLED), abs=1e-6)
+    errors = [outcome.result(BUNDLED, method, {}, "default", 0).calibration_error for outcome in (fast, slow)]
+    assert errors[0] == pytest.approx(errors[1], abs=1e-6)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1e6])
@@ -123,6 +122,7 @@ def test_latte_has_the_entropy_of_the_zero_shot_prediction():
 @pytest.mark.skipif(not has_loops(), reason="Latte's loops need numba")
 def test_confidences_may_be_left_out():
     with_them, without = (run_fast(FEDERATION, "latte", calibration=value) for value in (True, False))
-    assert without.confidences is None and without.calibration_error(FEDERATION) is None
+    assert without.confidences is None
+    assert without.result(FEDERATION, "latte", {}, "default", 0).calibration_error is None
     for one, other in zip(with_them.labels, without.labels, strict=True):
         np.testing.assert_array_equal(one, other)

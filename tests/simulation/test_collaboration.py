@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte.simulation.collaboration import inside_share, share_inside
+from latte.simulation.wrapped import inside_share, share_inside
 
 
 @given(st.integers(0, 2**32), st.integers(2, 12), st.integers(1, 4), st.sampled_from([None, 1, 2, 5, 50]))

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from latte.data.benchmark import Federation
-from latte.simulation.engine import has_engine, has_loops, run_fast, run_grid
-from latte.simulation.schedule import Schedule
+from latte.data.federation import Federation
+from latte.engine import has_engine, has_loops, run_fast, run_grid
+from latte.simulation.simulator import Schedule
 from simulation.engine_support import compare, made_up
 
 LENGTHS = (30, 25, 0, 30, 12, 30, 1, 28)

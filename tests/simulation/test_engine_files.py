@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from latte.core.zero_shot import ZeroShot
-from latte.data.benchmark import ClientStream, Embeddings, Federation
-from latte.simulation.schedule import Schedule
+from latte.data.federation import ClientStream, Embeddings, Federation
+from latte.simulation.simulator import Schedule
 from simulation.engine_support import compare
 
 FILES = {

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from latte.data.benchmark import ClientStream, Embeddings, Federation
-from latte.simulation.engine import run_fast
-from latte.simulation.schedule import Schedule
+from latte.data.federation import ClientStream, Embeddings, Federation
+from latte.engine import run_fast
+from latte.simulation.simulator import Schedule
 from parity.golden_case import Case
 from simulation.engine_support import compare
 

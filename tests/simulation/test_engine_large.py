@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 
-from latte.simulation.engine import has_loops, run_fast
-from latte.simulation.engine.crew import Crew
-from latte.simulation.schedule import Schedule
+from latte.engine import has_loops, run_fast
+from latte.engine.streams import Crew
+from latte.simulation.simulator import Schedule
 from simulation.engine_support import compare, made_up
 
 if not has_loops():
     pytest.skip("Latte's loops need numba", allow_module_level=True)
 
-from latte.simulation.engine import blocks
-from latte.simulation.engine import latte_engine as engine
+from latte.engine import blocks, replay
 
 LENGTHS = (30, 25, 0, 30, 12, 30, 1, 28)
 SCHEDULES = [Schedule(), Schedule(5), Schedule(2, participation=0.4), Schedule(3, barrier=False)]
@@ -21,7 +20,7 @@ SCHEDULES = [Schedule(), Schedule(5), Schedule(2, participation=0.4), Schedule(3
 @pytest.fixture
 def in_blocks(monkeypatch):
     """As if there were too many clients to keep their similarities."""
-    monkeypatch.setattr(engine, "SIMILARITY_BYTES", 0)
+    monkeypatch.setattr(replay, "SIMILARITY_BYTES", 0)
     monkeypatch.setattr(blocks, "MEMBERS_AT_ONCE", 2)
     monkeypatch.setattr(blocks, "CLIENTS_AT_ONCE", 3)
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte.core.validate import LARGEST_FACTOR
+from latte.engine import has_loops, run_fast
 from latte.methods.tda import SHARPEST
-from latte.simulation.engine import has_loops, run_fast
-from latte.simulation.schedule import Schedule
+from latte.simulation.simulator import Schedule
 from simulation.engine_support import compare, made_up, readable, rescaled
 
 

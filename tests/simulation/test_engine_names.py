@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from latte import Clip, Latte
+from latte.engine import MethodEngine, has_engine, has_loops, readout_parameters, run_fast, run_grid
+from latte.engine.api import needs_loops
 from latte.methods import METHODS, describe, register
 from latte.methods.registry import Registration
 from latte.methods.tda import Tda
-from latte.simulation.engine import MethodEngine, has_engine, has_loops, readout_parameters, run_fast, run_grid
-from latte.simulation.engine.choosing import needs_loops
-from latte.simulation.readable import run_readable
-from latte.simulation.schedule import Schedule
+from latte.simulation.simulator import Schedule, run_readable
 from simulation.engine_support import made_up
 
 FEDERATION = made_up((24, 20, 24, 15), 5, 12, spread=1.5)
@@ -50,17 +49,17 @@ def test_an_alias_gives_the_results_of_the_readable_simulator(alias, target, sha
 
 
 def test_the_forms_differ_so_that_the_test_above_can_fail(alias):
-    name = alias("latte.methods.latte:Latte", shared=True)
+    name = alias("latte.methods.latte.client:Latte", shared=True)
     shared, own = (np.concatenate(run_readable(FEDERATION, method).labels) for method in (name, "latte"))
     assert (shared != own).any()
 
 
 def test_what_an_alias_needs_follows_from_its_class(alias):
     assert readout_parameters(alias("latte.methods.dmn:Dmn")) == ("weight", "beta")
-    assert needs_loops(alias("latte.methods.latte:Latte"))
-    assert not needs_loops(alias("latte.methods.latte:Latte", shared=True))
+    assert needs_loops(alias("latte.methods.latte.client:Latte"))
+    assert not needs_loops(alias("latte.methods.latte.client:Latte", shared=True))
     with pytest.raises(ValueError, match="readout"):
-        run_grid(FEDERATION, alias("latte.methods.latte:Latte", shared=True), None, ([1], [1]))
+        run_grid(FEDERATION, alias("latte.methods.latte.client:Latte", shared=True), None, ([1], [1]))
 
 
 class Loud(Tda):

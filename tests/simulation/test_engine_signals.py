@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("numba")
 
 LOOP = """
-from latte.simulation.engine.compiled import kernel
+from latte.engine.cache import kernel
 
 @kernel
 def total(values):
@@ -48,6 +48,7 @@ def use(folder, which):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_cached_code_is_loaded_does_not_crash(tmp_path):
     (tmp_path / "loop.py").write_text(LOOP)
     assert use(tmp_path, 0).stdout.split()[0] == "3.0"  # fills the cache

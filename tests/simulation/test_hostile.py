@@ -1,20 +1,27 @@
 """What attackers send passes every check and misleads a fleet, an open task less; honest uploads stay as they are."""
 
+import json
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from latte.core.maths import softmax
 from latte.data.catalogue import find_benchmark, read_benchmark
-from latte.data.partition import federate
+from latte.data.federation import federate
+from latte.engine.ristretto import run_ristretto
 from latte.errors import InputError
 from latte.methods import create_exchange, resolve
-from latte.simulation.engine.ristretto_engine import run_ristretto
-from latte.simulation.hostile import LIES, Attack, AttackedExchange, Knowledge
-from latte.simulation.readable import set_up
-from latte.simulation.schedule import Schedule
-from latte.simulation.simulator import simulate
+from latte.simulation.simulator import Schedule, set_up, simulate
 from simulation.engine_support import made_up
+from waiting import ROOT
 
+pytest.importorskip("hostile_clients", reason="benchmarks are not part of this distribution")
+from hostile_clients import LIES, Attack, AttackedExchange, Knowledge
+
+PROGRAM, RESULTS = ROOT / "benchmarks" / "robustness" / "hostile.py", ROOT / "benchmarks" / "results" / "hostile"
+in_checkout = pytest.mark.skipif(not PROGRAM.is_file(), reason="benchmarks are not part of this distribution")
 SCHEDULE = Schedule(sync="doubling")
 
 
@@ -111,3 +118,34 @@ def test_refusals(change, match):
     exchange = attacked(made_up([20] * 4, 5, 16), "ristretto", Attack("anti-1"))
     with pytest.raises(InputError, match="upload"):
         exchange.alter(object(), [], None)
+
+
+def table_of(file):
+    command = [sys.executable, str(PROGRAM), str(file), "--read"]
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.splitlines()
+
+
+@in_checkout
+@pytest.mark.parametrize("name", ["attacks", "networks", "splits"])
+def test_the_page_has_the_tables_of_the_results(name):
+    page = (ROOT / "docs" / "robustness.md").read_text(encoding="utf-8").splitlines()
+    lines = table_of(RESULTS / f"{name}.jsonl")
+    assert len(lines) > 4
+    assert [line for line in lines if line not in page] == [], "put in what hostile.py --read prints"
+
+
+@in_checkout
+def test_every_method_was_told_every_lie_with_every_seed(tmp_path):
+    measured = [json.loads(line) for line in (RESULTS / "attacks.jsonl").read_text(encoding="utf-8").splitlines()]
+    for benchmark in {m["benchmark"] for m in measured}:
+        column = [m for m in measured if m["benchmark"] == benchmark]
+        told = {(m["method"], m["condition"], m["share"], m["lie"], m["seed"]) for m in column if m["lie"]}
+        cells = {key[:3] for key in told}
+        seeds = {m["seed"] for m in column}
+        assert told == {(*cell, lie, seed) for cell in cells for lie in LIES for seed in seeds}
+    # the table marks a cell that lacks a lie
+    short = tmp_path / "short.jsonl"
+    left_out = next(m for m in measured if m["condition"] == "pace" and m["method"] == "latte")
+    short.write_text("".join(json.dumps(m) + "\n" for m in measured if m is not left_out), encoding="utf-8")
+    starred = [line for line in table_of(short) if "*" in line]
+    assert len(starred) == 1 and starred[0].startswith("| pace | Latte |")

@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte.core.class_sums import Head
 from latte.core.types import External
+from latte.engine.ristretto import run_ristretto
 from latte.methods import create_exchange
-from latte.methods.ristretto import Ristretto, RistrettoParams
-from latte.simulation.engine.ristretto_engine import run_ristretto
-from latte.simulation.poor_network import LossyExchange, QuantisedExchange, in_eight_bits, quantised
-from latte.simulation.readable import run_readable, set_up
-from latte.simulation.schedule import Schedule
-from latte.simulation.simulator import simulate
+from latte.methods.ristretto.client import Ristretto, RistrettoParams
+from latte.methods.ristretto.sums import Head
+from latte.simulation.simulator import Schedule, run_readable, set_up, simulate
 from simulation.engine_support import made_up
+
+pytest.importorskip("poor_network", reason="benchmarks are not part of this distribution")
+from poor_network import LossyExchange, QuantisedExchange, in_eight_bits, quantised
 
 EMPTY = {"latte": External.empty, "ristretto": Head.empty}
 FEDERATION = made_up([15] * 5, 4, 16)

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latte.data.bundled import bundled
-from latte.simulation.outcome import count_quarters
-from latte.simulation.readable import run_readable
-from latte.simulation.records import ClientScore, Result, quarter, same_scores
+from latte.simulation.results import ClientScore, Result, count_quarters, quarter, same_scores
+from latte.simulation.simulator import run_readable
 
 STREAM = st.lists(st.booleans(), min_size=1, max_size=40)
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from latte import BaseExchange, Prediction, ZeroShot, create
-from latte.core.local_memory import LocalMemory
+from latte.core.memory import LocalMemory
 from latte.core.types import Prototypes
 from latte.simulation.simulator import Client
 

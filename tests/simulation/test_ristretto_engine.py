@@ -5,13 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latte.core import sums_store
-from latte.core.ristretto_exchange import Freshness, RistrettoExchange
-from latte.data.partition import generators
-from latte.methods.ristretto import RistrettoParams
-from latte.simulation.engine.ristretto_engine import run_ristretto
-from latte.simulation.readable import run_readable
-from latte.simulation.schedule import Schedule
+from latte.data.federation import generators
+from latte.engine.ristretto import run_ristretto
+from latte.methods.ristretto import server as sums_store
+from latte.methods.ristretto.client import RistrettoParams
+from latte.methods.ristretto.server import Freshness, RistrettoExchange
+from latte.simulation.simulator import Schedule, run_readable
 from simulation.engine_support import made_up
 
 

@@ -6,11 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import Routing
-from latte.core.donors import donors_of
-from latte.core.near_ties import Uploaded
-from latte.simulation.engine import blocks, latte_engine, server
-from latte.simulation.engine.settle import choose_among_nearest, choose_donors
-from latte.simulation.engine.tolerances import NEAR_SIMILARITY
+from latte.engine import blocks, replay, server
+from latte.engine.loops.arrays import NEAR_SIMILARITY
+from latte.engine.server import choose_among_nearest, choose_donors
+from latte.methods.latte.donors import Uploaded, donors_of
 from simulation.engine_support import compare, made_up, unit
 
 
@@ -54,7 +53,7 @@ def test_clients_with_nothing_in_common_are_chosen_by_the_ranking_alone(monkeypa
     def note(call):
         return lambda *values, **options: settled.append(values) or call(*values, **options)
 
-    monkeypatch.setattr(latte_engine, "SIMILARITY_BYTES", 0 if in_blocks else latte_engine.SIMILARITY_BYTES)
+    monkeypatch.setattr(replay, "SIMILARITY_BYTES", 0 if in_blocks else replay.SIMILARITY_BYTES)
     monkeypatch.setattr(server, "donors_of_unseen", note(server.donors_of_unseen))
     monkeypatch.setattr(blocks, "choose_donors", note(blocks.choose_donors))
     comparison = compare(made_up((4,) * 30, 20, 16, seed=3), "latte")

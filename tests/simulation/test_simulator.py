@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from latte import Clip, External, Latte, LatteParams, ZeroShot
-from latte.simulation.schedule import Schedule, count_syncs, rounds
-from latte.simulation.simulator import Client, simulate
+from latte.simulation.simulator import Client, Schedule, count_syncs, rounds, simulate
 
 TEXT = np.eye(3, 4, dtype=np.float32)
 ZERO_SHOT = ZeroShot(TEXT, ("cat", "dog", "owl"), 10.0)

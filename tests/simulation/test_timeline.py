@@ -4,15 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latte.simulation.engine import timeline
-from latte.simulation.schedule import Schedule
-
-
-def round_by_round(lengths, schedule, size):
-    """Return the windows of ``size`` rounds from the rounds of the readable simulator."""
-    each = [(handled.copy(), syncs) for handled, syncs in timeline._each(lengths, schedule, np.random.default_rng(0))]
-    parts = [each[first : first + size] for first in range(0, len(each), size)]
-    return [timeline._window(part[-1][0], [sync for _, syncs in part for sync in syncs]) for part in parts]
+from latte.engine import streams
+from latte.simulation.simulator import Schedule
 
 
 @settings(max_examples=200)
@@ -26,8 +19,8 @@ def round_by_round(lengths, schedule, size):
 def test_windows_are_those_of_the_rounds(lengths, late, period, sync, size):
     starts = None if late is None else tuple(late[: len(lengths)])
     schedule = Schedule(period, sync=sync, starts=starts)
-    windows = list(timeline.windows(lengths, schedule, np.random.default_rng(0), size))
-    expected = round_by_round(lengths, schedule, size)
+    windows = list(streams.windows(lengths, schedule, np.random.default_rng(0), size))
+    expected = list(streams._round_by_round(lengths, schedule, np.random.default_rng(0), size))
     assert len(windows) == len(expected)
     for window, other in zip(windows, expected, strict=True):
         for mine, theirs in zip(window, other, strict=True):

@@ -6,21 +6,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte.core.maths import entropy_of_one
-from latte.core.near_ties import exact_products
 from latte.core.validate import lengths_of, unit_rows
 from latte.core.zero_shot import ZeroShot
-from latte.simulation.engine import has_loops, plain_classify, tolerances
-from latte.simulation.engine.loop_arrays import ZeroShotResults
-from latte.simulation.engine.streams import find_near_ties
+from latte.engine import has_loops
+from latte.engine.loops import arrays as tolerances
+from latte.engine.loops.arrays import ZeroShotResults
+from latte.engine.streams import find_near_ties, lay_out, plain_classify, plain_squares
+from latte.methods.latte.donors import exact_products
 from simulation.engine_support import made_up, unit
 
 if not has_loops():
     pytest.skip("the compiled loops need numba", allow_module_level=True)
 
-from latte.simulation.engine import loops_classify, server, tda_engine
-from latte.simulation.engine.compiled import kernel
-from latte.simulation.engine.loops_donors import dot_exactly
-from latte.simulation.engine.tiles import compare_with_all
+from latte.engine import server
+from latte.engine import tda as tda_engine
+from latte.engine.cache import kernel
+from latte.engine.loops.classify import classify, compare_with_all, squares
+from latte.engine.loops.route import dot_exactly
 
 
 @kernel
@@ -88,7 +90,7 @@ def test_exact_similarities(kind, seed, D):
 
 @settings(max_examples=60)
 @given(**cases, stretch=st.sampled_from([0.0, 4e-7, 9e-4]))
-@pytest.mark.parametrize("classifier", [loops_classify, plain_classify])
+@pytest.mark.parametrize("classifier", [(squares, classify), (plain_squares, plain_classify)])
 def test_logits_and_entropies(classifier, kind, seed, D, stretch):
     rng = np.random.default_rng(seed)
     zero_shot = ZeroShot(cone(rng, 6, D), tuple("abcdef"))
@@ -97,11 +99,11 @@ def test_logits_and_entropies(classifier, kind, seed, D, stretch):
     rows.flags.writeable = False
     text = zero_shot.scaled.view()
     text.flags.writeable = False
-    squares, room, index = np.empty(12, np.float32), np.empty((2, D)), np.arange(12)
-    classifier.squares(rows, index, squares)
+    square, room, index = np.empty(12, np.float32), np.empty((2, D)), np.arange(12)
+    classifier[0](rows, index, square)
     logits, pseudo, uncertainty, close = results = ZeroShotResults.empty(12, 6)
     near = tolerances.NEAR_LOGIT * zero_shot.scale
-    classifier.classify(rows, index, lengths_of(squares), text, near, room, results)
+    classifier[1](rows, index, lengths_of(square), text, near, room, results)
     for k in range(12):
         readable = zero_shot.logits(unit_rows("views", rows[k : k + 1])[0])
         gap = np.abs(np.subtract.outer(logits[k], logits[k]) - np.subtract.outer(readable, readable)).max()
@@ -112,7 +114,7 @@ def test_logits_and_entropies(classifier, kind, seed, D, stretch):
 
 
 def test_the_tolerances_are_what_the_code_compares_with():
-    from latte.methods.latte import LatteParams
+    from latte.methods.latte.client import LatteParams
 
     assert server.route_rules(LatteParams(), 5).near == tolerances.NEAR_SIMILARITY
     near = 0.5 * (1 + np.array([0.0, 0.9, 2.1]) * tolerances.NEAR_ENTROPY)
@@ -123,9 +125,8 @@ def test_the_tolerances_are_what_the_code_compares_with():
 
 def test_what_is_beside_a_limit_of_tda_is_computed_again():
     from latte.methods.tda import TdaParams
-    from latte.simulation.engine.streams import lay_out
 
-    streams = lay_out(made_up((5,), 3, 8), plain_classify)
+    streams = lay_out(made_up((5,), 3, 8))
     limit = TdaParams().entropy_above / np.log(2)
     streams.entropy[:] = limit * (1 + np.array([0.0, 0.9, -0.9, 1.5, -1.5]) * tolerances.NEAR_LIMIT)
     assert tda_engine._near_limits(streams, TdaParams()).tolist()[:3] == [True] * 3

@@ -10,11 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte.theory import Setting, World, cap_angle, cap_angle_sharp, multi_client, single_client, slab_width
-from latte.theory.angles import poisson_mean
-from latte.theory.bounds import BOUND_FORMS, SMALL_ANGLE, ood_out_of_sight, separable_excess
-from latte.theory.sphere import cap_share
-from latte.theory.vacuous import samples_needed
+from latte.paper.theory.bounds import (
+    BOUND_FORMS,
+    SMALL_ANGLE,
+    Setting,
+    cap_angle,
+    cap_angle_sharp,
+    cap_share,
+    multi_client,
+    ood_out_of_sight,
+    poisson_mean,
+    samples_needed,
+    separable_excess,
+    single_client,
+    slab_width,
+)
+from latte.paper.theory.model import World
 
 OVERLAP = World.make(2, 0.8, 1.0, 0.3).setting
 APART = World.make(2, 1.13, 1.0, 0.3).setting

@@ -11,11 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte.report.theory_files import table, theory_json
-from latte.theory import Setting, World
-from latte.theory.errors import Trial
-from latte.theory.planes import compare_grid, compare_planes, errors_in_order, grid_settings
-from latte.theory.study import LEMMA_DIMENSIONS, OVERLAPPING, SEPARABLE, Study, StudyPlan, run_study
+from latte.paper.theory.bounds import Setting
+from latte.paper.theory.figures import table, theory_json
+from latte.paper.theory.model import World
+from latte.paper.theory.study import (
+    LEMMA_DIMENSIONS,
+    OVERLAPPING,
+    SEPARABLE,
+    Study,
+    StudyPlan,
+    Trial,
+    compare_grid,
+    compare_planes,
+    errors_in_order,
+    grid_settings,
+    run_study,
+)
 
 
 @pytest.fixture(scope="module")

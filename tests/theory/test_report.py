@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from latte.report.theory_figures import draw_convergence
-from latte.report.theory_files import table, write_theory
-from latte.theory.errors import Trial
-from latte.theory.study import Study, StudyPlan, run_study
+from latte.paper.theory.figures import draw_all, table, write_theory
+from latte.paper.theory.study import Study, StudyPlan, Trial, run_study
 from waiting import run
 
 FIGURES = ("volumes", "convergence", "error", "clients", "strangers", "limit", "vacuous")
@@ -50,7 +48,7 @@ def test_the_csv_holds_what_is_drawn(study: Study, folder: Path) -> None:
 
 
 def test_the_same_numbers_give_the_same_svg(study: Study, folder: Path, tmp_path: Path) -> None:
-    draw_convergence(study).save(tmp_path)
+    next(drawing for drawing in draw_all(study) if drawing.name == "convergence").save(tmp_path)
     for name in ("convergence.svg", "convergence.csv"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 
@@ -63,12 +61,12 @@ def test_the_table_names_what_is_vacuous(study: Study) -> None:
 
 def test_importing_the_command_loads_nothing_heavy() -> None:
     heavy = "[m for m in ('matplotlib', 'scipy', 'sklearn') if m in sys.modules]"
-    code = f"import sys, latte.cli.theory_command; print({heavy})"
+    code = f"import sys, latte.cli.report; print({heavy})"
     done = run(sys.executable, "-c", code, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_the_theory_needs_no_scipy() -> None:
-    code = "import sys; sys.modules['scipy'] = None; import latte.theory.study; print(3)"
+    code = "import sys; sys.modules['scipy'] = None; import latte.paper.theory.study; print(3)"
     done = run(sys.executable, "-c", code, check=True)
     assert done.stdout.strip() == "3"

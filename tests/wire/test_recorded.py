@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from latte.edge.http_calls import RefusedError
-from latte.edge.http_exchange import HttpExchange
+from latte.edge.clients.calls import RefusedError
+from latte.edge.clients.http import HttpExchange
 from latte.wire.messages import MEDIA_TYPE
-from latte.wire.task_file import parse_task
+from latte.wire.task import parse_task
 from playback import playing
 from recorded_messages import FOLDER, METHODS, PRECISIONS, TASK, Call, OldClient, plain, read_conversation, talk
 from serving import IMPATIENT, serving

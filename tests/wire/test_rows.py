@@ -6,13 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte.wire.hashes import row_ids
-from latte.wire.rotation import rotate, rotate_back
-from latte.wire.rows import PRECISIONS, RowFormat
+from latte.wire.rows import PRECISIONS, RowFormat, rotate, row_ids
 
 ROUNDING = {"exact": 0.0, "fp32": 1e-7, "fp16": 1e-3, "int8": 0.09, "int4": 1.0}
 SHAPES = st.tuples(st.integers(0, 5), st.integers(1, 33))
 NUMBERS = st.floats(-1, 1, width=32)
+
+
+def rotate_back(rows):
+    return rotate(rows, back=True)
 
 
 @st.composite

@@ -1,5 +1,5 @@
 """The ServerApp: a plain loop around the method's exchange."""
 
-from latte.flower.server_app import make_server_app
+from latte.flower.fleet import make_server_app
 
 app = make_server_app()

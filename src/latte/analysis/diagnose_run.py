@@ -7,22 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..core.validate import near
-from ..data.benchmark import Federation
 from ..data.catalogue import BenchmarkFile, find_benchmark, read_benchmark
-from ..data.partition import federate, generators
+from ..data.federation import Federation, federate, generators
 from ..errors import refuse
-from ..experiment.config import MethodConfig, RunConfig
-from ..experiment.plan import RunFile
-from ..experiment.runs import Run, find_runs, read_run
-from ..experiment.structure import build_config
+from ..experiment.collection import Run, find_runs, read_run
+from ..experiment.config import MethodConfig, RunConfig, build_config
 from ..files.atomic import write_text
-from ..files.checksums import checksum
-from ..files.reading import read_bytes
+from ..files.documents import checksum, read_bytes
 from ..methods import describe
-from ..methods.latte import Latte
-from ..methods.ristretto import Ristretto
-from .diagnose import Diagnosis, diagnose
-from .diagnose_heads import HeadDiagnosis, diagnose_heads
+from ..methods.latte.client import Latte
+from ..methods.ristretto.client import Ristretto
+from .diagnose import Diagnosis, HeadDiagnosis, diagnose, diagnose_heads
 
 DIAGNOSIS_FILE, HEADS_FILE = "diagnosis.json", "heads.json"
 
@@ -43,18 +38,31 @@ def open_replay(path: Path, data: Path | None = None, label: str | None = None, 
 
     The memories of Latte and the heads of Ristretto can be looked into; by default it is the first of these.
     """
-    run = _finished_run(path)
+    folders = find_runs([path])
+    if len(folders) != 1:
+        raise refuse("run folder", f"{path}, which holds {len(folders)} runs", "one of them")
+    run = read_run(folders[0])
+    if not run.done:
+        raise refuse("run folder", f"{path}, which is unfinished", "a finished run (run it again)")
     file = run.file()
     config = build_config(file.config)
     chosen = config.seeds[0] if seed is None else seed
     if chosen not in config.seeds:
         raise refuse("seed", chosen, f"one of the run's: {', '.join(map(str, config.seeds))}")
-    embeddings = read_benchmark(_entry(run, file, config.benchmark, data))
-    federation = federate(embeddings, config.clients_per_domain, chosen, config.order)
+    recorded = run.manifest.get("data")  # of the manifest, or the benchmark by name
+    place = recorded.get("path") if isinstance(recorded, dict) else None
+    known = data is None and isinstance(place, str) and Path(place).is_file()
+    entry = BenchmarkFile(config.benchmark, Path(str(place))) if known else find_benchmark(config.benchmark, data)
+    if checksum(entry.path) != file.data.sha256:
+        got = f"{entry.path}, which is not the run's"
+        raise refuse("embedding file", got, "the file that the run saw (--data DIR)")
+    federation = federate(read_benchmark(entry), config.clients_per_domain, chosen, config.order)
     return RunReplay(run, config, _method(config, label), chosen, federation)
 
 
-def replay(planned: RunReplay, progress: Callable[[int], object] = lambda samples: None) -> Diagnosis | HeadDiagnosis:
+def replay_run(
+    planned: RunReplay, progress: Callable[[int], object] = lambda samples: None
+) -> Diagnosis | HeadDiagnosis:
     """Replay and diagnose; a replay that does not give the recorded accuracy is refused."""
     heads, cohort = describe(planned.method.name).kind is Ristretto, generators(planned.seed).cohort
     look: Callable[..., Diagnosis | HeadDiagnosis] = diagnose_heads if heads else diagnose
@@ -84,28 +92,6 @@ def load_heads(path: Path) -> HeadDiagnosis | None:
     """Return the diagnosis of Ristretto in a run folder; None if there is none."""
     file = path / HEADS_FILE
     return HeadDiagnosis.from_json(read_bytes(file), str(file)) if file.exists() else None
-
-
-def _finished_run(path: Path) -> Run:
-    folders = find_runs([path])
-    if len(folders) != 1:
-        raise refuse("run folder", f"{path}, which holds {len(folders)} runs", "one of them")
-    run = read_run(folders[0])
-    if not run.done:
-        raise refuse("run folder", f"{path}, which is unfinished", "a finished run (run it again)")
-    return run
-
-
-def _entry(run: Run, file: RunFile, benchmark: str, data: Path | None) -> BenchmarkFile:
-    """Return the data file: the one of the manifest, or the benchmark by name; its checksum must be the run's."""
-    recorded = run.manifest.get("data")
-    path = recorded.get("path") if isinstance(recorded, dict) else None
-    known = data is None and isinstance(path, str) and Path(path).is_file()
-    entry = BenchmarkFile(benchmark, Path(str(path))) if known else find_benchmark(benchmark, data)
-    if checksum(entry.path) != file.data.sha256:
-        got = f"{entry.path}, which is not the run's"
-        raise refuse("embedding file", got, "the file that the run saw (--data DIR)")
-    return entry
 
 
 def _method(config: RunConfig, label: str | None) -> MethodConfig:

@@ -16,7 +16,11 @@ import numpy as np
 
 from ..core.types import Integers
 from ..core.validate import at_least
+from ..data.federation import Federation
 from ..errors import refuse
+
+# --- means over seeds, paired differences and their confidence intervals --------------------------------------
+
 
 LEVEL = 0.95
 REPLICATES = 10_000  # of the bootstrap: an end of an interval moves by about 1 % of its length with other draws
@@ -201,3 +205,51 @@ def t_cdf(t: float, freedom: int) -> float:
     if odd:
         inside = 2 / math.pi * (theta + inside)
     return 0.5 + inside / 2
+
+
+# --- whether the zero-shot model has collapsed: most of its answers are one class, whatever the images show ---
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroShotAnswers:
+    """The zero-shot answers of a federation: how many are correct, and how many are the most frequent class (in %)."""
+
+    classes: int
+    accuracy: float
+    most_frequent: str
+    share: float
+
+    @property
+    def limit(self) -> float:
+        """The share in per cent above which the model counts as collapsed: half way from an even share to all.
+
+        >>> ZeroShotAnswers(10, 15.0, "empty", 61.0).limit
+        55.0
+        """
+        return 50 + 50 / self.classes
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether most answers are one class."""
+        return self.share > self.limit
+
+    def warning(self) -> str | None:
+        """Return what to say about a model that has collapsed; None for any other."""
+        if not self.collapsed:
+            return None
+        return (
+            f"the zero-shot model has collapsed: {self.share:.0f} % of its answers are {self.most_frequent!r}. "
+            "Adaptation learns from these answers and may lose accuracy: compare with clip on labelled images."
+        )
+
+
+def zero_shot_answers(federation: Federation) -> ZeroShotAnswers:
+    """Return the zero-shot answers to all images of all clients."""
+    embeddings = federation.embeddings
+    samples = np.concatenate([client.samples for client in federation.clients])
+    names, text = embeddings.zero_shot.classnames, embeddings.zero_shot.text
+    answers = (np.asarray(embeddings.views[samples, 0], np.float32) @ text.T).argmax(axis=1)
+    counts = np.bincount(answers, minlength=len(names))
+    right = float((answers == embeddings.labels[samples]).mean())
+    top = int(counts.argmax())
+    return ZeroShotAnswers(len(names), 100 * right, names[top], 100 * float(counts[top]) / len(answers))

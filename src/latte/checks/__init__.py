@@ -36,9 +36,7 @@ def check_exchange(make: MakeExchange, method: MakeMethod | None = None) -> list
 
 def _run(checks: dict[str, Callable[[Any], None]], make: Any) -> list[str]:
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", ".* reads the first of"
-        )  # images have several views, for methods that use them
+        warnings.filterwarnings("ignore", ".* reads the first of")  # several views are for methods that use them
         for check in checks.values():
             check(make)
     return list(checks)

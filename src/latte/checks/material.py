@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core.contracts import Collaborative, Exchange, Method
 from ..core.sync import sync
-from ..core.types import External, Prediction, Prototypes, State, Vectors, array_fields
+from ..core.types import Collaborative, Exchange, External, Method, Prediction, Prototypes, State, Vectors, array_fields
 from ..core.zero_shot import ZeroShot
 from ..errors import InputError
 
 MakeMethod = Callable[[ZeroShot], Method]
-MakeExchange = Callable[[ZeroShot], Exchange[Any, Any]]
+MakeExchange = Callable[[ZeroShot], Any]  # an Exchange, perhaps with state() and load()
 MakeUpload = Callable[[int], Any]  # from a seed
 
 CLASSES, DIM, SLOTS = 4, 8, 2

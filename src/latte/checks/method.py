@@ -3,29 +3,268 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import math
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
+from importlib import import_module
+from types import NoneType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..core.contracts import Method
-from ..core.types import Prediction
-from .collaborative import collaboration_checks
+from ..core.sync import SYNC_TIMES, sync
+from ..core.types import Collaborative, External, Mask, Method, Prediction, Prototypes, State
 from .material import (
     CLASSES,
     DIM,
+    SLOTS,
     MakeMethod,
+    a_download,
     a_zero_shot,
+    an_external,
+    arrays_of,
+    class_attribute,
     equal,
+    exchange_of,
     images,
     refuses,
     same,
     used,
+    with_arrays,
 )
-from .registration import can_be_registered
-from .states import check_refusals, with_rubbish
+
+SEPARATORS = ",:=+"  # of a method on the command line: NAME:PRESET+KEY=VALUE,...
+
+
+def can_be_registered(make: MakeMethod) -> None:
+    """Check the class attributes and the constructor; a function that makes methods says nothing of itself."""
+    if not isinstance(make, type):
+        return
+    kind: Any = make
+    params = _checked_params(kind)
+    sync = getattr(kind, "sync", "every")
+    assert sync in SYNC_TIMES, f"sync is one of {', '.join(map(repr, SYNC_TIMES))}: got {sync!r}"
+    if (target := vars(kind).get("engine")) is not None:
+        want = f"engine is the 'module:Name' of a MethodEngine, or None: got {target!r}"
+        assert isinstance(target, str), want
+        module, _, name = target.partition(":")
+        _call(lambda: getattr(import_module(module), name), want)
+    if hasattr(kind, "messages"):  # counted by ``latte cost`` and ``latte run``
+        want = (
+            "messages(params, classes) is a static method that returns two Contents: what goes up, and what comes down"
+        )
+        parts = _call(lambda: tuple(kind.messages(params, CLASSES)), want)
+        assert len(parts) == 2, f"{want}; got {len(parts)}"
+        sound = _call(lambda: [part.whole(DIM, "fp16") >= part.counted(DIM, "fp16") >= 0 for part in parts], want)
+        assert all(sound), want
+    if getattr(kind, "tunes_prompt", False):
+        takes = "text_encoder" in inspect.signature(kind).parameters
+        assert takes, "tunes_prompt = True: the constructor takes text_encoder=..., or leave tunes_prompt out"
+    else:
+        _check_constructor(kind, () if params is None else (params,))
+
+
+def _checked_params(kind: Any) -> Any:
+    """Return the default parameters; None for a class without ``Params``."""
+    params, presets = getattr(kind, "Params", None), getattr(kind, "presets", {})
+    if params is None:
+        assert not presets, "presets need a class of parameters, Params"
+        return None
+    frozen = is_dataclass(params) and vars(params)["__dataclass_params__"].frozen
+    assert frozen, "Params is a frozen dataclass"
+    default = _call(params, "every field of Params has a default")
+    assert all(isinstance(preset, params) for preset in presets.values()), "a preset is one of the Params"
+    for name in presets:
+        assert not set(str(name)) & set(SEPARATORS), f"the name of a preset has none of {SEPARATORS}: got {name!r}"
+    for values in (default, *presets.values()):  # records are files: what they hold has to come back as it was
+        for field in fields(values):
+            value = getattr(values, field.name)
+            plain = isinstance(value, (bool, int, str, NoneType)) or (isinstance(value, float) and math.isfinite(value))
+            want = "a number, a word, a bool or None (make several fields of a tuple or a list)"
+            assert plain, f"Params.{field.name} is {want}: got {value!r:.80}"
+    return default
+
+
+def _check_constructor(kind: Any, params: tuple[Any, ...]) -> None:
+    first = "(zero_shot, params)" if params else "(zero_shot)"
+    method = _call(lambda: kind(a_zero_shot(), *params), f"the constructor takes {first}")
+    if params:
+        assert getattr(method, "params", None) == params[0], (
+            "the constructor takes (zero_shot, params) and keeps .params"
+        )
+    want = f"the constructor takes normalise=True, too: __init__(self, {first[1:-1]}, *, normalise=False)"
+    normalising, image = _call(lambda: kind(a_zero_shot(), *params, normalise=True), want), images(1)[0]
+    answer = _call(lambda: normalising.predict(3 * image), "with normalise=True, rows of any length are accepted")
+    assert answer.label == method.predict(image).label, "with normalise=True, rows are divided by their length"
+
+
+def _call(function: Callable[[], Any], want: str) -> Any:
+    """Return what ``function`` returns; fail with ``want`` if it raises."""
+    try:
+        return function()
+    except Exception as error:
+        raise AssertionError(f"{want}; got {error!r}") from error
+
+
+# --- states: the content of free slots does not matter, and a damaged state is refused as a whole --------------
+
+
+MASKS = ("valid", "seen")
+
+
+def check_refusals(stateful: Any, good: State) -> None:
+    """Fail unless damaged versions of a state are refused and change nothing."""
+    before = stateful.state()
+    for what, arrays in damaged(good):
+        refuses(partial(stateful.load, arrays), f"a state with {what}")
+        assert same(before, stateful.state()), f"after a state with {what} everything must be exactly as before"
+
+
+def damaged(good: State) -> Iterator[tuple[str, State]]:
+    """Yield states that ``state()`` cannot have returned, each with what is wrong."""
+    yield "one array more", {**good, "one more": np.zeros(3)}
+    for name, array in good.items():
+        yield f"no {name}", {key: value for key, value in good.items() if key != name}
+        yield f"complex {name}", {**good, name: array.astype(np.complex128)}
+        yield f"one axis more in {name}", {**good, name: array[None]}
+        used = in_use(good, name)
+        if array.dtype.kind == "f" and used.any():
+            yield f"NaN in {name}", {**good, name: overwritten(array, used, np.nan)}
+            yield f"infinite values in {name}", {**good, name: overwritten(array, used, np.inf)}
+
+
+def with_rubbish(good: State) -> State:
+    """Return a state with NaN in every free slot.
+
+    The mask of an array is called ``valid`` or ``seen`` and has the array's prefix: ``x.valid`` beside ``x.vectors``.
+    """
+    return {
+        name: overwritten(array, ~in_use(good, name), np.nan) if array.dtype.kind == "f" else array
+        for name, array in good.items()
+    }
+
+
+def in_use(state: State, name: str) -> Mask:
+    """Return which entries of an array mean something: all, or where the mask beside it says so."""
+    array, prefix = state[name], name.rpartition(".")[0]
+    for mask in (state.get(f"{prefix}.{kind}" if prefix else kind) for kind in MASKS):
+        if mask is not None and array.shape[: mask.ndim] == mask.shape:
+            wide: Mask = np.broadcast_to(mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array.shape)
+            return wide
+    return np.ones(array.shape, np.bool_)
+
+
+def overwritten(array: NDArray[Any], where: Mask, value: float) -> NDArray[Any]:
+    """Return a copy with ``value`` in some places."""
+    return np.where(where, array.dtype.type(value), array)
+
+
+# --- collaboration: all pass for a method that does not collaborate --------------------------------------------
+
+
+def _collaborative(make: MakeMethod, synced: bool = True) -> Any:
+    method = used(make, synced=synced)
+    return method if isinstance(method, Collaborative) else None
+
+
+def _summaries_are_messages(make: MakeMethod) -> None:
+    if (method := _collaborative(make, synced=False)) is None:
+        return
+    upload = method.summary()
+    assert isinstance(upload, class_attribute(method, "Upload")), "summary() returns the Upload of the class"
+    assert upload.task == a_zero_shot().fingerprint, "an upload names the task: the fingerprint of the classifier"
+    arrays = arrays_of(upload)
+    before = {name: array.copy() for name, array in arrays.items()}
+    for image in images(seed=3):
+        method.predict(image)
+    assert same(before, arrays), "what summary() returned must not change with later predictions"
+
+
+def _syncs_with_its_exchange(make: MakeMethod) -> None:
+    if (method := _collaborative(make)) is None:
+        return
+    exchange, other = exchange_of(method), _collaborative(make)
+    sync([("a", method), ("b", other)], exchange)
+    download = exchange.pull("a")
+    assert isinstance(download, class_attribute(method, "Download")), "the exchange returns the Download of the class"
+    before = method.state()
+    method.receive(download)
+    assert same(before, method.state()), "the same download twice is the download once"
+    method.predict(images(1)[0])
+
+
+def _refuses_other_tasks(make: MakeMethod) -> None:
+    if (method := _collaborative(make)) is None:
+        return
+    exchange, other = exchange_of(method), a_zero_shot(scale=30.0).fingerprint
+    refuses(lambda: exchange.push("a", replace(method.summary(), task=other)), "an upload of another task")
+    before, download = method.state(), a_download(method, make)
+    refuses(lambda: method.receive(replace(download, task=other)), "a download of another task")
+    if class_attribute(method, "Upload") is not class_attribute(method, "Download"):
+        refuses(lambda: method.receive(method.summary()), "an upload in place of a download")
+    assert same(before, method.state()), "after a download of another task the memory must be exactly as before"
+
+
+def _keeps_nothing_of_a_bad_download(make: MakeMethod) -> None:
+    if (method := _collaborative(make)) is None:
+        return
+    before, good = method.state(), a_download(method, make)
+    for what, bad in _bad_downloads(good):
+        refuses(partial(method.receive, bad), f"a download with {what}")
+        assert same(before, method.state()), f"after a download with {what} the memory must be exactly as before"
+
+
+def _bad_downloads(good: Any) -> list[tuple[str, Any]]:
+    arrays = arrays_of(good)
+    bad = [(what, with_arrays(good, state)) for what, state in damaged(arrays) if state.keys() == arrays.keys()]
+    if isinstance(good, External):
+        everywhere = np.ones_like(good.valid)
+        bad += [
+            ("another C", External(good.vectors[1:], good.entropy[1:], good.valid[1:], good.task)),
+            ("another D", replace(good, vectors=good.vectors[:, :, 1:])),
+            ("zero vectors marked valid", replace(good, vectors=np.zeros_like(good.vectors), valid=everywhere)),
+            ("an entropy of 2", replace(good, entropy=good.entropy + 2)),
+        ]
+    return bad
+
+
+def _free_slots_of_a_download_mean_nothing(make: MakeMethod) -> None:
+    if (method := _collaborative(make)) is None:
+        return
+    clean = _collaborative(make)
+    download = a_download(method, make)
+    clean.receive(download)
+    method.receive(with_arrays(download, with_rubbish(arrays_of(download))))
+    for image in images(seed=6):
+        got, want = method.predict(image), clean.predict(image)
+        assert equal(got, want) and np.isfinite(got.scores).all(), "NaN in a free slot must not matter"
+
+
+# --- Latte's own kinds of messages ------------------------------------------------------------------------
+
+
+def _prototypes_are_unit_rows(make: MakeMethod) -> None:
+    if (method := _collaborative(make)) is None or class_attribute(method, "Upload") is not Prototypes:
+        return
+    p = method.summary()
+    assert p.vectors.shape == (CLASSES, DIM) and p.seen.shape == (CLASSES,), "(C, D), (C,)"
+    norms = np.linalg.norm(p.vectors[p.seen], axis=1)
+    assert p.seen.any() and np.allclose(norms, 1, atol=1e-5), "a seen class has a prototype of length 1"
+
+
+def _receives_any_number_of_slots(make: MakeMethod) -> None:
+    if (method := _collaborative(make)) is None or class_attribute(method, "Download") is not External:
+        return
+    for slots in (0, 1, SLOTS + 5):
+        method.receive(an_external(np.random.default_rng(slots), slots))
+        method.predict(images(1)[0])
+
+
+# --- predictions and memory -------------------------------------------------------------------------------------
 
 
 def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
@@ -46,7 +285,13 @@ def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
         "free slots mean nothing": _free_slots_mean_nothing,
         "a copy behaves the same": _a_copy_behaves_the_same,
         "can be registered": can_be_registered,
-        **collaboration_checks(),
+        "summaries are messages": _summaries_are_messages,
+        "syncs with its exchange": _syncs_with_its_exchange,
+        "refuses other tasks": _refuses_other_tasks,
+        "keeps nothing of a bad download": _keeps_nothing_of_a_bad_download,
+        "free slots of a download mean nothing": _free_slots_of_a_download_mean_nothing,
+        "prototypes are unit rows": _prototypes_are_unit_rows,
+        "receives any number of slots": _receives_any_number_of_slots,
     }
 
 

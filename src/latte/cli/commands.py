@@ -12,35 +12,31 @@ import click
 from ..version import __version__
 
 COMMANDS = {
-    "demo": ("latte.cli.demo_command:demo", "Show what Latte and Ristretto gain on real data, in seconds."),
+    "demo": ("latte.cli.demo:demo", "Show what Latte and Ristretto gain on real data, in seconds."),
     "classify": (
-        "latte.cli.classify_command:classify",
+        "latte.cli.classify:classify",
         "Say what pictures show, with a memory that adapts as it goes.",
     ),
-    "embed": ("latte.cli.embed_command:embed", "Embed the pictures of a dataset into a file, resumably."),
-    "export": ("latte.cli.export_command:export", "Write an encoder as an ONNX folder that needs no torch."),
-    "task": ("latte.cli.task_command:task", "Create and show the task that the clients of a federation share."),
-    "serve": ("latte.cli.serve_command:serve", "Serve a federation: devices sync with it over HTTP."),
-    "edge": ("latte.cli.edge_command:edge", "Run a device: classify what comes, adapt, and sync with a server."),
-    "token": ("latte.cli.token_command:token", "Create, rotate, revoke and list the tokens of a server."),
-    "client": ("latte.cli.client_command:client", "List and remove the clients of a federation."),
-    "store": ("latte.cli.store_command:store", "Back up, restore and check what a server stores."),
-    "run": ("latte.cli.run_command:run", "Run methods on benchmarks and print their accuracy."),
-    "sweep": ("latte.cli.sweep_command:sweep", "Run methods at every value of a parameter."),
-    "tune": ("latte.cli.tune_command:tune", "Choose parameters on partitions that are not reported."),
-    "report": ("latte.cli.report_command:report", "Show the results of run folders as a table or a page."),
-    "reproduce": ("latte.cli.reproduce_command:reproduce", "Run the paper's whole table for one benchmark."),
-    "theory": ("latte.cli.theory_command:theory", "Check the paper's theory by simulation: bounds, rates, limits."),
-    "methods": ("latte.cli.methods_command:methods", "List the methods with their parameters, presets and grids."),
-    "data": ("latte.cli.data_command:data", "List, show, check and convert embedding files."),
-    "bench": (
-        "latte.cli.bench_command:bench",
-        "Measure the engine beside the readable simulator and a torch baseline.",
-    ),
-    "figure": ("latte.cli.figure_command:figure", "Draw the figures of the paper for a benchmark."),
-    "cost": ("latte.cli.cost_command:cost", "What each method costs: computation, time, memory, bytes per round."),
-    "diagnose": ("latte.cli.diagnose_command:diagnose", "Look into the memories of a run, class by class."),
-    "doctor": ("latte.cli.doctor_command:doctor", "Say what is installed and what is missing, and how to get it."),
+    "embed": ("latte.cli.data:embed", "Embed the pictures of a dataset into a file, resumably."),
+    "export": ("latte.cli.data:export", "Write an encoder as an ONNX folder that needs no torch."),
+    "task": ("latte.cli.task:task", "Create and show the task that the clients of a federation share."),
+    "serve": ("latte.cli.serve:serve", "Serve a federation: devices sync with it over HTTP."),
+    "edge": ("latte.cli.edge:edge", "Run a device: classify what comes, adapt, and sync with a server."),
+    "token": ("latte.cli.store:token", "Create, rotate, revoke and list the tokens of a server."),
+    "client": ("latte.cli.store:client", "List and remove the clients of a federation."),
+    "store": ("latte.cli.store:store", "Back up, restore and check what a server stores."),
+    "run": ("latte.cli.experiments:run", "Run methods on benchmarks and print their accuracy."),
+    "sweep": ("latte.cli.experiments:sweep", "Run methods at every value of a parameter."),
+    "tune": ("latte.cli.experiments:tune", "Choose parameters on partitions that are not reported."),
+    "report": ("latte.cli.report:report", "Show the results of run folders as a table or a page."),
+    "reproduce": ("latte.cli.experiments:reproduce", "Run the paper's whole table for one benchmark."),
+    "theory": ("latte.cli.report:theory", "Check the paper's theory by simulation: bounds, rates, limits."),
+    "methods": ("latte.cli.methods:methods", "List the methods with their parameters, presets and grids."),
+    "data": ("latte.cli.data:data", "List, show, check and convert embedding files."),
+    "figure": ("latte.cli.report:figure", "Draw the figures of the paper for a benchmark."),
+    "cost": ("latte.cli.cost:cost", "What each method costs: computation, time, memory, bytes per round."),
+    "diagnose": ("latte.cli.cost:diagnose", "Look into the memories of a run, class by class."),
+    "doctor": ("latte.cli.doctor:doctor", "Say what is installed and what is missing, and how to get it."),
 }
 
 
@@ -91,7 +87,7 @@ def _safe_messages() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        from ..core.escape import visible
+        from ..text import visible
 
         error.message = visible(error.message)  # type: ignore[misc]  # final only in click's types
         raise

@@ -8,15 +8,21 @@ import re
 import select
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
+
+from ..text import visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 def line(text: object, err: bool = False) -> None:
     """Print one line; a line break inside ``text`` is written out like any other control character."""
-    from ..core.escape import visible
-
     click.echo(visible(str(text)), err=err)
 
 
@@ -25,9 +31,11 @@ def patient_line(text: str, wait: Callable[[int], None], failed: Callable[[OSErr
 
     A piece that cannot be written is tried again if ``failed`` returns.
     """
-    from ..core.escape import visible
-
-    descriptor = _descriptor()
+    try:
+        sys.stdout.flush()
+        descriptor = sys.stdout.fileno() if os.name == "posix" else None
+    except (OSError, ValueError, AttributeError):  # stdout is no file
+        descriptor = None
     if descriptor is None:
         line(text)
         return
@@ -40,19 +48,8 @@ def patient_line(text: str, wait: Callable[[int], None], failed: Callable[[OSErr
             failed(error)
 
 
-def _descriptor() -> int | None:
-    """Return the descriptor of stdout; None where stdout is no file, or the system cannot wait for one."""
-    try:
-        sys.stdout.flush()
-        return sys.stdout.fileno() if os.name == "posix" else None
-    except (OSError, ValueError, AttributeError):
-        return None
-
-
 def block(text: str) -> None:
     """Print finished text of any number of lines to stdout."""
-    from ..core.escape import visible
-
     click.echo(visible(text, keep="\n\t"), nl=False)
 
 
@@ -88,13 +85,6 @@ def print_rows(rows: Sequence[dict[str, object]], as_json: bool, keys: int = 1) 
             line("  ".join(parts).rstrip())
 
 
-def silence_retries() -> None:
-    """Let no note of a repeated request go to stderr: a command says by itself what it could not reach."""
-    import logging
-
-    logging.getLogger("stamina").addHandler(logging.NullHandler())
-
-
 def _column(name: str, values: Sequence[object]) -> list[str]:
     """Return the lines of a column, its name first, all of one width; numbers stand on the right."""
     texts = [_cell(name), *map(_cell, values)]
@@ -108,7 +98,7 @@ def _is_number(text: str) -> bool:
 
 def _blocks(widths: Sequence[int], keys: int) -> list[list[int]]:
     """Return the columns of each block."""
-    from ..report.plain_text import split_columns
+    from ..report.formats.text import split_columns
 
     every, width = list(range(len(widths))), terminal_width()
     if width is None or sum(widths) - 2 <= width:
@@ -118,8 +108,74 @@ def _blocks(widths: Sequence[int], keys: int) -> list[list[int]]:
 
 
 def _cell(value: object) -> str:
-    from ..core.escape import visible
-
     if value is None:
         return "-"
     return f"{value:.2f}" if isinstance(value, float) else visible(str(value))
+
+
+_open: list[Progress] = []  # the display on the screen: there is only one at a time
+
+
+@contextmanager
+def bar(label: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
+    """Draw a bar while the block runs; the block calls what it gets with the number of new steps.
+
+    ``unit`` shows the speed, such as images per second. A bar inside the block of another is drawn below it.
+    """
+    with _display(bool(unit)) as progress:
+        task, start = progress.add_task(visible(label), total=total, speed=""), time.monotonic()
+
+        def advance(steps: int) -> None:
+            progress.update(task, advance=steps)
+            if unit:
+                shown = next(one for one in progress.tasks if one.id == task)
+                speed = shown.speed or shown.completed / max(time.monotonic() - start, 1e-3)  # none before two steps
+                progress.update(task, speed=f"{speed:.{0 if speed >= 10 else 1}f} {unit}/s")
+
+        yield advance
+        progress.refresh()
+
+
+@contextmanager
+def _display(with_speed: bool) -> Iterator[Progress]:
+    """Give the display that is open, or open one."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    if _open:
+        yield _open[0]
+        return
+    speed = [TextColumn("{task.fields[speed]}")] if with_speed else []
+    name = TextColumn("{task.description:<12}", markup=False)  # a label such as [red] is a name, not a colour
+    columns = (name, BarColumn(), MofNCompleteColumn(), *speed, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        _open.append(progress)
+        try:
+            yield progress
+        finally:
+            _open.clear()
+
+
+def draw_compilation(steps: Iterator[tuple[int, int]]) -> None:
+    """Draw a bar while the engine's loops are compiled, and say what that is."""
+    from ..engine.cache import COMPILE_SECONDS
+
+    start, wait = time.monotonic(), f"about {COMPILE_SECONDS:.0f} s on two idle cores"
+    line(f"latte compiles the loops of its engine, once for this installation: {wait}", err=True)
+    _, total = next(steps)
+    with bar("compiling", total) as advance:
+        for _ in steps:
+            advance(1)
+    line(f"compiled in {time.monotonic() - start:.0f} s", err=True)
+
+
+def absolute(advance: Callable[[int], None]) -> Callable[[int, int | None], None]:
+    """Return a callback for code that counts from the start: it takes the steps done so far."""
+    last = 0
+
+    def update(done: int, total: int | None) -> None:
+        nonlocal last
+        advance(done - last)
+        last = done
+
+    return update

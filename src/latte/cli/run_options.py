@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import InputError
-from .arguments import Folder, InputFile
-from .options import PLUGINS, Command, load_plugins
-from .output import problem
-from .progress import draw_compilation
+from ..errors import InputError, refuse
+from .options import DATA, JSON, PLUGINS, Command, Folder, InputFile, load_plugins
+from .output import bar, draw_compilation, problem
 
 if TYPE_CHECKING:
     from ..experiment.config import RunConfig
     from ..experiment.plan import Plan
     from ..experiment.runner import Event, Options
-    from ..simulation.records import Result
+    from ..simulation.results import Result
 
 _EXECUTOR = "latte.executor"
+
+
+class _Jobs(click.IntRange):
+    name = "N|serial"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value == "serial" else super().convert(value, param, ctx)
+
+
+JOBS = click.option(
+    "--jobs",
+    type=_Jobs(0, 1024),
+    default=0,
+    help="Processes at once (default: one per core); serial: in this process, for a debugger.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,42 +54,27 @@ class ExperimentOptions:
 
     def configs(self, **defaults: Any) -> list[RunConfig]:
         """Return one configuration per benchmark; options override the file, ``defaults`` fill what neither has."""
-        from ..experiment.config import parse_method, read_config
-        from ..experiment.config_changes import apply_settings
-        from ..experiment.structure import configure
+        from ..experiment.config import apply_settings, configure, parse_method, read_config
 
         load_plugins(self.plugins)
         raw = {**defaults, **(read_config(self.config) if self.config else {})}
-        if self.methods:
-            raw["methods"] = [parse_method(text) for text in self.methods.split(",")]
-        if self.seeds:
-            raw["seeds"] = self.seeds
-        if self.engine:
-            raw["engine"] = self.engine
+        methods = [parse_method(text) for text in self.methods.split(",")] if self.methods else None
+        given = {"methods": methods, "seeds": self.seeds, "engine": self.engine}
+        raw |= {key: value for key, value in given.items() if value}
         if self.benchmark is None and self.config is None:
             raise click.UsageError("name a benchmark (--benchmark NAME, see: latte data ls) or give a CONFIG.toml")
         if "methods" not in raw:
-            raise self._no_methods()
+            example = "--methods clip,latte,ristretto (see: latte methods)"
+            if self.config is not None:
+                raise refuse(str(self.config), "no methods", f"[[methods]] in it, or {example}")
+            want = f"name the methods to run, such as {example}, or write [[methods]] in CONFIG.toml"
+            raise click.UsageError(want)
         names = self.benchmark.split(",") if self.benchmark else []
         choices = [{**raw, "benchmark": name} for name in names] or [raw]
         try:
             return [apply_settings(configure(choice), self.settings) for choice in choices]
         except InputError as error:
             raise (InputError(f"{self.config}: {error}") if self.config else error) from None
-
-    def _no_methods(self) -> Exception:
-        """Return what to say where no methods are named: a file is refused, a call is told how it is used."""
-        from ..errors import refuse
-
-        example = "--methods clip,latte,ristretto (see: latte methods)"
-        if self.config is not None:
-            return refuse(str(self.config), "no methods", f"[[methods]] in it, or {example}")
-        return click.UsageError(f"name the methods to run, such as {example}, or write [[methods]] in CONFIG.toml")
-
-
-def experiment_options(command: Command) -> Command:
-    """Add the options that decide what is run; the command gets them as ``chosen``."""
-    return collect_options(command, ExperimentOptions, _options())
 
 
 def collect_options(command: Command, kind: type[Any], options: Sequence[Callable[[Command], Command]]) -> Command:
@@ -93,10 +91,10 @@ def collect_options(command: Command, kind: type[Any], options: Sequence[Callabl
     return call_with_options
 
 
-def _options() -> list[Callable[[Command], Command]]:
-    file = InputFile()
-    return [
-        click.argument("config", type=file, required=False),
+def experiment_options(command: Command) -> Command:
+    """Add the options that decide what is run; the command gets them as ``chosen``."""
+    options = [
+        click.argument("config", type=InputFile(), required=False),
         click.option("--benchmark", metavar="NAME,...", help="Benchmarks by name or file (see: latte data ls)."),
         click.option("--methods", metavar="SPEC,...", help="[LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated."),
         click.option("--seeds", metavar="LIST", help="Seeds, such as 0-4 or 0,2,7."),
@@ -106,23 +104,22 @@ def _options() -> list[Callable[[Command], Command]]:
             type=click.Choice(("auto", "readable")),
             help="auto: the fast engine where a method has one; readable: sample by sample.",
         ),
-        click.option("--data", type=Folder(), help="Folder of embedding files (default: $LATTE_DATA)."),
+        DATA,
         PLUGINS,
     ]
+    return collect_options(command, ExperimentOptions, options)
 
 
 def running_options(command: Command) -> Command:
     """Add the options that decide how to run and what to print."""
     options = [
         click.option("--out", type=Folder(), default=Path("runs"), show_default=True, help="Where run folders go."),
-        click.option(
-            "--jobs", type=click.IntRange(0, 1024), default=0, help="Processes at once (default: one per core)."
-        ),
+        JOBS,
         click.option(
             "--executor", metavar="dask:ADDRESS", expose_value=False, callback=_remember, help="Run on a cluster."
         ),
         click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing."),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
+        JSON,
     ]
     for option in reversed(options):
         command = option(command)
@@ -133,28 +130,25 @@ def _remember(context: click.Context, option: click.Parameter, value: str | None
     context.meta[_EXECUTOR] = value
 
 
-def command_line() -> tuple[str, ...]:
-    """Return the command as it was typed, without where it is installed."""
-    return ("latte", *sys.argv[1:])
-
-
-def make_options(chosen: ExperimentOptions, jobs: int, predictions: bool = False) -> Options:
-    """Return how to run what was chosen."""
-    executor = click.get_current_context().meta.get(_EXECUTOR) or ""
+def make_options(chosen: ExperimentOptions, jobs: int | str, predictions: bool = False) -> Options:
+    """Return how to run what was chosen; ``jobs`` is a number of processes, or "serial"."""
+    options, executor = plain_options(jobs), click.get_current_context().meta.get(_EXECUTOR)
     plugins = tuple(str(path.resolve()) for path in chosen.plugins)
-    return replace(plain_options(jobs), plugins=plugins, executor=executor, predictions=predictions)
+    return replace(options, plugins=plugins, executor=executor or options.executor, predictions=predictions)
 
 
-def plain_options(jobs: int = 0) -> Options:
+def plain_options(jobs: int | str = 0) -> Options:
     """Return how to run on this machine, with the command line as it was typed."""
     from ..experiment.runner import Options
 
-    return Options(jobs, command=command_line(), follow_compilation=draw_compilation)
+    number, executor = (jobs, "") if isinstance(jobs, int) else (1, jobs)
+    typed = ("latte", *sys.argv[1:])
+    return Options(number, command=typed, executor=executor, follow_compilation=draw_compilation)
 
 
 def check_requirements(plans: Sequence[Plan], out: Path, options: Options) -> None:
     """Refuse what is planned if a package is missing or ``out`` cannot be written, before anything is computed."""
-    from ..experiment.requirements import check_packages
+    from ..experiment.runner import check_packages
     from ..files.atomic import check_writable_folder
 
     check_writable_folder(out, "--out")
@@ -163,8 +157,6 @@ def check_requirements(plans: Sequence[Plan], out: Path, options: Options) -> No
 
 def follow(events: Iterable[Event], total: int, label: str) -> None:
     """Go through events while a bar on stderr follows them; a failure is printed at once, in one line."""
-    from .progress import bar
-
     with bar(label[:24], total) as advance:
         for event in events:
             if event.kind == "failed":
@@ -173,35 +165,27 @@ def follow(events: Iterable[Event], total: int, label: str) -> None:
 
 
 @contextmanager
-def collect_failures() -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Yield a context for each of several runs, in which failed items are printed and the next run goes on.
+def collect_failures() -> Iterator[Callable[[Iterable[Event], int, str], None]]:
+    """Yield what follows one of several runs; one with failed items does not keep the next from starting.
 
-    After all of them, the first failure is raised, if there was one.
+    A run with failed items ends in one line and exit code 1, after all of them.
     """
     from ..experiment.runner import IncompleteError
 
     failures: list[IncompleteError] = []
 
-    @contextmanager
-    def collect() -> Iterator[None]:
+    def follow_one(events: Iterable[Event], total: int, label: str) -> None:
         try:
-            yield
+            follow(events, total, label)
         except IncompleteError as error:
             failures.append(error)
 
-    yield collect
-    if failures:
-        raise failures[0]
-
-
-def or_exit(run: Callable[[], None]) -> None:
-    """Call ``run``; a run with failed items ends in one line and exit code 1."""
-    from ..experiment.runner import IncompleteError
-
     try:
-        run()
+        yield follow_one
     except IncompleteError as error:
-        problem(error)
+        failures.append(error)
+    if failures:
+        problem(failures[0])
         sys.exit(1)
 
 
@@ -212,19 +196,18 @@ def summarise(results: Iterable[Result], deployment: bool = True, **first: Any) 
     the worst client and domain, and over the first and the last quarter of streams (None in older records).
     """
     from ..analysis.stats import estimate
-    from ..report.groups import group
-    from ..report.metrics import QUARTERS, WORST
+    from ..report.tables import QUARTERS, WORST, group
 
     rows, groups = [], group(results)
-    calibrated = any(same.calibration() for same in groups)
+    calibrated = any(same.values("ece") for same in groups)
     for same in groups:
-        micro, macro = estimate(same.micro().values()), estimate(same.macro().values())
+        micro, macro = (estimate(same.values(key).values()) for key in ("micro", "macro"))
         row = {"benchmark": same.benchmark, **first, "method": same.method, "setting": same.setting}
         row |= {"seeds": micro.seeds, "accuracy": micro.mean, "sd": micro.sd, "per_client": macro.mean}
-        row |= {"kB/client": _mean(same.kilobytes())}
-        row |= {"ece": _mean(same.calibration().values())} if calibrated else {}
+        row |= {"kB/client": _mean(same.values("sent").values())}
+        row |= {"ece": _mean(same.values("ece").values())} if calibrated else {}
         more = (*WORST, *QUARTERS[:2]) if deployment else ()
-        rows.append(row | {metric.column.key: _mean(same.values(metric).values()) for metric in more})
+        rows.append(row | {column.key: _mean(same.values(column.key).values()) for column in more})
     return rows
 
 

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP: a line on stderr on how to go on, exit code 128 + the signal, no process left behind.
+"""Signals to end (SIGINT, SIGTERM, SIGHUP): a line on how to go on, exit code 128 + the signal, nobody left behind.
 
 A command that would run for ever (``latte edge``) ends with exit code 0 instead: it was stopped as it should be.
 
@@ -88,11 +88,13 @@ class Stopper:
             self.check(frame)
 
     def check(self, frame: FrameType | None = None) -> None:
-        """Raise what has come, unless it is to wait."""
+        """Raise what has come, unless it is to wait: for the end of a block, or of an import."""
         if self._first is None or self.postponed:
             return
         number, when = self._first
-        if not _importing(frame):
+        while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+            frame = frame.f_back
+        if frame is None:
             raise Stopped(number)
         if time.monotonic() - when > _PATIENCE or not hasattr(signal, "setitimer"):
             self.leave(number)
@@ -110,7 +112,6 @@ class Stopper:
         word = "interrupted" if number == signal.SIGINT else "terminated"
         with contextlib.suppress(Exception):
             _end_children()
-        with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
         with contextlib.suppress(OSError):
@@ -139,10 +140,10 @@ def postpone_stop() -> Iterator[None]:
     stopper.check()
 
 
-def pending_stop() -> Stopped | None:
-    """Return the signal that waits for the end of a ``postpone_stop`` block; None if there is none."""
-    first = _active._first if _active is not None else None
-    return Stopped(first[0]) if first else None
+def raise_pending() -> None:
+    """Raise the signal that waits for the end of a ``postpone_stop`` block, if there is one."""
+    if _active is not None and _active._first is not None:
+        raise Stopped(_active._first[0])
 
 
 def accept_stop() -> None:
@@ -162,14 +163,6 @@ def hint_for(arguments: list[str]) -> str:
     if words[:1] == ["classify"] and any(word.startswith("--memory") for word in arguments):
         return HINTS["classify --memory"]
     return HINTS.get(" ".join(words[:2])) or HINTS.get("".join(words[:1])) or _LOST
-
-
-def _importing(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _end_children() -> None:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .types import Integers, Reals, Vectors
+from .types import Reals, Vectors
 
 MATCH_STEPS = 64  # enough to reach the limit of any scores by doubling or halving
 MATCH_TOLERANCE = 1e-9  # nats
@@ -95,29 +95,3 @@ def weighted_sums(weights: Reals, vectors: Vectors) -> Reals:
     for slot in range(vectors.shape[1]):
         sums += weights[:, slot, None] * vectors[:, slot]
     return sums
-
-
-def top_k(scores: Reals, k: int) -> Integers:
-    """Return the indices (..., k) of the k largest of ``scores`` (..., n), best first, ties to the lower index."""
-    n = scores.shape[-1]
-    if k < n:
-        indices = np.nonzero(_largest(scores, k))[-1].reshape(*scores.shape[:-1], k)
-    else:
-        indices = np.broadcast_to(np.arange(n), scores.shape)
-    chosen = np.take_along_axis(scores, indices, axis=-1)
-    order = np.argsort(-chosen, axis=-1, kind="stable")
-    result: Integers = np.take_along_axis(indices, order, axis=-1)
-    return result
-
-
-def _largest(scores: Reals, k: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Return a mask with exactly k True per row: the k largest, among equals the first."""
-    if k == 0:
-        return np.zeros(scores.shape, np.bool_)
-    n = scores.shape[-1]
-    limit = np.partition(scores, n - k, axis=-1)[..., n - k, None]
-    above = scores > limit
-    equal = scores == limit
-    room = k - above.sum(axis=-1, keepdims=True)
-    mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = above | (equal & (equal.cumsum(axis=-1) <= room))
-    return mask

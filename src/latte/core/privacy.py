@@ -9,27 +9,35 @@ upload could be averaged away. docs/security.md says what that means in practice
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..errors import refuse
-from .stored import exactly, require
-from .types import Arrays, Mask, Reals, State
-from .validate import at_least, factor, real
+from .types import Arrays, Collaborative, Mask, MemoryFill, Prediction, Reals, State
+from .validate import at_least, exactly, factor, real, require
 
 DELTA = 1e-5  # the probability with which the guarantee may fail
 PRIVATE = "private."  # how the names of arrays in the state of a client begin that are about noise
+UPLOADS = 100  # for the second number of :meth:`PrivateClient.guarantee`: a device syncs many times
 _MOST_EPSILON = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """``least_images``: a class with fewer images is not shared. ``noise``: the length of the noise added to a class.
+    """What a client leaves out of its uploads and adds to them.
 
-    A class mean of a Latte client has a length of at most 1, and a class sum of a Ristretto client a length of at most
-    the number of its images. ``noise`` 0.5 adds to each a random vector that is about 0.5 long.
+    Parameters
+    ----------
+    least_images
+        A class with fewer images is not shared.
+    noise
+        The length of the noise added to a class. A class mean of a Latte client has a length of at most 1, and a class
+        sum of a Ristretto client a length of at most the number of its images: 0.5 adds to each a random vector that is
+        about 0.5 long.
 
     >>> Privacy(least_images=4, noise=0.5).hides
     True
@@ -106,20 +114,6 @@ class NoisyRows:
         self._exact, self._noisy, self._deviation = exact.copy(), noisy.copy(), float(deviation)
 
 
-@runtime_checkable
-class Hiding(Protocol):
-    """A method that can hide single images in its summary.
-
-    If it remembers no more than so many images of a class, its ``most_images`` says how many.
-    """
-
-    def private_summary(self, privacy: Privacy, noise: NoisyRows) -> Any:
-        """Return the summary with noise, without the classes that have too few images."""
-
-    def sensitivity(self, privacy: Privacy) -> float:
-        """Return how far one image, replaced by another, can move all numbers before the noise, as a length."""
-
-
 def refuse_near_copies(near_copy: float) -> None:
     """Refuse noise together with ``near_copy``: one image more may then change what is stored of many others."""
     if near_copy:
@@ -152,15 +146,114 @@ def epsilon(sensitivity: float, deviation: float, uploads: int = 1, delta: float
 
 def _excess(value: float, ratio: float, delta: float) -> float:
     """Return how much more than ``delta`` the Gaussian mechanism needs at an epsilon of ``value``."""
-    return _normal(ratio / 2 - value / ratio) - math.exp(value + _log_normal(-ratio / 2 - value / ratio)) - delta
-
-
-def _normal(x: float) -> float:
-    return 0.5 * math.erfc(-x / math.sqrt(2.0))
+    normal = 0.5 * math.erfc((value / ratio - ratio / 2) / math.sqrt(2.0))
+    return normal - math.exp(value + _log_normal(-ratio / 2 - value / ratio)) - delta
 
 
 def _log_normal(x: float) -> float:
     """Return the logarithm of the normal distribution function, also where it underflows."""
     if x > -30:
-        return math.log(_normal(x))
+        return math.log(0.5 * math.erfc(-x / math.sqrt(2.0)))
     return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log1p(-1 / (x * x))
+
+
+def without_noise(arrays: Arrays) -> Arrays:
+    """Return the state of a client without what is about noise: what the method itself remembers."""
+    if not isinstance(arrays, Mapping):
+        raise refuse("arrays", type(arrays).__name__, "a mapping of names to arrays, as state() returns")
+    return {name: array for name, array in arrays.items() if not str(name).startswith(PRIVATE)}
+
+
+class PrivateClient:
+    """The client ``method`` with ``privacy``: only its summaries differ, and its state, which also has the noise.
+
+    The method has ``private_summary(privacy, noise)``, which returns the summary with noise and without the classes
+    that have too few images, and ``sensitivity(privacy)``, how far one image, replaced by another, can move all numbers
+    before the noise, as a length. If it remembers no more than so many images of a class, ``most_images`` says so.
+
+    ``unsaved_noise`` says whether noise was drawn since the state was last asked for. A device saves it before it sends
+    it: after a restart, a class that did not change is sent with the same noise again.
+
+    >>> from latte import Latte, Privacy, ZeroShot
+    >>> client = PrivateClient(Latte(ZeroShot(np.eye(2), ("cat", "dog"))), Privacy(least_images=2))
+    >>> client.predict([0.6, 0.8]).classname, client.summary().seen
+    ('dog', array([False, False]))
+    """
+
+    def __init__(
+        self, method: Collaborative[Any, Any], privacy: Privacy, rng: np.random.Generator | None = None
+    ) -> None:
+        if not hasattr(method, "private_summary") or not hasattr(method, "sensitivity"):
+            raise refuse("privacy", type(method).__name__, "a method with private_summary, as Latte and Ristretto have")
+        if privacy.noise:
+            method.sensitivity(privacy)  # refuses parameters for which there is none
+        most = getattr(method, "most_images", None)
+        if most is not None and privacy.least_images > most:
+            want = f"at most {most}: the memory keeps no more images of a class, so nothing would ever be shared"
+            raise refuse("least_images", privacy.least_images, want)
+        self.method: Any = method
+        self.privacy = privacy
+        self._rng = rng or np.random.default_rng()
+        self._noise = NoisyRows(self._rng)
+
+    def __repr__(self) -> str:
+        return f"PrivateClient({self.method!r}, {self.privacy!r})"
+
+    def predict(self, views: ArrayLike, *, remember: bool = True) -> Prediction:
+        """Predict as the method does: nothing is hidden from the device itself."""
+        prediction: Prediction = self.method.predict(views, remember=remember)
+        return prediction
+
+    def summary(self) -> Any:
+        """Return the summary that may leave the device."""
+        return self.method.private_summary(self.privacy, self._noise)
+
+    @property
+    def unsaved_noise(self) -> bool:
+        """Whether noise was drawn that no state has yet."""
+        return self._noise.fresh
+
+    def receive(self, download: Any) -> None:
+        """Take over what the exchange answered."""
+        self.method.receive(download)
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.method.reset()
+        self._noise.reset()
+
+    def memory_fill(self) -> MemoryFill | None:
+        """Return how much the method remembers; None if it does not say."""
+        fill = getattr(self.method, "memory_fill", None)
+        filled: MemoryFill | None = fill() if callable(fill) else None
+        return filled
+
+    def state(self) -> State:
+        """Return what the method remembers, and the noise in its last upload; nothing is hidden in it."""
+        noise = self._noise.state() if self.privacy.noise else {}
+        return {**self.method.state(), **{f"{PRIVATE}{name}": array for name, array in noise.items()}}
+
+    def load(self, arrays: Arrays) -> None:
+        """Continue from what :meth:`state` returned, with noise or without."""
+        own, noise = without_noise(arrays), NoisyRows(self._rng)
+        if kept := {name.removeprefix(PRIVATE): arrays[name] for name in arrays if name not in own}:
+            noise.load(kept)
+        self.method.load(own)
+        self._noise = noise
+
+    def epsilon(self, dim: int, uploads: int = 1) -> float:
+        """Return the exact epsilon of this number of uploads; infinite without noise."""
+        if not self.privacy.noise:
+            return math.inf
+        return epsilon(self.method.sensitivity(self.privacy), self.privacy.deviation(dim), uploads)
+
+    def guarantee(self, dim: int) -> str:
+        """Return what the noise guarantees, in one line for people."""
+        if not self.privacy.noise:
+            return f"classes with fewer than {self.privacy.least_images} images are not shared; no noise: no epsilon"
+        single, several = self.epsilon(dim), self.epsilon(dim, UPLOADS)
+        return (
+            f"epsilon {single:.3g} for one upload, {several:.3g} for {UPLOADS} with new noise, at delta {DELTA:g}: "
+            "for one image replaced by another, in the numbers of the classes. Not covered: which classes are shared "
+            "and when they change, and how many pictures there were"
+        )

@@ -1,17 +1,17 @@
-"""Checks of input. Every refusal says which argument it is, what it got and what it wants."""
+"""Checks of input: every refusal says which argument it is, what it got and what it wants."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ..errors import refuse
-from .types import Mask, Reals, Vectors
+from .types import Arrays, Mask, Reals, State, Vectors
 
 NORM_TOLERANCE = 1e-3
 UNIT_ROUNDING = 1e-6  # a row whose squared length is this near to 1 is left as it is, to the last bit
@@ -22,6 +22,7 @@ _LOW, _HIGH = (1 - NORM_TOLERANCE) ** 2, (1 + NORM_TOLERANCE) ** 2
 # the formulas are at their limit (the most similar item, the most certain one), since a cosine of float32 vectors is
 # known to 1e-7 only.
 LARGEST_FACTOR = 1e9
+LONGEST = 1024  # bytes of a name in UTF-8: room for any path or address, and too little to fill a server with names
 
 
 def show(value: object) -> str:
@@ -92,14 +93,6 @@ def precise_unit_rows(name: str, value: Any, dim: int | None = None, normalise: 
     return unit
 
 
-def unit_lengths(rows: Vectors) -> Vectors:
-    """Return what :func:`unit_rows` divides each of several float32 rows (n, D) by; NaN for a row that it refuses."""
-    squares = np.einsum("nd,nd->n", rows, rows)
-    within = (squares > _LOW) & (squares < _HIGH)
-    lengths: Vectors = np.where(within, lengths_of(np.where(within, squares, np.float32(1))), np.float32(np.nan))
-    return lengths
-
-
 def lengths_of(squares: Any) -> Any:
     """Return what rows of these squared lengths (n,) are divided by: exactly 1 for rows that stay as they are."""
     return np.where(np.abs(squares - 1) <= UNIT_ROUNDING, squares.dtype.type(1), np.sqrt(squares))
@@ -115,12 +108,8 @@ def _odd_rows(name: str, rows: Vectors, normalise: bool | None) -> Vectors:
     if not norms.min() > 0:
         raise refuse(name, f"a zero vector in row {int(norms.argmin())}", "rows with a direction")
     if not normalise:
-        worst = int(np.abs(norms - 1).argmax())
-        raise refuse(
-            name,
-            f"row {worst} of length {norms[worst]:.6g}",
-            "unit rows" + ("" if normalise is None else " (or pass normalise=True)"),
-        )
+        worst, hint = int(np.abs(norms - 1).argmax()), "" if normalise is None else " (or pass normalise=True)"
+        raise refuse(name, f"row {worst} of length {norms[worst]:.6g}", f"unit rows{hint}")
     unit: Vectors = (wide / norms[:, None]).astype(np.float32)
     return unit
 
@@ -249,3 +238,118 @@ def choice(name: str, value: object, options: tuple[str, ...]) -> None:
     """Refuse a ``value`` that is not one of ``options``."""
     if value not in options:
         raise refuse(name, show(value), "one of " + ", ".join(map(repr, options)))
+
+
+# --- reading back what ``state()`` returned -------------------------------------------------------------------
+
+
+def require(arrays: Arrays, names: Iterable[str]) -> Arrays:
+    """Return ``arrays``, which must be exactly those of ``names``."""
+    if not isinstance(arrays, Mapping):
+        raise refuse("arrays", type(arrays).__name__, "a mapping of names to arrays, as state() returns")
+    present, expected = set(arrays), set(names)
+    if expected - present:
+        raise refuse("arrays", f"no {', '.join(sorted(expected - present))}", "what state() returns")
+    if present - expected:
+        raise refuse("arrays", f"also {', '.join(sorted(map(str, present - expected)))}", "what state() returns")
+    return arrays
+
+
+def exactly(name: str, value: object, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return ``value``, which must be an array of this dtype and shape."""
+    if not isinstance(value, np.ndarray):
+        raise refuse(name, type(value).__name__, "an array")
+    if value.dtype != dtype or value.shape != shape:
+        raise refuse(name, f"{value.dtype} of shape {value.shape}", f"{np.dtype(dtype)} of shape {shape}")
+    return value
+
+
+def positive(name: str, value: object, shape: tuple[int, ...]) -> Reals:
+    """Return a copy of float64 numbers of this shape, which must be finite and above 0."""
+    array = exactly(name, value, np.float64, shape)
+    if not (np.isfinite(array) & (array > 0)).all():
+        raise refuse(name, "a value that is not positive", "finite numbers above 0")
+    return array.copy()
+
+
+def stored_mask(name: str, value: object, shape: tuple[int, ...]) -> Mask:
+    """Return a copy of a mask."""
+    return exactly(name, value, np.bool_, shape).copy()
+
+
+def stored_entropies(name: str, value: object, mask: Mask) -> Reals:
+    """Return a copy of entropies that must be in [0, 1] up to rounding where ``mask``; 1 elsewhere."""
+    array = exactly(name, value, np.float64, mask.shape)
+    entropies(name, array, mask)
+    result: Reals = np.where(mask, array, 1.0)
+    return result
+
+
+def stored_vectors(name: str, value: object, mask: Mask, dim: int) -> Vectors:
+    """Return a copy of vectors (..., D) that must be of unit length where ``mask``; zero elsewhere."""
+    vectors = finite_vectors(name, value, mask, dim)
+    if mask.any():
+        unit_rows(name, vectors[mask], dim)
+    return vectors
+
+
+def finite_vectors(name: str, value: object, mask: Mask, dim: int) -> Vectors:
+    """Return a copy of vectors (..., D) of any length that must be finite where ``mask``; zero elsewhere."""
+    array = exactly(name, value, np.float32, (*mask.shape, dim))
+    result: Vectors = np.where(mask[..., None], array, np.float32(0))
+    if not np.isfinite(result).all():
+        raise refuse(name, "NaN or infinite values", "finite values in every slot that is in use")
+    return result
+
+
+# --- names of clients and fingerprints of tasks, which are stored as numbers ----------------------------------
+
+
+def client_name(value: object) -> str:
+    """Return ``value`` as the name of a client: any text of 1 to 1024 bytes in UTF-8. Two texts are two names."""
+    if not isinstance(value, str) or not len(value):
+        raise refuse("client", repr(value), "a name: a non-empty string")
+    name = str.__str__(value)  # the text itself, whatever a subclass (an Enum, say) shows instead
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise refuse("client", f"{name[:80]!r}", "a name that UTF-8 can write, without lone surrogates") from None
+    if size > LONGEST:
+        raise refuse("client", f"a name of {size} bytes", f"at most {LONGEST} bytes in UTF-8")
+    return name
+
+
+def pack_names(names: list[str]) -> State:
+    """Return names as two arrays: their bytes in UTF-8, one after the other, and the length of each (N,)."""
+    encoded = [name.encode() for name in names]
+    return {
+        "names": np.frombuffer(b"".join(encoded), np.uint8).copy(),
+        "name_lengths": np.array([len(name) for name in encoded], np.int64),
+    }
+
+
+def unpack_names(packed: Any, lengths: Any) -> list[str]:
+    """Return the names that :func:`pack_names` packed; refuse what it cannot have returned."""
+    sizes = exactly("name_lengths", lengths, np.int64, (np.size(lengths),))
+    if ((sizes < 1) | (sizes > LONGEST)).any():
+        raise refuse("name_lengths", "a length out of range", f"1 to {LONGEST} bytes")
+    raw = exactly("names", packed, np.uint8, (int(sizes.sum()),)).tobytes()
+    ends = sizes.cumsum().tolist()
+    try:
+        names = [raw[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+    except UnicodeDecodeError:
+        raise refuse("names", "bytes that are no UTF-8", "what state() returns") from None
+    if len(set(names)) < len(names):
+        raise refuse("names", f"{len(names) - len(set(names))} names twice", "every client once")
+    return names
+
+
+def pack_task(fingerprint: str) -> Any:
+    """Return a fingerprint as numbers (32,), for a state."""
+    return np.frombuffer(bytes.fromhex(fingerprint), np.uint8).copy()
+
+
+def check_task(packed: Any, fingerprint: str) -> None:
+    """Refuse a state whose task does not have this fingerprint."""
+    stored = exactly("task", packed, np.uint8, (len(fingerprint) // 2,)).tobytes().hex()
+    same_task("task", stored, fingerprint)

@@ -3,16 +3,14 @@
 =============== ====================================================================================
 module          contents
 =============== ====================================================================================
-``benchmark``   ``Embeddings``, ``Federation``: a benchmark in memory
-``catalogue``   benchmarks by name: list, find, read, check
-``embeddings``  embedding files (safetensors); ``npz`` reads the plain .npz layout
-``partition``   images dealt to clients; ``unseen`` selects rows for choosing parameters
+``federation``  ``Embeddings``, ``Federation``: a benchmark in memory, dealt to clients
+``catalogue``   benchmarks by name: list, find, read, check; rows for choosing parameters
+``embeddings``  embedding files (safetensors, and the plain .npz layout)
 ``bundled``     the two benchmarks that ship with the package
-``image_set``   labelled pictures by name: ``folders``, ``cifar``, ``cifar_c``, ``classes``
+``images``      labelled pictures by name: folders, ``cifar``, ``classes``
 ``corruptions`` the nineteen corruptions of CIFAR-C
-``embed``       pictures to an embedding file; ``chunks`` makes it resume
-``fetch``       datasets from the network; ``download`` resumes and verifies
-``processes``   worker processes that end with their parent
+``embed``       pictures to an embedding file, in chunks
+``fetch``       datasets from the network: resumed and verified
 =============== ====================================================================================
 """
 
@@ -22,24 +20,20 @@ from ..lazy import lazy_names
 
 TYPE_CHECKING = False  # see latte.lazy
 if TYPE_CHECKING:
-    from .benchmark import ClientStream, Embeddings, Federation
     from .catalogue import BenchmarkFile, find_benchmark, list_benchmarks, read_benchmark
     from .embed import BadImagesError, EmbedPlan, embed_images
-    from .embeddings import load_embeddings, load_federation, save_embeddings
+    from .embeddings import convert_npz, load_embeddings, load_federation, save_embeddings
+    from .federation import ClientStream, Embeddings, Federation, federate, stratified_folds
     from .fetch import fetch_dataset
-    from .image_set import CorruptionPlan, ImageSet, open_images
-    from .npz import convert_npz
-    from .partition import federate, stratified_folds
+    from .images import CorruptionPlan, ImageSet, open_images
 
 _HOMES = {
-    ".benchmark": ("ClientStream", "Embeddings", "Federation"),
-    ".catalogue": ("BenchmarkFile", "find_benchmark", "list_benchmarks", "read_benchmark"),
-    ".embed": ("BadImagesError", "EmbedPlan", "embed_images"),
-    ".embeddings": ("load_embeddings", "load_federation", "save_embeddings"),
-    ".fetch": ("fetch_dataset",),
-    ".image_set": ("CorruptionPlan", "ImageSet", "open_images"),
-    ".npz": ("convert_npz",),
-    ".partition": ("federate", "stratified_folds"),
+    "latte.data.federation": ("ClientStream", "Embeddings", "Federation", "federate", "stratified_folds"),
+    "latte.data.catalogue": ("BenchmarkFile", "find_benchmark", "list_benchmarks", "read_benchmark"),
+    "latte.data.embed": ("BadImagesError", "EmbedPlan", "embed_images"),
+    "latte.data.embeddings": ("convert_npz", "load_embeddings", "load_federation", "save_embeddings"),
+    "latte.data.fetch": ("fetch_dataset",),
+    "latte.data.images": ("CorruptionPlan", "ImageSet", "open_images"),
 }
 
 __all__ = [

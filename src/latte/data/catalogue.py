@@ -1,20 +1,20 @@
-"""Benchmarks by name: the bundled ones, and the embedding files in the data folder."""
+"""Benchmarks by name: the bundled ones, and the embedding files in the data folder; rows for choosing parameters."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from ..core.types import Integers
 from ..core.validate import NORM_TOLERANCE, near
 from ..errors import InputError, refuse
-from .benchmark import Embeddings
 from .bundled import BUNDLED_FILE, DEMO_FILE
-from .embeddings import fixed_federation, load_embeddings
-from .npz import describe_npz
+from .embeddings import describe_npz, load_embeddings
+from .federation import Embeddings, federate, fixed_federation, generators
 
 BUNDLED = {"cifar10c-mini": BUNDLED_FILE, "pacs-demo": DEMO_FILE}
 UNKNOWN = "unknown"  # the encoder, where the file does not name it
@@ -121,3 +121,54 @@ def find_problems(embeddings: Embeddings) -> Iterator[str]:
     for domain, name in enumerate(embeddings.domains):
         if not (embeddings.domain == domain).any():
             yield f"domain {name!r} has no images"
+
+
+def select_unseen(embeddings: Embeddings, clients_per_domain: int, reported: Sequence[int], seed: int) -> Embeddings:
+    """Return every source image once, under a corruption that no seed of ``reported`` shows it under.
+
+    ``embeddings`` hold every image in every domain (:func:`.is_crossed`). The images of each class are
+    dealt to the domains as evenly as possible. An image that the reported seeds show in every domain is left out.
+    """
+    assert embeddings.index is not None
+    used = np.zeros(len(embeddings), bool)  # rows that are in a client's stream under any of the seeds
+    for reported_seed in reported:
+        for client in federate(embeddings, clients_per_domain, reported_seed).clients:
+            used[client.samples] = True
+    table = np.lexsort((embeddings.domain, embeddings.index)).reshape(-1, len(embeddings.domains))  # (images, domains)
+    free = ~used[table]
+    if not free.any():
+        raise refuse("seeds", f"{len(reported)}, which show every image in every domain", "fewer")
+    labels = embeddings.labels[table[:, 0]]
+    images = generators(seed).partition.permutation(np.flatnonzero(free.any(axis=1)))
+    counts = np.zeros((int(labels.max()) + 1, free.shape[1]))
+    rows = []
+    for image in images:  # to the free domain that has the fewest of its class so far
+        of_class = counts[labels[image]]
+        domain = np.where(free[image], of_class, np.inf).argmin()
+        of_class[domain] += 1
+        rows.append(table[image, domain])
+    return _subset(embeddings, np.sort(rows))
+
+
+def exclude_reported(pool: Embeddings, reported: Embeddings) -> Embeddings:
+    """Return the rows of ``pool`` that are not in ``reported``: another image, or the same under another corruption."""
+    if pool.index is None or reported.index is None:
+        raise refuse("index", "none", "files that say which source image each row is (latte embed)")
+    known = {(image, reported.domains[d]) for image, d in zip(reported.index.tolist(), reported.domain, strict=True)}
+    fresh = [(i, pool.domains[d]) not in known for i, d in zip(pool.index.tolist(), pool.domain, strict=True)]
+    if not any(fresh):
+        raise refuse("tuning file", "the rows that are reported", "images under other corruptions (latte embed --seed)")
+    return _subset(pool, np.flatnonzero(fresh))
+
+
+def _subset(embeddings: Embeddings, rows: Integers) -> Embeddings:
+    """Return some of the rows, without the clients that the file fixes."""
+    assert embeddings.index is not None
+    return replace(
+        embeddings,
+        views=np.asarray(embeddings.views[rows]),
+        labels=embeddings.labels[rows],
+        domain=embeddings.domain[rows],
+        index=embeddings.index[rows],
+        client=None,
+    )

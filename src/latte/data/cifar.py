@@ -1,35 +1,35 @@
-"""CIFAR-10 and CIFAR-100: the official archives, unpacked or not, or a folder of class folders.
+"""CIFAR-10 and CIFAR-100, the official archives, unpacked or not; and the published CIFAR-10-C and CIFAR-100-C.
 
 Binary archives are plain bytes and are preferred. Python archives are pickles; they are read by an unpickler
-that accepts arrays of bytes and nothing else (:mod:`.cifar_pickle`).
+that accepts arrays of bytes and nothing else. CIFAR-C is a .npy per corruption, five severities of 10,000 images each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import pickle
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.types import Integers
 from ..core.validate import choice
-from ..errors import refuse
-from ..files.archives import open_tar
-from ..files.reading import read_bytes
-from .cifar_pickle import PIXELS, read_batch
-from .classes import load_classnames
-from .corruptions.draws import Bytes
-from .folders import read_classes
-from .pillow import pillow_image
+from ..errors import InputError, refuse
+from ..files.arrays import map_npy, open_tar
+from ..files.documents import read_bytes
+from .corruptions import CORRUPTIONS, SEVERITIES, check_severity
+from .corruptions.filters import Bytes
 
-CIFAR10_CLASSNAMES = load_classnames("cifar10")
-CIFAR100_CLASSNAMES = load_classnames("cifar100")
-CIFAR_SIDE = 32
 TRAIN, TEST = 50_000, 10_000
+CIFAR_SIDE = 32
+PIXELS = 3 * CIFAR_SIDE * CIFAR_SIDE  # bytes of an image
 SPLITS = ("train", "test", "all")
 MOST_MEMBER_BYTES = 200_000_000  # of one file in an archive; the largest official one has 155 MB
+C_SHAPE = (len(SEVERITIES) * TEST, CIFAR_SIDE, CIFAR_SIDE, 3)  # of a corruption in CIFAR-C
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +50,8 @@ class ArchiveForm:
     folder: str
     train: tuple[str, ...]
     test: tuple[str, ...]
-    label_bytes: int  # in front of each image; the last is the label. 0 for the python form
-    label_key: bytes  # of the python form
+    label_bytes: int = 0  # in front of each image; the last is the label. 0 for the python form
+    label_key: bytes = b""  # of the python form
 
     def files(self, split: str) -> tuple[str, ...]:
         """Return the files of a split."""
@@ -59,23 +59,26 @@ class ArchiveForm:
 
 
 _TEN = tuple(f"data_batch_{i}" for i in range(1, 6))
+_TEN_BINARY = tuple(f"{name}.bin" for name in _TEN)
 ARCHIVE_FORMS = {
     "cifar10": (
-        ArchiveForm(
-            "cifar-10-binary.tar.gz",
-            "cifar-10-batches-bin",
-            tuple(f"{name}.bin" for name in _TEN),
-            ("test_batch.bin",),
-            1,
-            b"",
-        ),
-        ArchiveForm("cifar-10-python.tar.gz", "cifar-10-batches-py", _TEN, ("test_batch",), 0, b"labels"),
+        ArchiveForm("cifar-10-binary.tar.gz", "cifar-10-batches-bin", _TEN_BINARY, ("test_batch.bin",), 1),
+        ArchiveForm("cifar-10-python.tar.gz", "cifar-10-batches-py", _TEN, ("test_batch",), label_key=b"labels"),
     ),
     "cifar100": (
-        ArchiveForm("cifar-100-binary.tar.gz", "cifar-100-binary", ("train.bin",), ("test.bin",), 2, b""),
-        ArchiveForm("cifar-100-python.tar.gz", "cifar-100-python", ("train",), ("test",), 0, b"fine_labels"),
+        ArchiveForm("cifar-100-binary.tar.gz", "cifar-100-binary", ("train.bin",), ("test.bin",), 2),
+        ArchiveForm("cifar-100-python.tar.gz", "cifar-100-python", ("train",), ("test",), label_key=b"fine_labels"),
     ),
 }
+
+
+def load_classnames(name: str) -> tuple[str, ...]:
+    """Return the class names of ``name``, in label order.
+
+    >>> load_classnames("cifar10")[:3]
+    ('airplane', 'automobile', 'bird')
+    """
+    return tuple((files(__package__) / "classes" / f"{name}.txt").read_text("utf-8").split("\n")[:-1])
 
 
 def read_cifar(root: str | Path, name: str = "cifar10", split: str = "all") -> CifarImages:
@@ -86,7 +89,8 @@ def read_cifar(root: str | Path, name: str = "cifar10", split: str = "all") -> C
     choice("name", name, tuple(ARCHIVE_FORMS))
     choice("split", split, SPLITS)
     place, form = _find_archive(Path(root), name, split)
-    parts = [_batch(raw, form, f"{place}: {file}") for file, raw in _contents(place, form, split)]
+    contents = _contents(place, form, form.files(split))
+    parts = [_batch(contents[file], form, f"{place}: {file}") for file in form.files(split)]
     images, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
     first, last = (TRAIN if split == "test" else 0), (TRAIN if split == "train" else TRAIN + TEST)
     classnames = load_classnames(name)
@@ -95,23 +99,6 @@ def read_cifar(root: str | Path, name: str = "cifar10", split: str = "all") -> C
     if labels.max() >= len(classnames):
         raise refuse(str(place), f"label {labels.max()}", f"labels below {len(classnames)}")
     return CifarImages(images, labels, np.arange(first, last), classnames)
-
-
-def read_cifar_folder(root: str | Path, name: str = "cifar10") -> CifarImages:
-    """Read 32 x 32 images from class folders; the index is the place in the sorted list."""
-    choice("name", name, tuple(ARCHIVE_FORMS))
-    open_image = pillow_image().open
-    folders = read_classes(root, load_classnames(name))
-    images = np.empty((len(folders), CIFAR_SIDE, CIFAR_SIDE, 3), np.uint8)
-    for i, path in enumerate(folders.paths):
-        with open_image(path) as picture:
-            if picture.size != (CIFAR_SIDE, CIFAR_SIDE):
-                raise refuse(str(path), f"{picture.size[0]} x {picture.size[1]} pixels", "32 x 32")
-            images[i] = np.asarray(picture.convert("RGB"))
-    return CifarImages(images, folders.labels, np.arange(len(folders)), folders.classnames)
-
-
-# --- finding it ---------------------------------------------------------------------------------------------
 
 
 def _find_archive(root: Path, name: str, split: str) -> tuple[Path, ArchiveForm]:
@@ -128,42 +115,92 @@ def _find_archive(root: Path, name: str, split: str) -> tuple[Path, ArchiveForm]
     raise refuse("root", f"{root} without {name}", f"{want} (latte data fetch {name})")
 
 
-def _contents(place: Path, form: ArchiveForm, split: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of the split in their order, with their bytes."""
+def _contents(place: Path, form: ArchiveForm, names: tuple[str, ...]) -> dict[str, bytes]:
+    """Return the files ``names`` of a folder or an archive, with their bytes."""
     if place.is_dir():
-        yield from ((file, read_bytes(place / file)) for file in form.files(split))
-        return
-    contents = dict(_members(place, {f"{form.folder}/{file}": file for file in form.files(split)}))
-    missing = [file for file in form.files(split) if file not in contents]
-    if missing:
-        raise refuse(str(place), f"an archive without {', '.join(missing)}", "the official archive")
-    yield from ((file, contents[file]) for file in form.files(split))
-
-
-def _members(archive: Path, names: dict[str, str]) -> Iterator[tuple[str, bytes]]:
-    with open_tar(archive) as tar:
+        return {name: read_bytes(place / name) for name in names}
+    contents = {}
+    with open_tar(place) as tar:
         for member in tar:
-            if member.name in names and member.isfile() and member.size <= MOST_MEMBER_BYTES:
+            folder, _, name = member.name.rpartition("/")
+            if folder == form.folder and name in names and member.isfile() and member.size <= MOST_MEMBER_BYTES:
                 content = tar.extractfile(member)
-                if content is not None:
-                    yield names[member.name], content.read()
-
-
-# --- reading it -------------------------------------------------------------------------------------------
+                assert content is not None  # a regular file has contents
+                contents[name] = content.read()
+    if missing := [name for name in names if name not in contents]:
+        raise refuse(str(place), f"an archive without {', '.join(missing)}", "the official archive")
+    return contents
 
 
 def _batch(raw: bytes, form: ArchiveForm, where: str) -> tuple[Bytes, Integers]:
     """Return images and labels of one file."""
     if form.label_bytes == 0:
         pixels, labels = read_batch(raw, form.label_key, where)
-        return _upright(pixels), labels
-    record = form.label_bytes + PIXELS
-    if not raw or len(raw) % record:
-        raise refuse(where, f"{len(raw)} bytes", f"a whole number of records of {record} bytes")
-    rows = np.frombuffer(raw, np.uint8).reshape(-1, record)
-    return _upright(rows[:, form.label_bytes :]), rows[:, form.label_bytes - 1].astype(np.int64)
+    else:
+        record = form.label_bytes + PIXELS
+        if not raw or len(raw) % record:
+            raise refuse(where, f"{len(raw)} bytes", f"a whole number of records of {record} bytes")
+        rows = np.frombuffer(raw, np.uint8).reshape(-1, record)
+        pixels, labels = rows[:, form.label_bytes :], rows[:, form.label_bytes - 1].astype(np.int64)
+    # all red, then all green, then all blue
+    return np.ascontiguousarray(pixels.reshape(-1, 3, CIFAR_SIDE, CIFAR_SIDE).transpose(0, 2, 3, 1)), labels
 
 
-def _upright(pixels: Any) -> Bytes:
-    """(n, 3072), all red then all green then all blue, to (n, 32, 32, 3)."""
-    return np.ascontiguousarray(pixels.reshape(-1, 3, CIFAR_SIDE, CIFAR_SIDE).transpose(0, 2, 3, 1))
+def _byte_type(code: bytes | str, align: int = 0, copy: int = 1) -> np.dtype[Any]:
+    """Stand in for numpy.dtype: the files hold arrays of bytes only."""
+    if code not in (b"u1", "u1"):
+        raise pickle.UnpicklingError(f"an array of {code!r}")
+    return np.dtype(np.uint8, copy=True)
+
+
+class _Strict(pickle.Unpickler):
+    """An unpickler that accepts the three names which an array of bytes needs."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return one of the accepted names; any other is refused."""
+        reconstruct = np.empty(0, np.uint8).__reduce__()[0]  # its module moved between versions of numpy
+        known = {"_reconstruct": reconstruct, "ndarray": np.ndarray, "dtype": _byte_type}
+        if module.split(".")[0] != "numpy" or name not in known:
+            raise pickle.UnpicklingError(f"the name {module}.{name}")
+        return known[name]
+
+
+def read_batch(raw: bytes, label_key: bytes, where: str) -> tuple[NDArray[np.uint8], Integers]:
+    """Return the pixels (n, 3072) and the labels (n,) of one file."""
+    want = f"an official batch with data and {label_key.decode()}"
+    try:
+        batch = _Strict(io.BytesIO(raw), encoding="bytes").load()
+        pixels, labels = np.asarray(batch[b"data"]), np.asarray(batch[label_key], np.int64)
+    except Exception as error:  # a broken pickle can raise almost anything
+        raise refuse(where, f"a file that cannot be read ({type(error).__name__}: {error})", want) from None
+    if pixels.dtype != np.uint8 or pixels.shape != (len(labels), PIXELS) or labels.ndim != 1:
+        raise refuse(where, f"data {pixels.dtype} {pixels.shape}, labels {labels.shape}", want)
+    if len(labels) and labels.min() < 0:
+        raise refuse(where, f"label {labels.min()}", want)
+    return pixels, labels
+
+
+def open_cifar_c(folder: str | Path, name: str, severity: int) -> tuple[NDArray[np.uint8], Integers]:
+    """Return the 10,000 images (n, 32, 32, 3) of one corruption and severity, mapped from disk, and their labels.
+
+    Image i is test image i, whatever the corruption.
+    """
+    choice("name", name, CORRUPTIONS)
+    check_severity(severity)
+    images = _map_array(Path(folder) / f"{name}.npy", C_SHAPE)
+    labels = _map_array(Path(folder) / "labels.npy", C_SHAPE[:1])
+    part = slice((severity - 1) * TEST, severity * TEST)
+    return images[part], labels[part].astype(np.int64)
+
+
+def _map_array(file: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    want = f"the published uint8 array of shape {shape} (latte data fetch cifar10c or cifar100c)"
+    if not file.is_file():
+        raise refuse(str(file), "no such file", want)
+    try:
+        array = map_npy(file)
+    except InputError as error:
+        raise refuse(str(file), f"an unreadable file ({error})", want) from None
+    if array.dtype != np.uint8 or array.shape != shape:
+        raise refuse(str(file), f"{array.dtype} of shape {array.shape}", want)
+    return np.asarray(array) if array.ndim == 1 else array

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Generator, Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,27 +16,96 @@ from numpy.typing import NDArray
 
 from ..core.types import Vectors
 from ..core.validate import choice
-from ..core.zero_shot import ZeroShot
 from ..encoders import BadImageError, Encoder, zero_shot
-from ..encoders.encoder import BATCH
-from ..encoders.parallel import map_in_order
-from ..encoders.prompts import check_templates, read_templates
-from ..encoders.stream import encode_files
+from ..encoders.base import BATCH, encode_files, map_in_order
+from ..encoders.prompts import DEFAULT, read_templates
 from ..encoders.views import ViewPlan, make_views
 from ..errors import InputError, refuse
-from ..files.locks import lock
-from .benchmark import Embeddings
-from .chunks import BadImage, Chunk, PartialEmbedding
+from ..files.atomic import lock, write_text
+from ..files.documents import parse_json, read_bytes, structure
+from ..files.tensors import read_safetensors, write_safetensors
 from .embeddings import save_embeddings
-from .image_set import ImageSet
+from .federation import Embeddings
+from .images import ImageSet
 
 CHUNK_IMAGES = 512  # pictures that an interruption may cost
 EMBEDDING_DTYPES = ("float16", "float32")
 
 
 @dataclass(frozen=True, slots=True)
+class BadImage:
+    """A picture that could not be read: its position and the reason."""
+
+    position: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Pictures ``start`` to ``stop``: ``rows`` (m, V, D) of the m readable ones, and the others."""
+
+    start: int
+    stop: int
+    rows: NDArray[Any]
+    bad: tuple[BadImage, ...]
+
+    def metadata(self) -> dict[str, str]:
+        """Return the unreadable pictures as JSON, and the checksum of the whole chunk."""
+        bad = json.dumps([asdict(image) for image in self.bad])
+        about = json.dumps([self.start, self.stop, list(self.rows.shape), self.rows.dtype.name, bad])
+        sha256 = hashlib.sha256(about.encode() + np.ascontiguousarray(self.rows).tobytes()).hexdigest()
+        return {"bad": bad, "sha256": sha256}
+
+
+class PartialEmbedding:
+    """The folder of finished chunks of one embedding, rows of ``shape`` (V, D); a folder of another plan is refused."""
+
+    def __init__(self, folder: Path, identity: dict[str, Any], shape: tuple[int, int], dtype: str) -> None:
+        self.folder, self.shape, self.dtype = folder, shape, dtype
+        note = folder / "plan.json"
+        text = json.dumps(identity, sort_keys=True, indent=1)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not note.exists():
+            write_text(note, text)
+        elif read_bytes(note) != text.encode():
+            raise refuse(str(folder), "the beginning of another embedding", "the same one, or delete the folder")
+
+    def chunk(self, start: int, stop: int, make: Callable[[int, int], Chunk]) -> Chunk:
+        """Return the finished chunk if there is an undamaged one, else make a new one and store it."""
+        file = self.folder / f"{start:09d}.safetensors"
+        if file.exists() and (finished := self._finished(file, start, stop)) is not None:
+            return finished
+        chunk = make(start, stop)
+        if not np.isfinite(chunk.rows).all():
+            raise refuse(f"embeddings of images {start} to {stop - 1}", "NaN or infinite", "finite values")
+        write_safetensors(file, {"rows": np.ascontiguousarray(chunk.rows)}, chunk.metadata())
+        return chunk
+
+    def _finished(self, file: Path, start: int, stop: int) -> Chunk | None:
+        """Return the chunk in a file, None if it is damaged."""
+        try:
+            tensors = read_safetensors(file)
+            note = parse_json(tensors.metadata.get("bad", ""), str(file))
+            bad = structure(note, tuple[BadImage, ...], str(file))
+        except InputError:
+            return None
+        rows = tensors.arrays.get("rows")
+        if rows is None or rows.dtype.name != self.dtype or rows.shape != (stop - start - len(bad), *self.shape):
+            return None
+        chunk = Chunk(start, stop, rows, bad)
+        return chunk if chunk.metadata() == tensors.metadata else None
+
+
+@dataclass(frozen=True, slots=True)
 class EmbedPlan:
-    """How to embed: ``views`` besides the plain one (None: no others), templates, precision, number of threads."""
+    """How to embed.
+
+    - ``views``: those besides the plain one; None: no others
+    - ``templates``: of the prompts; None: the seven
+    - ``dtype``: "float16" or "float32"
+    - ``workers``: the number of threads
+    - ``skip_bad``: leave unreadable pictures out instead of refusing them
+    """
 
     views: ViewPlan | None = None
     templates: tuple[str, ...] | None = None
@@ -71,83 +142,45 @@ def embed_images(
     Finished chunks stay in ``out`` + ".partial" until the file is complete, so a second call computes only the missing
     ones. Unreadable pictures are collected and, unless ``plan.skip_bad``, refused together at the end.
     """
-    plan = plan or EmbedPlan()
-    classifier = zero_shot(
-        encoder, images.classnames, plan.templates
-    )  # first, because it refuses bad names and templates
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    plan, out = plan or EmbedPlan(), Path(out)
+    classifier = zero_shot(encoder, images.classnames, plan.templates)  # first: it refuses bad names and templates
+    out.parent.mkdir(parents=True, exist_ok=True)
     with lock(Path(f"{out}.lock"), f"embedding {out}"):
-        return _embed(images, encoder, Path(out), plan, classifier, progress)
-
-
-def _embed(
-    images: ImageSet,
-    encoder: Encoder,
-    out: Path,
-    plan: EmbedPlan,
-    classifier: ZeroShot,
-    progress: Callable[[int], object],
-) -> Embeddings:
-    partial = PartialEmbedding(
-        Path(f"{out}.partial"), _identity(images, encoder, plan), (plan.count, encoder.dim), plan.dtype
-    )
-    chunks = []
-    for start in range(0, len(images), CHUNK_IMAGES):
-        stop = min(start + CHUNK_IMAGES, len(images))
-        chunks.append(partial.chunk(start, stop, lambda a, b: _encode(images, encoder, plan, a, b)))
-        progress(stop - start)
-    bad = [item for chunk in chunks for item in chunk.bad]
-    if bad and not plan.skip_bad:
-        raise BadImagesError(bad)
-    if len(bad) == len(images):
-        raise refuse(images.name, "no readable image", "at least one")
-    readable = np.setdiff1d(np.arange(len(images)), [image.position for image in bad])
-    embeddings = Embeddings(
-        out.stem,
-        classifier,
-        np.concatenate([chunk.rows for chunk in chunks]),
-        images.labels[readable],
-        images.domain[readable],
-        images.domains,
-        _metadata(images, encoder, plan, readable),
-        images.index[readable],
-    )
-    save_embeddings(out, embeddings)
-    partial.remove()
-    return embeddings
-
-
-# --- one chunk --------------------------------------------------------------------------------------------
+        folder, shape = Path(f"{out}.partial"), (plan.count, encoder.dim)
+        partial = PartialEmbedding(folder, _identity(images, encoder, plan), shape, plan.dtype)
+        chunks = []
+        for start in range(0, len(images), CHUNK_IMAGES):
+            stop = min(start + CHUNK_IMAGES, len(images))
+            chunks.append(partial.chunk(start, stop, lambda a, b: _encode(images, encoder, plan, a, b)))
+            progress(stop - start)
+        bad = [item for chunk in chunks for item in chunk.bad]
+        if bad and not plan.skip_bad:
+            raise BadImagesError(bad)
+        if len(bad) == len(images):
+            raise refuse(images.name, "no readable image", "at least one")
+        readable = np.setdiff1d(np.arange(len(images)), [image.position for image in bad])
+        embeddings = Embeddings(
+            out.stem,
+            classifier,
+            np.concatenate([chunk.rows for chunk in chunks]),
+            images.labels[readable],
+            images.domain[readable],
+            images.domains,
+            _metadata(images, encoder, plan, readable),
+            images.index[readable],
+        )
+        save_embeddings(out, embeddings)
+        shutil.rmtree(folder)
+        return embeddings
 
 
 def _encode(images: ImageSet, encoder: Encoder, plan: EmbedPlan, start: int, stop: int) -> Chunk:
-    positions = np.arange(start, stop)
-    pictures = images.load(positions)
+    pictures = images.load(np.arange(start, stop))
     if plan.views is None:
-        return _plain(encoder, pictures, plan, start)
-    bad: list[BadImage] = []
-    rows = []
-    with closing(_views(images, encoder, plan, positions, pictures)) as views:  # its threads end with it
-        for position, pixels in zip(positions, views, strict=True):
-            if isinstance(pixels, BadImageError):
-                bad.append(BadImage(int(position), str(pixels)))
-            else:
-                rows.append(encoder.images(pixels, batch_size=BATCH))
-    stacked = np.stack(rows) if rows else np.zeros((0, plan.count, encoder.dim), np.float32)
-    return Chunk(start, stop, stacked.astype(plan.dtype), tuple(bad))
-
-
-def _plain(encoder: Encoder, pictures: Sequence[Any], plan: EmbedPlan, start: int) -> Chunk:
-    batches = list(encode_files(encoder, pictures, workers=plan.workers, skip_bad=True))
-    rows = np.concatenate([batch.rows for batch in batches])[:, None].astype(plan.dtype)
-    bad = tuple(BadImage(start + i, message) for batch in batches for i, message in batch.bad)
-    return Chunk(start, start + len(pictures), rows, bad)
-
-
-def _views(
-    images: ImageSet, encoder: Encoder, plan: EmbedPlan, positions: NDArray[Any], pictures: Sequence[Any]
-) -> Generator[Vectors | BadImageError, None, None]:
-    """Yield the views of each picture, or the error that prevents them; threads make them while the encoder works."""
+        batches = list(encode_files(encoder, pictures, workers=plan.workers, skip_bad=True))
+        plain = np.concatenate([batch.rows for batch in batches])[:, None].astype(plan.dtype)
+        unreadable = [BadImage(start + i, message) for batch in batches for i, message in batch.bad]
+        return Chunk(start, stop, plain, tuple(unreadable))
 
     def make(job: tuple[str, Any]) -> Vectors | BadImageError:
         try:
@@ -155,11 +188,17 @@ def _views(
         except BadImageError as error:
             return error
 
-    jobs = [(images.keys[i], picture) for i, picture in zip(positions, pictures, strict=True)]
-    return map_in_order(make, jobs, plan.workers, ahead=2 * plan.workers)
-
-
-# --- metadata -------------------------------------------------------------------------------------------
+    bad, rows = [], []
+    jobs = zip(images.keys[start:stop], pictures, strict=True)
+    # threads make the views while the encoder works, and end with the block
+    with closing(map_in_order(make, jobs, plan.workers)) as views:
+        for position, pixels in enumerate(views, start):
+            if isinstance(pixels, BadImageError):
+                bad.append(BadImage(position, str(pixels)))
+            else:
+                rows.append(encoder.images(pixels, batch_size=BATCH))
+    stacked = np.stack(rows) if rows else np.zeros((0, plan.count, encoder.dim), np.float32)
+    return Chunk(start, stop, stacked.astype(plan.dtype), tuple(bad))
 
 
 def _identity(images: ImageSet, encoder: Encoder, plan: EmbedPlan) -> dict[str, Any]:
@@ -171,23 +210,20 @@ def _identity(images: ImageSet, encoder: Encoder, plan: EmbedPlan) -> dict[str, 
         "images": images.sources,
         "corruption": images.corruption,
         "domains": [*images.domains],
-        "views": None if plan.views is None else asdict(plan.views),
+        "views": plan.views and asdict(plan.views),
         "dtype": plan.dtype,
     }
 
 
 def _metadata(images: ImageSet, encoder: Encoder, plan: EmbedPlan, readable: NDArray[Any]) -> dict[str, str]:
-    templates = check_templates(plan.templates or read_templates("seven"))
-    views = (
-        "the plain image" if plan.views is None else f"the plain image and {plan.views.count} {plan.views.kind} views"
-    )
+    views = "the plain image" + (f" and {plan.views.count} {plan.views.kind} views" if plan.views else "")
     return {
         "encoder": encoder.name,
         "encoder_fingerprint": encoder.fingerprint,
-        "templates": json.dumps(templates),
+        "templates": json.dumps(plan.templates or read_templates(DEFAULT)),
         "sources": json.dumps(images.sources),
         "corruption": json.dumps(images.corruption),
-        "views": json.dumps(None if plan.views is None else asdict(plan.views)),
+        "views": json.dumps(plan.views and asdict(plan.views)),
         "paths": json.dumps([images.keys[i] for i in readable]),
         "made": f"latte embed: {len(readable)} of {len(images)} images of {images.name}, {views}",
     }

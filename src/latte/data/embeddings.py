@@ -11,7 +11,8 @@ Metadata (strings): ``format``, ``name``, ``classes``, ``domains`` and ``templat
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,22 +20,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.types import Integers
+from ..core.validate import float32
 from ..core.zero_shot import ZeroShot
 from ..errors import InputError, refuse
-from ..files.documents import parse_json
-from ..files.schema import refuse_inside, shorten, structure
+from ..files.arrays import ArrayHeader, Npz, open_npz
+from ..files.documents import check_text, checksum, parse_json, refuse_inside, shorten, structure
 from ..files.tensors import read_safetensors, write_safetensors
-from .benchmark import ClientStream, Embeddings, Federation
+from .federation import Embeddings, Federation, fixed_federation
 
 EMBEDDINGS_FORMAT = "latte-embeddings/1"
+KIND = "embedding file"
 REQUIRED = ("views", "labels", "domain", "text")
 OPTIONAL = ("index", "client")
-_WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
-_TYPES = {
-    "views": ("float16", "float32"), "text": ("float16", "float32"),
-    "labels": _WHOLE, "domain": _WHOLE, "index": _WHOLE, "client": _WHOLE,
-}  # fmt: skip
+_FLOATS, _WHOLE = ("float16", "float32"), ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,47 +47,6 @@ class EmbeddingsInfo:
 
 def save_embeddings(path: Path, embeddings: Embeddings, client: NDArray[Any] | None = None) -> None:
     """Write ``embeddings`` to ``path``; ``client`` (n,) assigns the samples to clients."""
-    write_safetensors(Path(path), _tensors(embeddings, client), _strings(embeddings))
-
-
-def load_embeddings(path: Path) -> Embeddings:
-    """Read an embedding file; its views stay on disk until they are used. A ``.npz`` file is read whole.
-
-    A class name that occurs again gets a number: see :func:`numbered`.
-    """
-    if Path(path).suffix == ".npz":
-        from .npz import convert_npz
-
-        return convert_npz(Path(path))
-    arrays, metadata = _read(Path(path))
-    about = _read_info(Path(path), metadata)
-    try:
-        return _embeddings(arrays, metadata, about)
-    except InputError as error:
-        raise refuse_inside(path, error) from None
-
-
-def load_federation(path: Path) -> Federation:
-    """Read an embedding file that assigns its samples to clients."""
-    embeddings = load_embeddings(path)
-    if embeddings.client is None:
-        raise refuse(str(path), "no fixed clients", "a file with a 'client' tensor (or a partition)")
-    return fixed_federation(embeddings)
-
-
-def fixed_federation(embeddings: Embeddings) -> Federation:
-    """Return the federation that the file itself fixes, every stream in the order of the file."""
-    owner = embeddings.client
-    if owner is None or not len(owner):
-        raise refuse("client", "no fixed clients", "embeddings with a 'client' tensor (or a partition)")
-    streams = [_stream(embeddings, owner, number) for number in range(int(owner.max()) + 1)]
-    return Federation(embeddings, tuple(streams))
-
-
-# --- writing ----------------------------------------------------------------------------------------------
-
-
-def _tensors(embeddings: Embeddings, client: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
     arrays = {
         "views": np.ascontiguousarray(embeddings.views),
         "labels": embeddings.labels.astype(np.int32),
@@ -101,11 +58,7 @@ def _tensors(embeddings: Embeddings, client: NDArray[Any] | None) -> dict[str, N
     owner = embeddings.client if client is None else client
     if owner is not None:
         arrays["client"] = np.asarray(owner, np.int32)
-    return arrays
-
-
-def _strings(embeddings: Embeddings) -> dict[str, str]:
-    return {
+    strings = {
         **embeddings.metadata,
         "format": EMBEDDINGS_FORMAT,
         "name": embeddings.name,
@@ -113,44 +66,50 @@ def _strings(embeddings: Embeddings) -> dict[str, str]:
         "domains": json.dumps(embeddings.domains),
         "scale": repr(embeddings.zero_shot.scale),
     }
+    write_safetensors(Path(path), arrays, strings)
 
 
-# --- reading ----------------------------------------------------------------------------------------------
+def load_embeddings(path: Path) -> Embeddings:
+    """Read an embedding file; its views stay on disk until they are used. A ``.npz`` file is read whole.
 
-
-def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    tensors = read_safetensors(path, "embedding file", mapped=("views",), only=(*REQUIRED, *OPTIONAL))
+    A class name that occurs again gets a number: see :func:`numbered`.
+    """
+    path = Path(path)
+    if path.suffix == ".npz":
+        return convert_npz(path)
+    tensors = read_safetensors(path, KIND, mapped=("views",), only=(*REQUIRED, *OPTIONAL))
     arrays, metadata = tensors.arrays, tensors.metadata
     if metadata.get("format") != EMBEDDINGS_FORMAT:
         raise refuse(str(path), f"format {shorten(repr(metadata.get('format')))}", repr(EMBEDDINGS_FORMAT))
-    missing = [name for name in REQUIRED if name not in arrays]
-    if missing:
+    if missing := [name for name in REQUIRED if name not in arrays]:
         raise refuse(str(path), f"no tensor {', '.join(missing)}", "the tensors " + ", ".join(REQUIRED))
-    for name, kinds in _TYPES.items():
-        if name in arrays and arrays[name].dtype.name not in kinds:
-            raise refuse(f"{path}: {name}", f"dtype {arrays[name].dtype}", " or ".join(kinds))
-    return arrays, metadata
-
-
-def _read_info(path: Path, metadata: dict[str, str]) -> EmbeddingsInfo:
-    """Return the required metadata; three of them are JSON."""
-    lists = [key for key in ("classes", "domains", "scale") if key in metadata]
+    for name, array in arrays.items():
+        kinds = _FLOATS if name in ("views", "text") else _WHOLE
+        if array.dtype.name not in kinds:
+            raise refuse(f"{path}: {name}", f"dtype {array.dtype}", " or ".join(kinds))
+    lists = [key for key in ("classes", "domains", "scale") if key in metadata]  # these are JSON
     values = {key: parse_json(metadata[key], f"{path}: {key}") for key in lists}
-    return structure({**metadata, **values}, EmbeddingsInfo, f"{path}: metadata", extra=True)
+    info = structure({**metadata, **values}, EmbeddingsInfo, f"{path}: metadata", extra=True)
+    return _embeddings(path, info, arrays, metadata)
 
 
-def _embeddings(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], about: EmbeddingsInfo) -> Embeddings:
-    return Embeddings(
-        about.name,
-        ZeroShot(arrays["text"], numbered(about.classes), about.scale),
-        arrays["views"],
-        arrays["labels"].astype(np.int64),
-        arrays["domain"].astype(np.int64),
-        about.domains,
-        metadata,
-        integers(arrays.get("index")),
-        integers(arrays.get("client")),
-    )
+def _embeddings(
+    path: Path, info: EmbeddingsInfo, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
+) -> Embeddings:
+    whole = {name: array.astype(np.int64) for name, array in arrays.items() if name not in ("views", "text")}
+    try:
+        zero_shot = ZeroShot(arrays["text"], numbered(info.classes), info.scale)
+        return Embeddings(info.name, zero_shot, arrays["views"], domains=info.domains, metadata=metadata, **whole)
+    except InputError as error:
+        raise refuse_inside(path, error) from None
+
+
+def load_federation(path: Path) -> Federation:
+    """Read an embedding file that assigns its samples to clients."""
+    embeddings = load_embeddings(path)
+    if embeddings.client is None:
+        raise refuse(str(path), "no fixed clients", "a file with a 'client' tensor (or a partition)")
+    return fixed_federation(embeddings)
 
 
 def numbered(names: Iterable[str]) -> tuple[str, ...]:
@@ -170,17 +129,109 @@ def numbered(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def integers(array: NDArray[Any] | None) -> Integers | None:
-    """Return an optional column of a file as int64, None where it is absent."""
-    return None if array is None else array.astype(np.int64)
+# the plain ``.npz`` layout, for files that were made elsewhere
+_NEEDED = ("label", "domain", "domains", "classes", "text")
+_OPTIONAL = ("index", "client", "meta")
+_SHAPES = {
+    "emb": "nD", "views": "nVD", "text": "CD", "label": "n", "domain": "n", "index": "n", "client": "n",
+    "classes": "C", "domains": "K", "meta": "",
+}  # fmt: skip
+_NUMBERS, _INTEGERS, _TEXT = ("f", "real numbers"), ("iu", "whole numbers"), ("US", "text")
+_NPZ_TYPES: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("emb", "views", "text"), _NUMBERS),
+    **dict.fromkeys(("label", "domain", "index", "client"), _INTEGERS),
+    **dict.fromkeys(("classes", "domains", "meta"), _TEXT),
+}
 
 
-def _stream(embeddings: Embeddings, owner: Integers, number: int) -> ClientStream:
-    samples = np.flatnonzero(owner == number)
-    domains = np.unique(embeddings.domain[samples])
-    if not len(samples):
-        raise refuse("client", f"no sample of client {number}", "clients numbered from 0 on without gaps")
-    if len(domains) != 1:
-        raise refuse(f"client {number}", f"samples of {len(domains)} domains", "samples of exactly one domain")
-    domain = int(domains[0])
-    return ClientStream(f"{embeddings.domains[domain]}-{number}", domain, samples)
+@dataclass(frozen=True, slots=True)
+class NpzInfo:
+    """The keys of ``meta`` that are used; the others are stored as a note."""
+
+    logit_scale: float = 100.0
+    model: str | None = None
+    templates: tuple[str, ...] | None = None
+
+
+def convert_npz(path: Path) -> Embeddings:
+    """Return the embeddings in an ``.npz`` file, named after the file."""
+    path = Path(path)
+    with open_npz(path, KIND) as npz:
+        arrays = npz.read(_read_headers(npz))
+    texts = {name: _texts(arrays.pop(name), f"{path}: {name}") for name in ("classes", "domains")}
+    note, meta = _read_meta(path, arrays.pop("meta", None))
+    metadata = {
+        "sources": json.dumps({path.name: checksum(path)}),
+        "made": f"converted from {path.name}, which says: {json.dumps(note, sort_keys=True)}",
+    }
+    if meta.model is not None:
+        metadata["encoder"] = meta.model
+    if meta.templates is not None:
+        metadata["templates"] = json.dumps(meta.templates)
+    views = arrays["views"] if "views" in arrays else arrays.pop("emb")[:, None]
+    if views.dtype == np.float64:
+        views = float32(f"{path}: views", views, "numbers that float32 can hold")
+    arrays |= {"views": views, "labels": arrays.pop("label")}
+    info = EmbeddingsInfo(path.stem, texts["classes"], texts["domains"], meta.logit_scale)
+    return _embeddings(path, info, arrays, metadata)
+
+
+def describe_npz(path: Path) -> tuple[dict[str, int], str | None]:
+    """Return the lengths n, V, C and K (domains) and the encoder of an ``.npz`` file; only ``meta`` is unpacked."""
+    with open_npz(Path(path), KIND) as npz:
+        headers = _read_headers(npz)
+        meta = npz.read({"meta": headers["meta"]})["meta"] if "meta" in headers else None
+    sizes = {"V": 1}
+    for name, header in headers.items():
+        sizes |= dict(zip(_SHAPES[name], header.shape, strict=True))
+    return sizes, _read_meta(path, meta)[1].model
+
+
+def _read_headers(npz: Npz) -> dict[str, ArrayHeader]:
+    """Return the arrays that are needed, with types and shapes that fit each other."""
+    present = set(npz.names())
+    missing = [name for name in _NEEDED if name not in present]
+    missing += [] if {"emb", "views"} & present else ["emb or views"]
+    if missing:
+        raise refuse(str(npz.path), f"no array {', '.join(missing)}", "emb or views, " + ", ".join(_NEEDED))
+    rows = "views" if "views" in present else "emb"
+    headers = npz.headers([rows, *_NEEDED, *(name for name in _OPTIONAL if name in present)])
+    sizes: dict[str, tuple[int, str]] = {}  # the lengths known by letter, and which array has them
+    for name, header in headers.items():
+        (kinds, want), letters = _NPZ_TYPES[name], _SHAPES[name]
+        if header.dtype.kind not in kinds:
+            raise refuse(f"{npz.path}: {name}", f"{header.dtype}", want)
+        fits = len(header.shape) == len(letters) and all(
+            sizes.setdefault(letter, (length, name))[0] == length
+            for letter, length in zip(letters, header.shape, strict=True)
+        )
+        if not fits:
+            known = ", ".join(
+                "{} = {} as in {}".format(letter, *sizes[letter]) for letter in letters if letter in sizes
+            )
+            want = f"({', '.join(letters)}){f' with {known}' if known else ''}"
+            raise refuse(f"{npz.path}: {name}", f"shape {header.shape}", want)
+    return headers
+
+
+def _texts(array: NDArray[Any], name: str) -> tuple[str, ...]:
+    """Return an array of text as strings; numpy keeps code points (or bytes) unchecked."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if flat.dtype.kind == "U" and flat.view(np.uint32).max(initial=0) > sys.maxunicode:
+        raise refuse(name, "code points that Unicode does not have", "Unicode text")
+    try:
+        values = flat.tolist()
+        texts = tuple(value.decode() if isinstance(value, bytes) else str(value) for value in values)
+        check_text("".join(texts))
+    except ValueError as error:
+        raise refuse(name, f"what is no text ({shorten(error)})", "Unicode text, or bytes in UTF-8") from None
+    return texts
+
+
+def _read_meta(path: Path, meta: NDArray[Any] | None) -> tuple[dict[str, Any], NpzInfo]:
+    """Return the note in the array ``meta``, and what of it is used."""
+    name = f"{path}: meta"
+    note = parse_json(_texts(meta, name)[0] if meta is not None else "{}", name)
+    if not isinstance(note, dict):
+        raise refuse(name, type(note).__name__, "a JSON object")
+    return note, structure(note, NpzInfo, name, extra=True)

@@ -1,11 +1,12 @@
-"""How a device becomes a member of a fleet: the task from its server, its own name, and the way to sync."""
+"""Membership of a device in a fleet: the task from its server, its own name, and the way to sync."""
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, fields
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,25 +14,24 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ..core.contracts import Collaborative, Method
-from ..core.names import client_name
-from ..core.privacy import Privacy
-from ..core.private_client import PrivateClient
+from ..core.privacy import Privacy, PrivateClient
+from ..core.sync import SYNC_TIMES
+from ..core.types import Collaborative, Method
+from ..core.validate import at_least, choice, client_name
+from ..core.zero_shot import ZeroShot
 from ..encoders import Encoder
 from ..errors import InputError, refuse
 from ..files.atomic import write_text
-from ..files.documents import parse_json
-from ..files.reading import read_text
-from ..methods import create, create_exchange, describe
+from ..files.documents import parse_json, read_text
+from ..methods import create, create_exchange, describe, resolve
 from ..wire.messages import DeviceReport
-from ..wire.task_file import Task, read_task, write_task
-from .alone import OwnServer
-from .background_sync import BackgroundSync
-from .exchange_folder import TASK_FILE as TASK_FILE
-from .exchange_folder import Hidden
-from .folder_exchange import FolderExchange, folder_of, is_folder
-from .http_calls import Calls, Connection, RefusedError, UnreachableError, check_token_text
-from .http_exchange import HttpExchange, fetch_task
+from ..wire.task import EncoderIdentity, Task, read_task, write_task
+from .classify.classify import OwnServer
+from .clients.calls import Calls, Connection, RefusedError, UnreachableError, check_token_text
+from .clients.folder import TASK_FILE as TASK_FILE
+from .clients.folder import FolderExchange, Hidden, folder_of, is_folder
+from .clients.http import HttpExchange, fetch_task
+from .device.syncing import BackgroundSync
 
 NAME_FILE = "name.txt"
 _LONGEST_TOKEN = 4096  # bytes of a token file
@@ -89,13 +89,6 @@ class DeviceIdentity(NamedTuple):
     name: str
 
 
-class Invitation(NamedTuple):
-    """The task of a server, and the name that the server has for this device (None: the device chooses)."""
-
-    task: Task
-    name: str | None
-
-
 def join(membership: Membership, folder: Path) -> DeviceIdentity:
     """Return the task and the name of this device.
 
@@ -105,36 +98,32 @@ def join(membership: Membership, folder: Path) -> DeviceIdentity:
     if path.is_file() and name_path.is_file():
         stored = read_text(name_path, "name").rstrip("\n")
         return DeviceIdentity(read_task(path), _own_name(membership.name, stored))
-    ask = _ask_folder if is_folder(membership.server) else _ask_server
-    invitation = ask(membership)
-    name = _own_name(membership.name, invitation.name)
+    task, given = _ask_folder(membership.server) if is_folder(membership.server) else _ask_server(membership)
+    name = _own_name(membership.name, given)
     folder.mkdir(parents=True, exist_ok=True)
-    write_task(path, invitation.task)
+    write_task(path, task)
     write_text(name_path, f"{name}\n")
-    return DeviceIdentity(invitation.task, name)
+    return DeviceIdentity(task, name)
 
 
-def _ask_server(membership: Membership) -> Invitation:
-    """Return the task of a server, and the name that the token is bound to."""
-    calls = Calls(membership.server, membership.current_token(), membership.connection)
-    try:
-        task = fetch_task(calls)
-        about = parse_json(calls.get("/v1/whoami"), f"{membership.server}/v1/whoami")
-    except UnreachableError as error:
-        raise UnreachableError(f"{error}; the first start of a device needs its server") from None
-    finally:
-        calls.close()
-    return Invitation(task, about.get("client"))
+def _ask_server(membership: Membership) -> tuple[Task, str | None]:
+    """Return the task of a server, and the name that the token is bound to (None: the device chooses)."""
+    with closing(Calls(membership.server, membership.current_token(), membership.connection)) as calls:
+        try:
+            task = fetch_task(calls)
+            about = parse_json(calls.get("/v1/whoami"), f"{membership.server}/v1/whoami")
+        except UnreachableError as error:
+            raise UnreachableError(f"{error}; the first start of a device needs its server") from None
+    return task, about.get("client")
 
 
-def _ask_folder(membership: Membership) -> Invitation:
+def _ask_folder(server: str) -> tuple[Task, None]:
     """Return the task that a Flower client has put into the folder, and no name: Flower names its nodes."""
-    folder = folder_of(membership.server)
-    task = folder.task()
-    if task is None:
+    folder = folder_of(server)
+    if (task := folder.task()) is None:
         reason = f"{folder.path} has no task yet; the first start of a device needs a SuperNode with this state-dir"
         raise UnreachableError(f"{reason}, and a run")
-    return Invitation(task, None)
+    return task, None
 
 
 def _own_name(requested: str | None, known: str | None) -> str:
@@ -165,16 +154,30 @@ def new_member(task: Task, privacy: Privacy | None = None) -> Method:
     With noise it learns from near copies, too: without them, one image could change what is stored of many others, and
     nothing could be said about how much the noise hides.
     """
-    params = dict(task.params)
-    if privacy is not None and privacy.noise and "near_copy" in params:
+    params, noisy = dict(task.params), privacy is not None and privacy.noise > 0
+    if noisy and "near_copy" in params:
         params["near_copy"] = 0.0
     method: Method = create(task.method, task.zero_shot, params)
     if not isinstance(method, Collaborative):
         raise refuse("method", repr(task.method), "one that collaborates")
     info = describe(task.method)
     if info.alone:
-        method = OwnServer(method, create_exchange(task.method, task.zero_shot, params), info.sync)
+        exchange = create_exchange(task.method, task.zero_shot, params)
+        method = OwnServer(_before_others(task, params, noisy), exchange, info.sync, method)
     return PrivateClient(method, privacy) if privacy is not None and privacy.hides else method
+
+
+def _before_others(task: Task, params: dict[str, Any], noisy: bool) -> Collaborative[Any, Any]:
+    """Return the method of a device that has heard of nobody else yet.
+
+    There is nobody to distrust: an open task is a fleet of one. With noise it is the other way round. A head that the
+    device made without noise must not have a part in its labels, or one image would move those of all later ones.
+    """
+    if any(each.name == "trust" for each in fields(describe(task.method).params)):
+        params = {**params, "trust": "fleet"} if not noisy else {**params, "trust": "open", "routing": "evidence"}
+    method = create(task.method, task.zero_shot, params)
+    assert isinstance(method, Collaborative)  # as the same with other parameters
+    return method
 
 
 class ServerTrip:
@@ -191,30 +194,25 @@ class ServerTrip:
         self._refused: str | None = None  # the token that the server does not know
 
     def __call__(self, upload: Any, report: DeviceReport) -> Any:
-        """Upload and download; a token that is refused is read again, and what the file has now is tried at once."""
-        report = msgspec.structs.replace(report, instance=self._instance)
+        """Upload and download; after a refusal of the token, the next connection reads it again."""
+        member = self._membership
         try:
-            return self._open().push_pull(self._name, upload, report)
+            if self._exchange is None:
+                self._token = member.current_token()
+                self._exchange = HttpExchange(
+                    member.server,
+                    self._task,
+                    tokens=self._token,
+                    precision=member.precision,
+                    connection=member.connection,
+                )
+            report = msgspec.structs.replace(report, instance=self._instance)
+            return self._exchange.push_pull(self._name, upload, report)
         except RefusedError as error:
-            if error.code != "unauthorized":
-                raise
-            self._refused = self._token
-            self.close()
-            if not self.mended():
-                raise
-            return self._open().push_pull(self._name, upload, report)
-
-    def _open(self) -> HttpExchange:
-        if self._exchange is None:
-            self._token = self._membership.current_token()
-            self._exchange = HttpExchange(
-                self._membership.server,
-                self._task,
-                tokens=self._token,
-                precision=self._membership.precision,
-                connection=self._membership.connection,
-            )
-        return self._exchange
+            if error.code == "unauthorized":
+                self._refused = self._token
+                self.close()
+            raise
 
     def mended(self) -> bool:
         """Return whether there is another token than the one that was refused."""
@@ -248,8 +246,35 @@ def link_to(membership: Membership, task: Task, name: str) -> BackgroundSync:
     return BackgroundSync(trip, close=trip.close, notice=trip.notice, mended=trip.mended)
 
 
-def default_state_folder() -> Path:
-    """Return where a device keeps its record by default."""
-    import platformdirs
+def make_task(
+    zero_shot: ZeroShot,
+    method: str = "latte",
+    params: Any = None,
+    *,
+    encoder: EncoderIdentity | None = None,
+    templates: Sequence[str] = (),
+    sync: str | None = None,
+    period: int = 1,
+) -> Task:
+    """Return the task of clients that use ``method``; ``sync`` and ``period`` say when a client syncs.
 
-    return Path(os.environ.get("LATTE_STATE") or platformdirs.user_state_path("latte") / "device")
+    ``params`` is the method's dataclass, or a mapping of the fields that differ from its defaults.
+
+    >>> import numpy as np
+    >>> make_task(ZeroShot(np.eye(2), ("cat", "dog")), "latte", {"alpha": 0.5})
+    Task(latte, ZeroShot(cat, dog: C=2, D=2, scale=100, ...))
+    """
+    info = describe(method)
+    if not info.collaborative:
+        raise refuse("method", repr(method), "one that collaborates, such as latte or ristretto")
+    kind = info.sync if sync is None else sync
+    choice("sync", kind, SYNC_TIMES)
+    at_least("period", period, 1)
+    single = ZeroShot(zero_shot.text, zero_shot.classnames, zero_shot.scale)  # a task has text in single precision
+    chosen = asdict(resolve(method, params))
+    return Task(single, method, chosen, kind, period, tuple(templates), encoder)
+
+
+def identify(encoder: Encoder) -> EncoderIdentity:
+    """Return the identity of an encoder, for a task."""
+    return EncoderIdentity(encoder.name, encoder.fingerprint, asdict(encoder.preprocess))

@@ -9,10 +9,9 @@ name                           what it loads                                    
 ``local:DIR``                  a folder of any of these kinds, recognised            that of its kind
 ============================== ==================================================== =====================
 
-``pictures`` opens image files, ``preprocess`` and ``views`` turn them into arrays, ``stream`` encodes many files,
+``pictures`` opens image files, ``preprocess`` and ``views`` turn them into arrays, ``base`` encodes many files,
 ``prompts`` makes the zero-shot classifier. ``onnx``, ``hf`` and ``open_clip`` are the three kinds of encoder,
-``export`` writes an ONNX folder, ``tuning`` and ``onnx_torch`` are for prompt tuning. Heavy packages are imported when
-they are first used.
+``export`` writes an ONNX folder, ``tuning`` is for prompt tuning. Heavy packages are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -21,19 +20,18 @@ import importlib
 import os
 from pathlib import Path
 
-from ..core.extras import need
 from ..core.validate import close_names
-from ..errors import refuse
+from ..errors import need, refuse
 from ..lazy import lazy_names
-from .encoder import BATCH, BatchProgress, Encoder
+from .base import BATCH, BatchProgress, Encoder
 from .pictures import BadImageError, as_picture, open_picture
 from .preprocess import Preprocess
 from .prompts import read_templates, template_sets, zero_shot
 
 TYPE_CHECKING = False  # see latte.lazy
 if TYPE_CHECKING:
+    from .base import encode_files
     from .export import export_onnx
-    from .stream import encode_files
     from .tuning import make_prompt_tuner
     from .views import ViewPlan, make_views
 
@@ -41,10 +39,10 @@ if TYPE_CHECKING:
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _HOMES = {
-    ".export": ("export_onnx",),
-    ".stream": ("encode_files",),
-    ".tuning": ("make_prompt_tuner",),
-    ".views": ("ViewPlan", "make_views"),
+    "latte.encoders.export": ("export_onnx",),
+    "latte.encoders.base": ("encode_files",),
+    "latte.encoders.tuning": ("make_prompt_tuner",),
+    "latte.encoders.views": ("ViewPlan", "make_views"),
 }
 
 __all__ = [
@@ -125,7 +123,13 @@ def split_spec(spec: str) -> tuple[str, str]:
         raise refuse("encoder", repr(spec), f"{kind}: followed by a folder or a model name")
     if kind in ("onnx", "local"):
         target = str(find_folder(target))
-    return (_known_kind(Path(target)) if kind == "local" else kind), _target_of(kind, target)
+    if kind != "local":
+        return kind, target
+    recognised = kind_of(Path(target))
+    if recognised is None:
+        want = "model.json (ONNX), config.json (transformers) or open_clip_config.json"
+        raise refuse(f"model folder {target}", "none of the known files", want)
+    return recognised, f"local-dir:{target}" if recognised == "openclip" else target
 
 
 def _suggestion(spec: str, kind: str, kinds: tuple[str, ...]) -> str:
@@ -147,31 +151,15 @@ def kind_of(folder: Path) -> str | None:
     return next((kind for mark, kind in _MARKER_FILES if (folder / mark).is_file()), None)
 
 
-def _known_kind(folder: Path) -> str:
-    if kind := kind_of(folder):
-        return kind
-    want = "model.json (ONNX), config.json (transformers) or open_clip_config.json"
-    raise refuse(f"model folder {folder}", "none of the known files", want)
-
-
-def _target_of(kind: str, target: str) -> str:
-    is_open_clip = kind == "local" and _known_kind(Path(target)) == "openclip"
-    return f"local-dir:{target}" if is_open_clip else target
-
-
 def find_folder(name: str) -> Path:
     """Return the model folder ``name``: a path, or a name inside the folder that LATTE_MODELS gives."""
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder
-    home = os.environ.get(MODELS)
-    if home and (Path(home) / name).is_dir():
-        return Path(home) / name
-    raise refuse("model folder", f"{name!r}, which does not exist", _near_folders(folder, home))
-
-
-def _near_folders(folder: Path, home: str | None) -> str:
-    places = [folder.parent, *([Path(home)] if home else [])]
-    known = [item.name for place in places if place.is_dir() for item in place.iterdir() if item.is_dir()]
-    names = close_names(folder.name, known)
-    return f"a model folder; near it: {', '.join(names)}" if names else f"a folder, or a name inside ${MODELS}"
+    homes = [Path(home)] if (home := os.environ.get(MODELS)) else []
+    if homes and (homes[0] / name).is_dir():
+        return homes[0] / name
+    places = [place for place in (folder.parent, *homes) if place.is_dir()]
+    near = close_names(folder.name, [item.name for place in places for item in place.iterdir() if item.is_dir()])
+    want = f"a model folder; near it: {', '.join(near)}" if near else f"a folder, or a name inside ${MODELS}"
+    raise refuse("model folder", f"{name!r}, which does not exist", want)

@@ -2,23 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import hashlib
+import json
+import socket
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..core.extras import need
-from ..errors import refuse
-from ..files.documents import read_json
-from ..files.schema import shorten
-from .encoder import too_long
-from .preprocess import Preprocess, from_hf
-from .torch_base import TorchEncoder, is_network_failure, set_threads
+import numpy as np
+from numpy.typing import NDArray
 
-FAMILIES = {
-    "clip": "CLIPModel",
-    "siglip": "SiglipModel",
-}  # the fixed-size checkpoints of SigLIP 2 are "siglip" too
+from ..core.types import Vectors
+from ..core.validate import at_least
+from ..errors import need, refuse
+from ..files.documents import read_json, shorten
+from .base import BaseEncoder, too_long
+from .preprocess import Preprocess, from_hf
+
+
+class TorchEncoder(BaseEncoder):
+    """An encoder whose ``model`` is a torch module with a ``logit_scale``.
+
+    A subclass implements ``image_features``, ``tokens``, ``token_features`` and ``token_rule``, and for prompt tuning
+    ``plain_tokens`` and ``token_embedding``.
+    """
+
+    def __init__(self, name: str, model: Any, preprocess: Preprocess, device: str = "cpu") -> None:
+        self.torch = need("torch", "torch")
+        try:
+            self.device = self.torch.device(device)
+            self.torch.empty(1, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise refuse("device", f"{device!r} ({reason})", "'cpu', or a device that torch finds here") from None
+        self.model = model.to(self.device).float().eval().requires_grad_(False)
+        with self.torch.inference_mode():  # one black picture, to learn D
+            row = self.image_features(self.torch.zeros((1, 3, *preprocess.size), device=self.device))
+        super().__init__(name, int(row.shape[1]), float(self.model.logit_scale.exp().item()), preprocess)
+
+    def image_features(self, pixels: Any) -> Any:
+        """Return (n, D) for a tensor (n, 3, H, W), of any length."""
+        raise TypeError(f"{type(self).__name__} has no image encoder")
+
+    def tokens(self, texts: Sequence[str]) -> Any:
+        """Return token ids (n, L); a text that is too long is refused."""
+        raise TypeError(f"{type(self).__name__} has no text encoder")
+
+    def token_features(self, ids: Any) -> Any:
+        """Return (n, D) for token ids (n, L), of any length."""
+        raise TypeError(f"{type(self).__name__} has no text encoder")
+
+    def image_batch(self, pixels: Vectors) -> NDArray[Any]:
+        """Return (n, D) for (n, 3, H, W)."""
+        with self.torch.inference_mode():
+            tensor = self.torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device)
+            return self._numpy(self.image_features(tensor))
+
+    def text_batch(self, texts: Sequence[str]) -> NDArray[Any]:
+        """Return (n, D) for n texts."""
+        with self.torch.inference_mode():
+            return self._numpy(self.token_features(self.tokens(list(texts))))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sha256 of every weight, the preprocessing and the tokenizer."""
+        digest = hashlib.sha256(json.dumps([self.preprocess.to_json(), self.token_rule()], sort_keys=True).encode())
+        for name, tensor in sorted(self.model.state_dict().items()):
+            digest.update(f"{name} {tuple(tensor.shape)}".encode())
+            digest.update(np.ascontiguousarray(self._numpy(tensor)).tobytes())
+        return digest.hexdigest()
+
+    def token_rule(self) -> Any:
+        """Return everything that the tokens of a text depend on, as plain values."""
+        return None
+
+    def _numpy(self, tensor: Any) -> NDArray[Any]:
+        array: NDArray[Any] = tensor.detach().cpu().numpy()
+        return array
+
+
+def set_threads(threads: int) -> None:
+    """Let torch use ``threads`` cores; 0 leaves its own choice."""
+    if at_least("threads", threads, 0):
+        need("torch", "torch").set_num_threads(threads)
+
+
+_NO_NETWORK = (  # by name, because they belong to packages that may not be installed
+    "ConnectError", "ConnectTimeout", "ReadTimeout", "ConnectTimeoutError", "MaxRetryError", "NameResolutionError",
+    "NewConnectionError", "ProxyError", "URLError", "LocalEntryNotFoundError", "OfflineModeIsEnabled",
+)  # fmt: skip
+
+
+def is_network_failure(error: BaseException | None) -> bool:
+    """Return whether what failed is the network, and not what was asked for."""
+    while error is not None:
+        if isinstance(error, (ConnectionError, TimeoutError, socket.gaierror)) or type(error).__name__ in _NO_NETWORK:
+            return True
+        if "couldn't connect" in str(error):  # of transformers, whose error has no cause
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+FAMILIES = {"clip": "CLIPModel", "siglip": "SiglipModel"}  # the fixed-size checkpoints of SigLIP 2 are "siglip" too
 _FILES = "config.json, preprocessor_config.json, tokenizer files and weights"
 
 
@@ -96,48 +183,34 @@ def load_hf(target: str, threads: int = 0, device: str = "cpu") -> HfEncoder:
 
 
 def _read(target: str, reader: Any) -> Any:
+    logging = need("transformers.utils.logging", "torch")
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # to draw is up to the caller
     try:
-        with _no_bars():
-            return reader.from_pretrained(target)
+        return reader.from_pretrained(target)
     except Exception as error:  # OSError, safetensors' own, KeyError for an unknown type, and more
         if not Path(target).is_dir() and is_network_failure(error):
             want = f"a network connection for the first time, or hf:DIR: a folder with {_FILES}"
             raise refuse(f"hf:{target}", f"no connection to the model hub ({shorten(error, 120)})", want) from None
-        raise refuse(
-            f"hf:{target}", f"a model that cannot be loaded ({reader.__name__}: {shorten(error, 200)})", _want(target)
-        ) from None
-
-
-@contextmanager
-def _no_bars() -> Iterator[None]:
-    """Keep transformers from drawing progress bars: that is up to the caller."""
-    logging = need("transformers.utils.logging", "torch")
-    enabled = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
+        fault = f"a model that cannot be loaded ({reader.__name__}: {shorten(error, 200)})"
+        raise refuse(f"hf:{target}", fault, _want(target)) from None
     finally:
-        if enabled:
+        if bars:
             logging.enable_progress_bar()
 
 
 def _preprocessor(target: str) -> dict[str, Any]:
     """Read preprocessor_config.json (or the newer processor_config.json) without needing torchvision."""
     for name, key in (("preprocessor_config.json", None), ("processor_config.json", "image_processor")):
-        path = _file(target, name)
-        if path is not None:
-            config = read_json(path, dict[str, Any])
-            if key is not None and not isinstance(config.get(key), dict):
-                raise refuse(str(path), f"no {key}", _want(target))
-            return config if key is None else config[key]
+        try:
+            path = Path(need("transformers.utils", "torch").cached_file(target, name))
+        except OSError:  # it has no such file
+            continue
+        config = read_json(path, dict[str, Any])
+        if key is not None and not isinstance(config.get(key), dict):
+            raise refuse(str(path), f"no {key}", _want(target))
+        return config if key is None else config[key]
     raise refuse(f"hf:{target}", "no preprocessor_config.json", _want(target))
-
-
-def _file(target: str, name: str) -> Path | None:
-    try:
-        return Path(need("transformers.utils", "torch").cached_file(target, name))
-    except OSError:
-        return None
 
 
 def _want(target: str) -> str:

@@ -8,54 +8,165 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.extras import need
 from ..core.types import Vectors
-from ..core.validate import at_least
-from ..errors import refuse
-from ..files.checksums import checksum
-from ..files.schema import shorten
-from .encoder import BaseEncoder, too_long
-from .model_json import ModelFile, read_model_json
+from ..core.validate import at_least, choice, real
+from ..errors import need, refuse
+from ..files.documents import checksum, read_json, shorten
+from .base import BaseEncoder, too_long
+from .preprocess import INTERPOLATIONS, Preprocess, from_json
 
-PROVIDERS = ["CPUExecutionProvider"]
+LARGEST_SIZE = 1 << 16  # dimensions, and tokens: no model is near it
+TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+_FILES = "image.onnx, text.onnx, tokenizer.json and model.json"
 _AGAIN = "the file as it was exported: copy or export the folder again"
 
 
-class OnnxEncoder(BaseEncoder):
-    """An encoder read from an ONNX folder.
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """The field ``image``: the preprocessing is ``preprocess``, or sizes with a rule in words."""
 
-    ``threads`` is the number of cores ONNX Runtime may use, 0 for all. ``verify`` compares every file with the
-    sha256 in model.json, once, while loading.
+    file: str
+    input: str
+    output: str
+    layout: str = "NCHW"
+    preprocess: Mapping[str, Any] | None = None
+    input_size: int | None = None
+    resize: str = "bicubic, short side"
+    mean: tuple[float, float, float] | None = None
+    std: tuple[float, float, float] | None = None
+    input_size_low_res: int = 0
+    low_res_rule: str | None = None
+
+    def __post_init__(self) -> None:
+        _inside(self.file)
+        choice("layout", self.layout, ("NCHW", "NHWC"))
+        image_rule(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """The field ``text``."""
+
+    file: str
+    inputs: tuple[str, ...]
+    output: str
+    context_length: int
+    tokenizer: str
+    pad_id: int = 0
+    padding: str = "longest"
+
+    def __post_init__(self) -> None:
+        for name in self.inputs:
+            choice("text inputs", name, TEXT_INPUTS)
+        at_least("context_length", self.context_length, 1, LARGEST_SIZE)
+        at_least("pad_id", self.pad_id, 0)
+        choice("padding", self.padding, ("longest", "context"))
+        _inside(self.file, self.tokenizer)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A model.json as it is written; other keys are ignored."""
+
+    name: str
+    dim: int
+    logit_scale: float
+    image: ImagePart
+    text: TextPart
+    sha256: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        at_least("dim", self.dim, 1, LARGEST_SIZE)
+        real("logit_scale", self.logit_scale)
+
+
+def read_model_json(folder: Path) -> Description:
+    """Read and check the model.json of ``folder``."""
+    return read_json(existing_file(folder, "model.json"), Description, extra=True)
+
+
+def image_rule(image: ImagePart) -> Preprocess:
+    """Return the preprocessing: the field ``preprocess``, or sizes with a rule in words.
+
+    >>> words = "bicubic, short side to input_size, centre crop"
+    >>> half = (0.5, 0.5, 0.5)
+    >>> image_rule(ImagePart("image.onnx", "image", "row", input_size=160, resize=words, mean=half, std=half)).size
+    (160, 160)
+    """
+    if image.preprocess is not None:
+        return from_json(image.preprocess)
+    if image.input_size is None or image.mean is None or image.std is None:
+        raise refuse("image", "no preprocess", "the field that `latte export` writes (or input_size, mean and std)")
+    side, rule = at_least("input_size", image.input_size, 1), image.resize.lower()
+    kinds = [kind for kind in INTERPOLATIONS if kind in rule]
+    if len(kinds) != 1 or ("short side" in rule) == ("squash" in rule):
+        raise refuse("resize", shorten(repr(rule)), f"one of {', '.join(INTERPOLATIONS)}, and 'short side' or 'squash'")
+    low_res = re.fullmatch(r"source short side <= ([0-9]{1,5}) px", image.low_res_rule or "source short side <= 0 px")
+    if low_res is None:
+        raise refuse("low_res_rule", shorten(repr(image.low_res_rule)), "'source short side <= N px'")
+    return Preprocess(
+        size=(side, side),
+        short_side=side if "short side" in rule else None,
+        interpolation=kinds[0],
+        mean=image.mean,
+        std=image.std,
+        low_res=int(low_res[1]),
+        low_res_size=image.input_size_low_res,
+    )
+
+
+def _inside(*files: str) -> None:
+    """Refuse a file name that leads out of the folder."""
+    for file in files:
+        path = PurePosixPath(file)
+        if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in file:
+            raise refuse("model.json", f"file {shorten(repr(file))}", "the name of a file inside the model folder")
+
+
+def existing_file(folder: Path, file: str) -> Path:
+    """Return the path of a model file; a missing one is refused."""
+    if not (folder / file).is_file():
+        raise refuse(f"model folder {folder}", f"no {file}", _FILES)
+    return folder / file
+
+
+class OnnxEncoder(BaseEncoder):
+    """An encoder read from an ONNX folder; ``threads`` is the number of cores ONNX Runtime may use, 0 for all.
+
+    Every file is compared with its sha256 in model.json, where it has one, while loading.
     """
 
-    def __init__(self, folder: str | Path, threads: int = 0, verify: bool = True) -> None:
+    def __init__(self, folder: str | Path, threads: int = 0) -> None:
         self.folder = Path(folder)
-        self.model = read_model_json(self.folder)
+        self.model = model = read_model_json(self.folder)
         self.threads = at_least("threads", threads, 0)
-        if verify:
-            verify_files(self.folder, self.model)
-        super().__init__(self.model.name, self.model.dim, self.model.scale, self.model.preprocess)
-        self._image = self._session(self.model.image_file)
-        self._check(self._image, self.model.image_file, (self.model.image_input,), self.model.image_output)
+        files = (model.image.file, model.text.file, model.text.tokenizer)
+        self.files = tuple(str(PurePosixPath(file)) for file in files)
+        for file in self.files:
+            path, want = existing_file(self.folder, file), model.sha256.get(file)
+            if want is not None and checksum(path) != want:
+                raise refuse(str(path), "a damaged file (its sha256 is not the one in model.json)", _AGAIN)
+        super().__init__(model.name, model.dim, model.logit_scale, image_rule(model.image))
+        self._image = self._session(self.files[0], (model.image.input,), model.image.output)
 
     @cached_property
     def _text(self) -> Any:
-        session = self._session(self.model.text_file)
-        self._check(session, self.model.text_file, self.model.text_inputs, self.model.text_output)
-        return session
+        return self._session(self.files[1], self.model.text.inputs, self.model.text.output)
 
     @cached_property
     def _tokenizer(self) -> Any:
         tokenizers = need("tokenizers", "onnx")
-        path = existing_file(self.folder, self.model.tokenizer_file)
+        path = existing_file(self.folder, self.files[2])
         try:
             tokenizer = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # tokenizers raises a bare Exception
@@ -67,54 +178,60 @@ class OnnxEncoder(BaseEncoder):
     @cached_property
     def fingerprint(self) -> str:
         """Sha256 of the three files and of their use according to model.json."""
-        files = {name: checksum(existing_file(self.folder, name)) for name in self.model.files}
-        return hashlib.sha256(json.dumps([files, self.model.dependencies()], sort_keys=True).encode()).hexdigest()
+        image, text = self.model.image, self.model.text
+        use = {
+            "dim": self.dim, "scale": self.scale, "preprocess": asdict(self.preprocess),
+            "image_file": self.files[0], "image_input": image.input, "image_output": image.output,
+            "layout": image.layout,
+            "text_file": self.files[1], "text_inputs": text.inputs, "text_output": text.output,
+            "context": text.context_length, "pad_id": text.pad_id, "pad_to_context": text.padding == "context",
+            "tokenizer_file": self.files[2],
+        }  # fmt: skip
+        sums = {name: checksum(existing_file(self.folder, name)) for name in self.files}
+        return hashlib.sha256(json.dumps([sums, use], sort_keys=True).encode()).hexdigest()
 
     def image_batch(self, pixels: Vectors) -> NDArray[Any]:
         """Return (n, D) for (n, 3, H, W)."""
-        feed = pixels if self.model.layout == "NCHW" else pixels.transpose(0, 2, 3, 1)
-        return self._run(self._image, self.model.image_output, {self.model.image_input: feed})
+        image = self.model.image
+        feed = pixels if image.layout == "NCHW" else pixels.transpose(0, 2, 3, 1)
+        return self._run(self._image, image.output, {image.input: feed})
 
     def text_batch(self, texts: Sequence[str]) -> NDArray[Any]:
         """Return (n, D) for n texts."""
         ids, mask = self.tokens(texts)
         known = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        feed = {name: known[name] for name in self.model.text_inputs}
-        return self._run(self._text, self.model.text_output, feed)
+        feed = {name: known[name] for name in self.model.text.inputs}
+        return self._run(self._text, self.model.text.output, feed)
 
     def tokens(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return token ids and mask (n, L), padded as the model wants it."""
         encoded = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        context = self.model.text.context_length
         for text, row in zip(texts, encoded, strict=True):
-            if len(row) > self.model.context:
-                raise too_long(text, len(row), self.model.context)
-        length = self.model.context if self.model.pad_to_context else max(map(len, encoded))
-        ids = np.full((len(encoded), length), self.model.pad_id, np.int64)
+            if len(row) > context:
+                raise too_long(text, len(row), context)
+        length = context if self.model.text.padding == "context" else max(map(len, encoded))
+        ids = np.full((len(encoded), length), self.model.text.pad_id, np.int64)
         mask = np.zeros_like(ids)
         for index, row in enumerate(encoded):
             ids[index, : len(row)], mask[index, : len(row)] = row, 1
         return ids, mask
 
-    def _session(self, file: str) -> Any:
+    def _session(self, file: str, inputs: tuple[str, ...], output: str) -> Any:
         runtime = need("onnxruntime", "onnx")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = self.threads
         options.log_severity_level = 3  # errors only
         path = existing_file(self.folder, file)
         try:
-            return runtime.InferenceSession(str(path), options, providers=PROVIDERS)
+            session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime has its own exception per status code
             raise refuse(str(path), f"a model that cannot be loaded ({shorten(error, 200)})", _AGAIN) from None
-
-    def _check(self, session: Any, file: str, inputs: tuple[str, ...], output: str) -> None:
         has = {value.name for value in (*session.get_inputs(), *session.get_outputs())}
-        missing = sorted({*inputs, output} - has)
-        if missing:
-            raise refuse(
-                f"{self.folder / file}",
-                f"no {', '.join(missing)}",
-                f"the names that model.json gives; it has {sorted(has)}",
-            )
+        if missing := sorted({*inputs, output} - has):
+            want = f"the names that model.json gives; it has {sorted(has)}"
+            raise refuse(str(path), f"no {', '.join(missing)}", want)
+        return session
 
     def _run(self, session: Any, output: str, feed: dict[str, Any]) -> NDArray[Any]:
         try:
@@ -123,23 +240,6 @@ class OnnxEncoder(BaseEncoder):
             fault = f"what the model does not take ({shorten(error, 200)})"
             raise refuse(f"input of {self.name}", fault, "arrays of the sizes in model.json") from None
         return rows
-
-
-def existing_file(folder: Path, file: str) -> Path:
-    """Return the path of a model file; a missing one is refused."""
-    path = folder / file
-    if not path.is_file():
-        raise refuse(f"model folder {folder}", f"no {file}", "image.onnx, text.onnx, tokenizer.json and model.json")
-    return path
-
-
-def verify_files(folder: Path, model: ModelFile) -> None:
-    """Refuse a folder where a file is missing or differs from its sha256 in model.json."""
-    for file in model.files:
-        path = existing_file(folder, file)
-        want = model.sha256.get(file)
-        if want is not None and checksum(path) != want:
-            raise refuse(str(path), "a damaged file (its sha256 is not the one in model.json)", _AGAIN)
 
 
 def load_onnx(target: str, threads: int, device: str) -> OnnxEncoder:

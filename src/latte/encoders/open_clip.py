@@ -7,13 +7,12 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.extras import pip_line
 from ..core.validate import close_names
-from ..errors import InputError, MissingExtra, refuse
-from ..files.schema import shorten
-from .encoder import too_long
+from ..errors import MissingExtra, pip_line, refuse
+from ..files.documents import shorten
+from .base import too_long
+from .hf import TorchEncoder, is_network_failure, set_threads
 from .preprocess import Preprocess, from_open_clip
-from .torch_base import TorchEncoder, is_network_failure, set_threads
 
 CONTEXT_LENGTH = 77  # if the tokenizer does not say
 _SCHEMAS = ("hf-hub:", "local-dir:")
@@ -33,8 +32,10 @@ class OpenClipEncoder(TorchEncoder):
 
     def tokens(self, texts: Sequence[str]) -> Any:
         """Return token ids (n, context); open_clip's tokenizers cut silently, so the texts are measured first."""
+        inner = getattr(self.tokenizer, "tokenizer", None)  # HFTokenizer wraps one of transformers
         for text in texts:
-            tokens = count_tokens(self.tokenizer, text)
+            # SimpleTokenizer adds start and end itself
+            tokens = len(inner(text)["input_ids"]) if inner is not None else len(self.tokenizer.encode(text)) + 2
             if tokens > self.context:
                 raise too_long(text, tokens, self.context)
         return self.tokenizer(list(texts)).to(self.device)
@@ -69,47 +70,28 @@ class OpenClipEncoder(TorchEncoder):
         return [type(self.tokenizer).__name__, self.context, sample]
 
 
-def count_tokens(tokenizer: Any, text: str) -> int:
-    """Return how many tokens a text needs, start and end included, for both kinds of open_clip tokenizer."""
-    inner = getattr(tokenizer, "tokenizer", None)
-    if inner is not None:  # HFTokenizer wraps one of transformers
-        return len(inner(text)["input_ids"])
-    return len(tokenizer.encode(text)) + 2  # SimpleTokenizer adds start and end itself
-
-
 def load_open_clip(target: str, threads: int = 0, device: str = "cpu") -> OpenClipEncoder:
     """Return the model ``target``: MODEL/PRETRAINED, or hf-hub:… or local-dir:… as open_clip writes them."""
     open_clip = open_clip_package()
     set_threads(threads)
     name, pretrained = split_target(target)
     try:
-        quick = trained_with_quick_gelu(open_clip, name, pretrained)
+        # Since version 3 open_clip builds "RN50" with GELU, loads weights that were trained with QuickGELU (all of
+        # OpenAI's) into it, and only warns: the embeddings would be wrong.
+        quick = pretrained is not None and bool(open_clip.get_pretrained_cfg(name, pretrained).get("quick_gelu", False))
         model, _, _ = open_clip.create_model_and_transforms(name, pretrained=pretrained, force_quick_gelu=quick)
         tokenizer = open_clip.get_tokenizer(name)
     except Exception as error:  # RuntimeError, FileNotFoundError, hub errors
-        raise _refusal(open_clip, target, error) from None
+        got, want = f"a model that cannot be loaded ({shorten(error, 200)})", "a sound model"
+        pairs = ["/".join(pair) for pair in getattr(open_clip, "list_pretrained", list)()]
+        if is_network_failure(error):
+            got = f"no connection to the weights ({shorten(error, 120)})"
+            want = "a network connection for the first time, or openclip:local-dir:DIR"
+        elif not target.startswith(_SCHEMAS) and target not in pairs:
+            got = f"no such model and weights ({shorten(error, 120)})"
+            want = f"a pair: {', '.join(close_names(target, pairs)) or 'open_clip.list_pretrained() names them all'}"
+        raise refuse(f"openclip:{target}", got, want) from None
     return OpenClipEncoder(f"openclip:{target}", model, tokenizer, _preprocess(open_clip, model), device)
-
-
-def _refusal(open_clip: Any, target: str, error: Exception) -> InputError:
-    """Return why a model cannot be loaded: the network, a pair that does not exist, or something else."""
-    if is_network_failure(error):
-        want = "a network connection for the first time, or openclip:local-dir:DIR"
-        return refuse(f"openclip:{target}", f"no connection to the weights ({shorten(error, 120)})", want)
-    pairs = ["/".join(pair) for pair in getattr(open_clip, "list_pretrained", list)()]
-    if not target.startswith(_SCHEMAS) and target not in pairs:
-        near = ", ".join(close_names(target, pairs)) or "open_clip.list_pretrained() names them all"
-        return refuse(f"openclip:{target}", f"no such model and weights ({shorten(error, 120)})", f"a pair: {near}")
-    return refuse(f"openclip:{target}", f"a model that cannot be loaded ({shorten(error, 200)})", "a sound model")
-
-
-def trained_with_quick_gelu(open_clip: Any, name: str, pretrained: str | None) -> bool:
-    """Whether the weights need QuickGELU, as all of OpenAI's do.
-
-    Since version 3 open_clip builds "RN50" with GELU, loads weights that were trained with QuickGELU into it, and only
-    warns: the embeddings would be wrong.
-    """
-    return pretrained is not None and bool(open_clip.get_pretrained_cfg(name, pretrained).get("quick_gelu", False))
 
 
 def split_target(target: str) -> tuple[str, str | None]:

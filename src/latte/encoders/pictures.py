@@ -1,4 +1,4 @@
-"""Open pictures of any kind as upright 8-bit RGB, and refuse bad files in one clear line."""
+"""Pictures of any kind, opened as upright 8-bit RGB; bad files are refused in one clear line."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.extras import need
-from ..errors import InputError
-from ..files.reading import read_bytes
-from .large_pictures import LARGE, decode_reduced
+from ..errors import InputError, need
+from ..files.documents import read_bytes
 
 HEIC_SUFFIXES = frozenset({".heic", ".heif"})  # of telephones; a package that need not be there reads them
 _READS_HEIC = find_spec("pillow_heif") is not None
@@ -28,6 +26,11 @@ _HEIC_BRANDS = (b"ftypheic", b"ftypheix", b"ftyphevc", b"ftypheim", b"ftypheis",
 LASTING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.EFBIG)
 MOST_PICTURE_BYTES = 1 << 29  # a larger file is hardly a picture
 MOST_PIXELS = 300_000_000  # by default: a sheet of A3 at 1,200 dpi has 278 million, the largest phone camera 200
+# very large pictures are decoded at reduced size: a model sees a few hundred pixels of a side, whatever the camera gave
+LARGE = 89_478_485  # pixels: Pillow's own warning level
+LEAST_SIDE = 2048  # pixels that the short side still has: nine times the input of a model of 224 x 224
+_STRIP = 1 << 22  # pixels that are converted at a time
+_ONE_LARGE_AT_A_TIME = threading.Lock()
 PROGRAMS = ("EPS", "WMF")  # Pillow would run an interpreter on a file that may come from anywhere
 _ORIENTATION = 0x0112  # the EXIF tag
 # Pillow can only *warn* about a decompression bomb, and the warning filters belong to the whole process
@@ -49,7 +52,7 @@ def open_picture(source: str | Path | bytes, most_pixels: int = MOST_PIXELS) -> 
     """Return the picture in a file (or in the bytes of one) as an upright RGB ``PIL.Image``.
 
     Greyscale, palette, RGBA, CMYK and 16-bit pictures are converted, the EXIF rotation is applied. A very large picture
-    comes at reduced size (:mod:`.large_pictures`). Anything else (a text file, a truncated JPEG, a decompression bomb
+    comes at reduced size. Anything else (a text file, a truncated JPEG, a decompression bomb
     of more than ``most_pixels``) raises ``BadImageError``.
     """
     label = "image bytes" if isinstance(source, bytes) else str(source)
@@ -61,7 +64,10 @@ def open_picture(source: str | Path | bytes, most_pixels: int = MOST_PIXELS) -> 
     except MemoryError:
         raise BadImageError(f"{label}: not enough memory to read it", passing=True) from None
     except Exception as error:  # Pillow's plugins raise anything, from struct.error to SyntaxError
-        raise BadImageError(f"{label}: {_reason(error)}") from None
+        reason = f"cannot be read ({' '.join(str(error).split()) or type(error).__name__})"
+        if type(error).__name__ == "UnidentifiedImageError":
+            reason = "not an image, or of a kind Pillow cannot read"
+        raise BadImageError(f"{label}: {reason}") from None
 
 
 def _read(path: Path) -> bytes:
@@ -83,9 +89,38 @@ def _decode(data: bytes, most_pixels: int) -> Any:
         size = f"{picture.width} x {picture.height} pixels (a decompression bomb?)"
         raise BadImageError(f"{size}, want at most {most_pixels:,}")
     if picture.width * picture.height > LARGE:
-        return _upright(decode_reduced(picture, to_rgb), _orientation(picture))
-    picture.load()
-    return to_rgb(_upright(picture, _orientation(picture)))
+        shown = _decode_reduced(picture)
+    else:
+        picture.load()
+        shown = picture
+    try:
+        orientation = picture.getexif().get(_ORIENTATION)
+    except Exception:  # damaged EXIF data do not make the pixels bad
+        orientation = None
+    if orientation in range(2, 9):
+        shown.getexif()[_ORIENTATION] = int(orientation)  # a reduced picture has no EXIF data of its own
+        shown = need("PIL.ImageOps", "onnx").exif_transpose(shown)
+    return to_rgb(shown)
+
+
+def _decode_reduced(picture: Any) -> Any:
+    """Return a large picture as RGB, averaged, with at least ``LEAST_SIDE`` pixels on its short side if it has as many.
+
+    One at a time, and converted in strips: the memory is that of the picture in the file's own colours.
+    """
+    with _ONE_LARGE_AT_A_TIME:
+        factor = max(1, min(picture.size) // LEAST_SIDE)
+        picture.draft(None, (picture.width // factor, picture.height // factor))  # of a JPEG; others ignore it
+        picture.load()
+        factor = max(1, min(picture.size) // LEAST_SIDE)
+        width, height = picture.size
+        extremes = picture.getextrema() if picture.mode[0] in "IF" else None
+        small = need("PIL.Image", "onnx").new("RGB", (-(-width // factor), -(-height // factor)))
+        rows = max(1, _STRIP // (width * factor)) * factor
+        for top in range(0, height, rows):
+            strip = picture.crop((0, top, width, min(top + rows, height)))
+            small.paste(to_rgb(strip, extremes).reduce(factor), (0, top // factor))
+        return small
 
 
 def _open_header(data: bytes, most_pixels: int) -> Any:
@@ -107,30 +142,6 @@ def _open_header(data: bytes, most_pixels: int) -> Any:
             image_module.MAX_IMAGE_PIXELS = before
 
 
-def _orientation(picture: Any) -> int:
-    try:
-        value = picture.getexif().get(_ORIENTATION, 1)
-        return int(value) if value in range(2, 9) else 1
-    except Exception:  # damaged EXIF data do not make the pixels bad
-        return 1
-
-
-def _upright(picture: Any, orientation: int) -> Any:
-    if orientation == 1:
-        return picture
-    picture.getexif()[_ORIENTATION] = orientation  # a reduced picture has no EXIF data of its own
-    return need("PIL.ImageOps", "onnx").exif_transpose(picture)
-
-
-def _reason(error: Exception) -> str:
-    kind = type(error).__name__
-    if kind == "UnidentifiedImageError":
-        return "not an image, or of a kind Pillow cannot read"
-    if kind == "FileNotFoundError":
-        return "no such file"
-    return f"cannot be read ({' '.join(str(error).split()) or kind})"
-
-
 def to_rgb(picture: Any, extremes: tuple[float, float] | None = None) -> Any:
     """Return any ``PIL.Image`` as RGB; alpha is dropped, as the reference transform does.
 
@@ -141,21 +152,17 @@ def to_rgb(picture: Any, extremes: tuple[float, float] | None = None) -> Any:
         return picture
     if picture.mode[0] in "IF":
         values = np.asarray(picture)
-        return _from_wide(values, *(extremes or (values.min(), values.max())))
+        low, high = extremes or (values.min(), values.max())
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise BadImageError("NaN or infinite pixels")
+        if values.dtype.kind == "f":
+            values = np.rint(values * 255.0 if high <= 1.0 and low >= 0.0 else values)
+        elif high > 255:
+            values = values >> 8
+        return need("PIL.Image", "onnx").fromarray(np.clip(values, 0, 255).astype(np.uint8)).convert("RGB")
     if picture.mode in ("P", "PA", "La"):  # by way of RGBA: Pillow warns about transparency otherwise
         picture = picture.convert("LA" if picture.mode == "La" else "RGBA")
     return picture.convert("RGB")
-
-
-def _from_wide(values: Any, low: float, high: float) -> Any:
-    if values.dtype.kind == "f":
-        if not np.isfinite(values).all():
-            raise BadImageError("NaN or infinite pixels")
-        scaled = values * 255.0 if high <= 1.0 and low >= 0.0 else values
-        grey = np.clip(np.rint(scaled), 0, 255)
-    else:
-        grey = np.clip(values >> 8 if high > 255 else values, 0, 255)
-    return need("PIL.Image", "onnx").fromarray(grey.astype(np.uint8)).convert("RGB")
 
 
 def as_picture(value: Any, most_pixels: int = MOST_PIXELS) -> Any:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..core.types import Vectors
 from ..core.validate import at_least, choice
 from ..errors import refuse
-from ..files.schema import structure
+from ..files.documents import structure
 from .pictures import as_picture
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -33,13 +33,17 @@ _MOST = 50_000_000  # pixels: if the resized picture would have more, only the c
 class Preprocess:
     """The preprocessing of one model.
 
-    The short side goes to ``short_side`` and the centre is cropped to ``size`` (H, W); with ``short_side``
-    None the whole picture is squashed to ``size`` (SigLIP). ``crop_rounding`` says where an odd margin goes:
-    "round" as in torchvision and the reference CLIP, "floor" as in transformers. A source of short side <=
-    ``low_res`` is resized to ``low_res_size`` instead, for models that have a second, smaller input.
+    - ``size``: (H, W), to which the centre is cropped
+    - ``short_side``: where the short side goes before; None: the whole picture is squashed to ``size`` (SigLIP)
+    - ``interpolation``: one of ``INTERPOLATIONS``
+    - ``mean``, ``std``, ``rescale``: a pixel x in 0..255 becomes (x · rescale − mean) / std, per channel
+    - ``crop_rounding``: where an odd margin goes, "round" as in torchvision and the reference CLIP, "floor" as in
+      transformers
+    - ``low_res``, ``low_res_size``: a source of short side <= ``low_res`` is resized to ``low_res_size`` instead, for
+      models that have a second, smaller input
 
-    >>> Preprocess().output_size((640, 480))
-    (224, 224)
+    >>> Preprocess(size=(64, 64), short_side=64)(np.zeros((480, 640, 3), np.uint8)).shape
+    (3, 64, 64)
     """
 
     size: tuple[int, int] = (224, 224)
@@ -56,8 +60,7 @@ class Preprocess:
         choice("interpolation", self.interpolation, tuple(INTERPOLATIONS))
         choice("crop_rounding", self.crop_rounding, ROUNDINGS)
         for side in (*self.size, *([] if self.short_side is None else [self.short_side])):
-            if at_least("size", side, 1) > MOST_SIDE:
-                raise refuse("size", side, f"at most {MOST_SIDE}")
+            at_least("size", side, 1, MOST_SIDE)
         if len(self.size) != 2 or len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
             raise refuse("preprocessing", f"{self.mean}, {self.std}", "two sides, three means, three deviations > 0")
         if self.low_res:
@@ -67,22 +70,27 @@ class Preprocess:
         """Return a picture (PIL image, path, bytes or uint8 array) as (3, H, W) float32."""
         return self.normalise(np.asarray(self.framed(as_picture(picture))))
 
-    def output_size(self, source: tuple[int, int]) -> tuple[int, int]:
-        """Return the output size (H, W) for a picture of size ``source`` (width, height)."""
-        return self._for(source).size
-
     def framed(self, picture: Any) -> Any:
         """Return an RGB ``PIL.Image`` resized and cropped: the last step that is still a picture."""
-        rule = self._for(picture.size)
+        rule, (full_width, full_height) = self, picture.size
+        if self.low_res and min(picture.size) <= self.low_res:
+            side = self.low_res_size
+            rule = replace(self, size=(side, side), short_side=None if self.short_side is None else side)
         height, width = rule.size
         resample = INTERPOLATIONS[rule.interpolation]
-        if rule.short_side is None:
+        if (short := rule.short_side) is None:
             return picture.resize((width, height), resample)
-        resized = _short_side_to(picture.size, rule.short_side)
-        left, top = rule._margin(resized[0] - width), rule._margin(resized[1] - height)
+        # the long side is truncated, as in the references
+        resized = short, int(short * full_height / full_width)
+        if full_width > full_height:
+            resized = int(short * full_width / full_height), short
+        spare = resized[0] - width, resized[1] - height
+        left, top = (round(each / 2) if self.crop_rounding == "round" else each // 2 for each in spare)
+        if resized[0] * resized[1] > _MOST and left >= 0 <= top:  # a 1 x 5000 strip must not become 224 x 1120000
+            x, y = full_width / resized[0], full_height / resized[1]
+            box = left * x, top * y, min((left + width) * x, full_width), min((top + height) * y, full_height)
+            return picture.resize((width, height), resample, box=box)
         box = (left, top, left + width, top + height)
-        if resized[0] * resized[1] > _MOST and left >= 0 <= top:
-            return picture.resize((width, height), resample, box=_in_source(box, picture.size, resized))
         return picture.resize(resized, resample).crop(box)  # outside of the picture, crop() gives black
 
     def normalise(self, pixels: NDArray[Any]) -> Vectors:
@@ -100,29 +108,6 @@ class Preprocess:
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain values, for a model.json."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
-
-    def _for(self, source: tuple[int, int]) -> Preprocess:
-        if not self.low_res or min(source) > self.low_res:
-            return self
-        side = self.low_res_size
-        return replace(self, size=(side, side), short_side=None if self.short_side is None else side, low_res=0)
-
-    def _margin(self, spare: int) -> int:
-        return round(spare / 2) if self.crop_rounding == "round" else spare // 2
-
-
-def _short_side_to(source: tuple[int, int], side: int) -> tuple[int, int]:
-    """Return (width, height) with the short side ``side``; the long one is truncated, as in the references."""
-    width, height = source
-    if width <= height:
-        return side, int(side * height / width)
-    return int(side * width / height), side
-
-
-def _in_source(box: tuple[int, ...], source: tuple[int, int], resized: tuple[int, int]) -> tuple[float, ...]:
-    """Return the part of the source that becomes ``box``: a 1 x 5000 strip must not become 224 x 1120000."""
-    x, y = source[0] / resized[0], source[1] / resized[1]
-    return box[0] * x, box[1] * y, min(box[2] * x, source[0]), min(box[3] * y, source[1])
 
 
 def from_json(config: Mapping[str, Any]) -> Preprocess:
@@ -145,13 +130,16 @@ def from_hf(config: Mapping[str, Any]) -> Preprocess:
     frame = _pair(config.get("crop_size", 224) if crops else size) if crops or short is None else None
     if frame is None or (crops and short is None and frame != _pair(size)):
         raise refuse("preprocessor_config.json", f"size {size}, centre crop {crops}", "a model with one input size")
+    names, number = {value: key for key, value in INTERPOLATIONS.items()}, config.get("resample", 3)
+    if not isinstance(number, int) or number not in names:
+        raise refuse("resample", number, f"one of {names}")
     normal = config.get("do_normalize", True)
     siglip = str(config.get("image_processor_type", "")).startswith("Siglip")
     mean, std = (HALVES, HALVES) if siglip else (CLIP_MEAN, CLIP_STD)
     rule = {
         "size": frame,
         "short_side": short,
-        "interpolation": _interpolation(config.get("resample", INTERPOLATIONS["bicubic"])),
+        "interpolation": names[number],
         "mean": config.get("image_mean") or mean if normal else (0.0, 0.0, 0.0),
         "std": config.get("image_std") or std if normal else (1.0, 1.0, 1.0),
         "rescale": config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0,
@@ -179,10 +167,3 @@ def from_open_clip(config: Mapping[str, Any]) -> Preprocess:
 def _pair(size: Any) -> tuple[int, int]:
     sides = (size.get("height"), size.get("width")) if isinstance(size, Mapping) else size
     return structure((sides, sides) if isinstance(sides, int) else sides, tuple[int, int], "size")
-
-
-def _interpolation(number: Any) -> str:
-    names = {value: key for key, value in INTERPOLATIONS.items()}
-    if not isinstance(number, int) or number not in names:
-        raise refuse("resample", number, f"one of {names}")
-    return names[number]

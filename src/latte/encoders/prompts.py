@@ -14,9 +14,8 @@ from ..core.types import Vectors
 from ..core.validate import near
 from ..core.zero_shot import ZeroShot
 from ..errors import InputError, refuse
-from ..files.reading import read_text
-from ..files.schema import refuse_inside
-from .encoder import BATCH, BatchProgress, Encoder
+from ..files.documents import read_text, refuse_inside
+from .base import BATCH, BatchProgress, Encoder
 
 DEFAULT = "seven"
 
@@ -37,15 +36,10 @@ def zero_shot(
     prompts = [template.replace("{}", word) for word in words for template in templates]
     rows = encoder.texts(prompts, batch_size=batch_size, progress=progress)  # (C · templates, D)
     mean: Vectors = rows.reshape(len(words), len(templates), -1).mean(axis=1)
-    return ZeroShot(_unit(mean), tuple(classnames), encoder.scale)
-
-
-def _unit(rows: Vectors) -> Vectors:
-    lengths = (rows * rows).sum(axis=1, keepdims=True) ** 0.5
+    lengths = (mean * mean).sum(axis=1, keepdims=True) ** 0.5
     if not lengths.min() > 0:
         raise refuse("templates", "prompts that cancel each other", "templates of similar meaning")
-    unit: Vectors = rows / lengths
-    return unit
+    return ZeroShot(mean / lengths, tuple(classnames), encoder.scale)
 
 
 def template_sets() -> tuple[str, ...]:
@@ -67,19 +61,15 @@ def read_templates(source: str | Path) -> tuple[str, ...]:
     if isinstance(source, str) and source in template_sets():
         text = (resources.files("latte.encoders") / "templates" / f"{source}.txt").read_text(encoding="utf-8")
     else:
-        text = _file(Path(source))
+        if not Path(source).is_file():
+            names = ", ".join(near(str(source), template_sets()))
+            raise refuse("templates", f"{str(source)!r}, which is no file", f"a file, or a set such as {names}")
+        text = read_text(Path(source), "templates")
     lines = [line.strip() for line in text.splitlines()]
     try:
         return check_templates([line for line in lines if line and not line.startswith("#")])
     except InputError as error:
         raise refuse_inside(source, error) from None
-
-
-def _file(path: Path) -> str:
-    if not path.is_file():
-        names = ", ".join(near(str(path), template_sets()))
-        raise refuse("templates", f"{str(path)!r}, which is no file", f"a file, or a set such as {names}")
-    return read_text(path, "templates")
 
 
 def check_templates(templates: Sequence[str]) -> tuple[str, ...]:
@@ -113,9 +103,7 @@ def _once(name: str, keys: tuple[str, ...], shown: tuple[str, ...]) -> tuple[str
     seen: dict[str, str] = {}
     for key, original in zip(keys, shown, strict=True):
         if key in seen:
-            twice = (
-                f"{original!r} twice" if seen[key] == original else f"{seen[key]!r} and {original!r}, the same words"
-            )
-            raise refuse(name, twice, "every one once")
+            other = f"{seen[key]!r} and {original!r}, the same words"
+            raise refuse(name, f"{original!r} twice" if seen[key] == original else other, "every one once")
         seen[key] = original
     return keys

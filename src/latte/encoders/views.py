@@ -10,30 +10,36 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..core.types import Vectors
 from ..core.validate import at_least, choice
-from ..errors import refuse
-from .augmix import AUGMENTATIONS, CHAINS, MOST_IN_CHAIN
-from .parallel import map_in_order
+from ..errors import need, refuse
 from .pictures import as_picture
 from .preprocess import INTERPOLATIONS, Preprocess
 
+CHAINS = 3  # mixed together
+MOST_IN_CHAIN = 3  # in one chain, drawn with replacement
+AUGMENTATIONS = (
+    "autocontrast", "equalize", "posterize", "rotate", "solarize", "shear_x", "shear_y", "translate_x", "translate_y",
+)  # fmt: skip
 VIEW_KINDS = ("augmix", "crop_flip")
+BILINEAR = INTERPOLATIONS["bilinear"]
 MOST_VIEWS = 1024  # of one picture, all of which are in memory at once: 600 MB at 224 x 224 pixels
 _ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ViewPlan:
-    """Which views to make: ``count`` of them besides the plain one.
+    """Which views to make.
 
-    ``area`` and ``ratio`` bound the random crop (torchvision's defaults; DMN uses area (0.5, 1)).
+    - ``kind``: "augmix" or "crop_flip"
+    - ``count``: the number of views besides the plain one
+    - ``seed``: of the random numbers, together with the key of a picture
+    - ``area`` and ``ratio``: bounds of the random crop (torchvision's defaults; DMN uses area (0.5, 1))
     """
 
     kind: str = "augmix"
@@ -67,29 +73,6 @@ def make_views(picture: Any, key: str | int, preprocess: Preprocess, plan: ViewP
     return preprocess.normalise(pixels)
 
 
-def many_views(
-    pictures: Iterable[tuple[str | int, Any]],
-    preprocess: Preprocess,
-    plan: ViewPlan | None = None,
-    workers: int = 1,
-) -> Iterator[Vectors]:
-    """Yield the views of each (key, picture), in order; ``workers`` threads make them side by side.
-
-    The result does not depend on ``workers``.
-    """
-    jobs = (ViewJob(picture, key, preprocess, plan or ViewPlan()) for key, picture in pictures)
-    return map_in_order(lambda job: make_views(*job), jobs, workers)
-
-
-class ViewJob(NamedTuple):
-    """The views of one picture, to be made: the arguments of :func:`make_views`."""
-
-    picture: Any
-    key: str | int
-    preprocess: Preprocess
-    plan: ViewPlan
-
-
 def generator(seed: int, key: str | int) -> np.random.Generator:
     """Return the random generator of one picture.
 
@@ -107,7 +90,7 @@ def crop_flip(source: Any, size: tuple[int, ...], plan: ViewPlan, rng: np.random
     left, top, width, height = crop_box(source.size, plan, rng)
     # crop first: a resize with a box would read pixels outside of it
     crop = source.crop((left, top, left + width, top + height))
-    view = crop.resize((size[1], size[0]), INTERPOLATIONS["bilinear"])
+    view = crop.resize((size[1], size[0]), BILINEAR)
     return view.transpose(0) if rng.random() < 0.5 else view  # 0: left and right change places
 
 
@@ -121,13 +104,9 @@ def crop_box(source: tuple[int, int], plan: ViewPlan, rng: np.random.Generator) 
         w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
             return int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1)), w, h
-    return _central_box(width, height, plan.ratio)
-
-
-def _central_box(width: int, height: int, ratio: tuple[float, float]) -> tuple[int, int, int, int]:
-    """Return the largest central crop whose aspect is allowed: for pictures too long for any random crop."""
-    w = min(width, max(1, round(height * ratio[1])))
-    h = min(height, max(1, round(width / ratio[0])))
+    # too long for any random crop: the largest central one whose aspect is allowed
+    w = min(width, max(1, round(height * plan.ratio[1])))
+    h = min(height, max(1, round(width / plan.ratio[0])))
     return (width - w) // 2, (height - h) // 2, w, h
 
 
@@ -143,6 +122,30 @@ def mix(picture: Any, rng: np.random.Generator) -> Vectors:
     for weight in weights:
         chain = picture
         for _ in range(int(rng.integers(1, MOST_IN_CHAIN + 1))):
-            chain = AUGMENTATIONS[int(rng.integers(len(AUGMENTATIONS)))](chain, rng)
+            chain = augment(chain, AUGMENTATIONS[int(rng.integers(len(AUGMENTATIONS)))], rng)
         result += np.float32((1 - keep) * weight) * np.asarray(chain, np.float32)
     return result
+
+
+def augment(picture: Any, name: str, rng: np.random.Generator) -> Any:
+    """Return an RGB picture after one of the ``AUGMENTATIONS`` at severity 1; pixels from outside are black."""
+    ops = need("PIL.ImageOps", "onnx")
+    if name in ("autocontrast", "equalize"):
+        return getattr(ops, name)(picture)
+    width, height = picture.size
+    largest = {"posterize": 4, "rotate": 30, "solarize": 256, "translate_x": width / 3, "translate_y": height / 3}
+    strength = rng.uniform(0.1, 1.0) * largest.get(name, 0.3) / 10
+    if name == "posterize":
+        return ops.posterize(picture, 4 - int(strength))  # always 4 bits
+    if name == "solarize":
+        return ops.solarize(picture, 256 - int(strength))
+    sign = -1 if rng.random() > 0.5 else 1
+    if name == "rotate":
+        return picture.rotate(sign * int(strength), BILINEAR)
+    if name.startswith("shear"):
+        shear = sign * strength
+        matrix = (1, shear, 0, 0, 1, 0) if name == "shear_x" else (1, 0, 0, shear, 1, 0)
+        return picture.transform(picture.size, 0, matrix, BILINEAR)  # 0: affine
+    shift = sign * int(strength)
+    x, y = (shift, 0) if name == "translate_x" else (0, shift)
+    return picture.crop((x, y, x + width, y + height))

@@ -17,21 +17,21 @@ does not exist is refused with its path and the near ones; so is a value of the 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..core.near_copies import NEUTRAL
-from ..core.validate import at_least, choice, first_twice, whole
-from ..data.partition import ORDERS
+from ..core.memory import NEUTRAL
+from ..core.validate import at_least, choice, first_twice, near, whole
+from ..data.federation import ORDERS
 from ..errors import InputError, refuse
-from ..files.documents import parse_toml, read_toml
-from ..files.reading import check_text
+from ..files.documents import check_text, parse_toml, read_toml, structure
 from ..methods import resolve
-from ..simulation.records import SETTINGS
-from ..simulation.schedule import Schedule
+from ..simulation.results import SETTINGS
+from ..simulation.simulator import Schedule
 
 ENGINES = ("auto", "readable")
 MOST_RUNS = 100_000  # runs of one command: the quickest take a hundredth of a second each
@@ -195,8 +195,9 @@ def parse_value(text: str) -> Any:
 def parameters(method: MethodConfig) -> dict[str, Any]:
     """Return the full parameters of a method, preset and changes applied; 1 for a fraction is 1.0."""
     base = resolve(method.name, {}, method.preset)
-    full = resolve(method.name, dict(method.params), method.preset)
-    return {f.name: _like(getattr(base, f.name), getattr(full, f.name)) for f in fields(full)}
+    values = asdict(resolve(method.name, dict(method.params), method.preset))
+    whole = {key for key, value in values.items() if type(value) is int and isinstance(getattr(base, key), float)}
+    return {key: float(value) if key in whole else value for key, value in values.items()}
 
 
 def recorded_parameters(method: MethodConfig) -> dict[str, Any]:
@@ -204,10 +205,6 @@ def recorded_parameters(method: MethodConfig) -> dict[str, Any]:
     full = parameters(method)
     neutral = {f.name: f.default for f in fields(resolve(method.name)) if f.metadata.get(NEUTRAL)}
     return {name: value for name, value in full.items() if name not in neutral or value != neutral[name]}
-
-
-def _like(example: Any, value: Any) -> Any:
-    return float(value) if isinstance(example, float) and type(value) is int else value
 
 
 def setting_of(method: MethodConfig) -> str:
@@ -219,3 +216,63 @@ def setting_of(method: MethodConfig) -> str:
     if any(full[key] != base[key] and not isinstance(full[key], str) for key in full):
         return "custom"
     return "default" if method.preset is None else "preset"
+
+
+def configure(raw: Mapping[str, Any]) -> RunConfig:
+    """Return the configuration in ``raw``: the content of a TOML file, or what the command line collected."""
+    values = dict(raw)
+    if isinstance(values.get("methods"), list):
+        values["methods"] = [parse_method(one) if isinstance(one, str) else one for one in values["methods"]]
+        for method in values["methods"]:
+            params = method.get("params") if isinstance(method, Mapping) else None
+            if isinstance(params, str):
+                want = f"a table of values; a preset is its own key: preset = {json.dumps(params)}"
+                raise refuse("params", repr(params), want)
+    if isinstance(values.get("seeds"), str):
+        values["seeds"] = parse_seeds(values["seeds"])
+    return build_config(values)
+
+
+def build_config(raw: Mapping[str, Any]) -> RunConfig:
+    """Structure ``raw``; everything that does not fit is refused with its path."""
+    return structure(raw, RunConfig, "", root="config")
+
+
+def apply_settings(config: RunConfig, settings: Iterable[str]) -> RunConfig:
+    """Return ``config`` with changes such as ``method.alpha=0.5``, ``method.latte.k_l=3`` or ``schedule.period=5``."""
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise refuse("--set", repr(text), "KEY=VALUE, such as method.alpha=0.5")
+        config = change_setting(config, key.strip(), parse_value(value))
+    return config
+
+
+def change_setting(config: RunConfig, key: str, value: Any) -> RunConfig:
+    """Return ``config`` with one value changed; ``key`` is a path such as ``schedule.period``."""
+    head, _, rest = key.partition(".")
+    if head == "method" and rest:
+        return _change_methods(config, rest, value)
+    known = {f.name for f in fields(RunConfig)} - {"methods", "schedule"}
+    paths = sorted(known) + [f"schedule.{f.name}" for f in fields(Schedule)] + ["method.PARAMETER"]
+    if key not in paths or key == "method.PARAMETER":
+        raise refuse("--set", repr(key), "one of " + ", ".join(near(key, paths)))
+    raw = asdict(config)
+    target = raw["schedule"] if head == "schedule" else raw
+    target[rest or head] = parse_seeds(value) if key == "seeds" and isinstance(value, str) else value
+    return build_config(raw)
+
+
+def _change_methods(config: RunConfig, path: str, value: Any) -> RunConfig:
+    """Change a parameter of every method that has it, or of the one that ``path`` names by name or label."""
+    name, _, key = path.rpartition(".")
+    chosen = [m for m in config.methods if not name or name in (m.name, m.label)]
+    if not chosen:
+        raise refuse("--set", f"method {name!r}", "one of " + ", ".join(near(name, [m.label for m in config.methods])))
+    having = [m for m in chosen if key in parameters(m)]
+    if not having:
+        known = sorted({name for m in chosen for name in parameters(m)})
+        want = "one of " + ", ".join(near(key, known)) if known else "a method that has parameters"
+        raise refuse("--set", f"parameter {key!r}", want)
+    methods = tuple(replace(m, params={**m.params, key: value}) if m in having else m for m in config.methods)
+    return replace(config, methods=methods)

@@ -14,20 +14,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import InputError, refuse
-from ..files.atomic import append_line, write_text
-from ..files.checksums import sha256_of
-from ..files.documents import parse_json, read_json
-from ..files.locks import lock
-from ..files.reading import read_bytes, read_text
-from ..files.schema import structure
-from ..simulation.records import Result, read_result
-from .plan import Item, Plan
+from ..files.atomic import append_line, lock, write_text
+from ..files.documents import parse_json, read_bytes, read_json, read_text, sha256_of
+from ..simulation.results import Result, read_result
+from .plan import ItemKey, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +36,16 @@ class ItemEntry:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class ResultLine:
-    """A line of results.jsonl; ``result`` is None where it is not trusted."""
+class ResultLine(NamedTuple):
+    """A line of results.jsonl, and the result that it is read as, once."""
 
     text: str
-    result: Result | None
+    result: Result
+
+    @classmethod
+    def parse(cls, text: str) -> ResultLine:
+        """Read a line; one that is no result is refused."""
+        return cls(text, Result.from_json(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,57 +64,50 @@ class RunFolder:
         """The file of checksums and times."""
         return self.path / "items.jsonl"
 
-    def complete(self) -> bool:
-        """Return whether the run has ended and its results are unchanged."""
-        return self.finished() and self.mark() == sha256_of(_content(self.results))
-
     def finished(self) -> bool:
         """Return whether the run has ended; its results may have been changed since."""
         return (self.path / "done").is_file()
 
-    def mark(self) -> str:
-        """Return the checksum of the results that the run ended with; empty where it cannot be read."""
-        return _content(self.path / "done").decode("ascii", errors="replace").strip()
+    def complete(self) -> bool:
+        """Return whether the run has ended and its results are unchanged."""
+        mark = _content(self.path / "done").decode("ascii", errors="replace").strip()
+        return self.finished() and mark == sha256_of(_content(self.results))
 
-    def lines(self) -> Iterator[ResultLine]:
-        """Yield every whole line of results; ``result`` is None for a line whose checksum is not in items.jsonl."""
+    def lines(self) -> Iterator[ResultLine | None]:
+        """Yield every whole line of results; None for one that is no result or whose checksum is not in items.jsonl."""
         sums = {entry.sha256 for entry in self._entries()}
-        for line in whole_lines(self.results):
-            yield ResultLine(line, _result(line) if sha256_of(line.encode()) in sums else None)
+        for text in whole_lines(self.results):
+            line = None
+            if sha256_of(text.encode()) in sums:
+                with contextlib.suppress(InputError):
+                    line = ResultLine.parse(text)
+            yield line
 
-    def trusted(self, plan: Plan) -> dict[tuple[str, int], str]:
+    def trusted(self, plan: Plan) -> dict[ItemKey, ResultLine]:
         """Return the lines of results that can be trusted, by method label and seed."""
-        items = {(item.method.label, item.seed): item for item in plan.items()}
-        lines: dict[tuple[str, int], str] = {}
-        for line in self.lines():
-            result = line.result
-            item = None if result is None else items.get((result.method, result.seed))
-            if result is not None and item is not None and _belongs(result, item, plan):
-                lines[result.method, result.seed] = line.text
-        return lines
+        return {(line.result.method, line.result.seed): line for line in self.lines() if line and belongs(line, plan)}
 
-    def append(self, line: str, seconds: float) -> None:
+    def append(self, line: ResultLine, seconds: float) -> None:
         """Add one result; only after both lines are on disk does it count."""
-        result = Result.from_json(line)
-        entry = ItemEntry(result.method, result.seed, round(seconds, 3), sha256_of(line.encode()))
-        append_line(self.results, line)
+        sha256 = sha256_of(line.text.encode())
+        entry = ItemEntry(line.result.method, line.result.seed, round(seconds, 3), sha256)
+        append_line(self.results, line.text)
         append_line(self.items, json.dumps(asdict(entry)))
 
-    def restart(self, plan: Plan, lines: list[str]) -> None:
+    def restart(self, plan: Plan, lines: Sequence[str]) -> None:
         """Begin or continue: the configuration and the trusted ``lines`` are written anew, the done mark is gone."""
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / "done").unlink(missing_ok=True)
         sums = {sha256_of(line.encode()) for line in lines}
-        entries = {entry.sha256: entry for entry in self._entries() if entry.sha256 in sums}
+        entries = {entry.sha256: json.dumps(asdict(entry)) for entry in self._entries() if entry.sha256 in sums}
         write_text(self.path / "config.json", plan.canonical())
-        write_text(self.results, "".join(f"{line}\n" for line in lines))
-        write_text(self.items, "".join(f"{json.dumps(asdict(entry))}\n" for entry in entries.values()))
+        write_text(self.results, _joined(lines))
+        write_text(self.items, _joined(entries.values()))
 
-    def finish(self, lines: list[str]) -> None:
+    def finish(self, lines: Sequence[str]) -> None:
         """Write the results in their final order, then the done mark."""
-        content = "".join(f"{line}\n" for line in lines)
-        write_text(self.results, content)
-        write_text(self.path / "done", sha256_of(content.encode()) + "\n")
+        write_text(self.results, _joined(lines))
+        write_text(self.path / "done", sha256_of(_joined(lines).encode()) + "\n")
 
     def manifest(self) -> dict[str, Any]:
         """Return the manifest as far as it can be read."""
@@ -130,7 +123,7 @@ class RunFolder:
     def _entries(self) -> Iterator[ItemEntry]:
         for line in whole_lines(self.items):
             with contextlib.suppress(InputError):
-                yield structure(parse_json(line, str(self.items)), ItemEntry, str(self.items), extra=True)
+                yield parse_json(line, str(self.items), ItemEntry)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -154,24 +147,35 @@ def read_results(folder: RunFolder) -> Results:
 
     A run that ended with other results than are there now is refused.
     """
-    if folder.finished():
-        if not folder.complete():
-            raise refuse(str(folder.results), "other results than the run ended with", "`latte run` to redo them")
-        return Results(tuple(_checked_results(folder)), True, 0)
-    lines = list(folder.lines())
-    known = {(line.result.method, line.result.seed): line.result for line in lines if line.result is not None}
-    return Results(tuple(known.values()), False, sum(line.result is None for line in lines))
+    known: dict[ItemKey, Result] = {}
+    if not folder.finished():
+        lines = list(folder.lines())
+        known = {(line.result.method, line.result.seed): line.result for line in lines if line}
+        return Results(tuple(known.values()), False, lines.count(None))
+    if not folder.complete():
+        raise refuse(str(folder.results), "other results than the run ended with", "`latte run` to redo them")
+    for number, text in enumerate(read_text(folder.results).splitlines(), 1):
+        where = f"{folder.results}, line {number}"
+        result = read_result(text, where)
+        if (result.method, result.seed) in known:
+            raise refuse(where, f"{result.method}, seed {result.seed} twice", "it once")
+        known[result.method, result.seed] = result
+    return Results(tuple(known.values()), True, 0)
 
 
-def _checked_results(folder: RunFolder) -> Iterator[Result]:
-    """Yield the results of a run that is done; a line that is none is refused with its number."""
-    seen = set()
-    for number, line in enumerate(read_text(folder.results).splitlines(), 1):
-        result = read_result(line, f"{folder.results}, line {number}", extra=True)
-        if (result.method, result.seed) in seen:
-            raise refuse(f"{folder.results}, line {number}", f"{result.method}, seed {result.seed} twice", "it once")
-        seen.add((result.method, result.seed))
-        yield result
+def belongs(line: ResultLine, plan: Plan) -> bool:
+    """Say whether a result is that of an item of ``plan``."""
+    result = line.result
+    methods = [method for method in plan.config.methods if method.label == result.method]
+    return (
+        result.benchmark == plan.config.benchmark
+        and result.seed in plan.config.seeds
+        and [(dict(method.params), method.setting) for method in methods] == [(dict(result.params), result.setting)]
+    )
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _content(path: Path) -> bytes:
@@ -185,26 +189,3 @@ def _content(path: Path) -> bytes:
 def whole_lines(path: Path) -> list[str]:
     """Return the whole lines of a file; half a line at the end is none."""
     return _content(path).decode("utf-8", errors="replace").split("\n")[:-1]
-
-
-def _result(line: str) -> Result | None:
-    try:
-        result = Result.from_json(line)
-    except InputError:
-        return None
-    return result if result.to_json() == line else None
-
-
-def reads_back(line: str, item: Item, plan: Plan) -> bool:
-    """Say whether a line is a record of ``item`` that :meth:`RunFolder.trusted` will return."""
-    result = _result(line)
-    key = (item.method.label, item.seed)
-    return result is not None and (result.method, result.seed) == key and _belongs(result, item, plan)
-
-
-def _belongs(result: Result, item: Item, plan: Plan) -> bool:
-    return (
-        result.benchmark == plan.config.benchmark
-        and dict(result.params) == dict(item.method.params)
-        and result.setting == item.method.setting
-    )

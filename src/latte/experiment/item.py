@@ -2,89 +2,126 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
 
-from ..data.benchmark import Federation
 from ..data.catalogue import BenchmarkFile, read_benchmark
-from ..data.partition import federate, generators
-from ..errors import InputError, refuse
+from ..data.federation import Federation, federate, generators
+from ..engine import has_engine, readout_parameters, run_fast, run_grid, use_engine
 from ..methods import METHODS, describe, register, resolve
-from ..simulation.engine import run_fast, use_engine
-from ..simulation.outcome import Outcome
-from ..simulation.readable import run_readable
-from ..simulation.records import Result
-from .config import RunConfig
-from .failures import describe_failure
+from ..methods.plugins import load_plugin
+from ..methods.traffic import traffic_of
+from ..simulation.results import Outcome, Result
+from ..simulation.simulator import count_syncs, run_readable
+from .config import RunConfig, build_config
+from .plan import Job
 from .predictions import pack, predictions_of
-from .sent import sent_per_client
-from .structure import build_config
-from .together import run_readouts
 
 
-class Share(NamedTuple):
-    """How much of a campaign one item is: the number of all runs in it, and the threads that this one may use."""
+def batches(jobs: Sequence[Job]) -> list[list[int]]:
+    """Return which jobs are done together, by position: each is in one batch.
 
-    runs: int = 1
-    threads: int = 1
-
-
-def run_item(federation: Federation, config: RunConfig, seed: int, share: Share | None = None) -> Outcome:
-    """Run the only method of ``config`` on ``federation``, with the fast engine where it has one for the method."""
-    (method,), share = config.methods, share or Share()
-    params = resolve(method.name, dict(method.params))
-    if config.engine == "auto" and use_engine(federation, method.name, params, share.runs):
-        rng = generators(seed).cohort
-        outcome = run_fast(federation, method.name, params, config.schedule, rng, threads=share.threads)
-        if outcome is not None:
-            return outcome
-    tuner = _prompt_tuner(federation, config) if describe(method.name).tunes_prompt else None
-    return run_readable(
-        federation,
-        method.name,
-        params,
-        config.schedule,
-        generators(seed).cohort,
-        text_encoder=tuner,
-    )
-
-
-def _prompt_tuner(federation: Federation, config: RunConfig) -> Any:
-    """Return the differentiable text encoder of the classes, on one thread: the pool has a process per core."""
-    from ..encoders.tuning import make_prompt_tuner
-
-    return make_prompt_tuner(str(config.text_encoder), federation.embeddings.zero_shot.classnames, threads=1)
+    Runs that differ only in how the memory is read are: the engine replays what happens once and reads it for all.
+    """
+    groups: dict[str, list[int]] = {}
+    for position, (plan, item) in enumerate(jobs):
+        method, readout = item.method, readout_parameters(item.method.name)
+        key = f"alone {position}"
+        if plan.config.engine == "auto" and readout is not None and has_engine(method.name, dict(method.params)):
+            settings = {**asdict(plan.config), "methods": method.name, "seeds": item.seed}
+            fixed = {name: value for name, value in method.params.items() if name not in readout}
+            key = json.dumps([str(plan.entry.path), settings, fixed], sort_keys=True)
+        groups.setdefault(key, []).append(position)
+    return list(groups.values())
 
 
 def run_together(
-    configs: Sequence[RunConfig], path: Path, share: Share | None = None
+    configs: Sequence[RunConfig], path: Path, runs: int = 1, threads: int = 1
 ) -> tuple[Federation, list[Outcome]]:
     """Run the only method and the only seed of every one of ``configs`` on the embeddings in ``path``.
 
-    Several differ in the two readout parameters of their method only (see :mod:`together`): one replay serves them.
+    Several are a batch: they differ in the two readout parameters of their method only, and one replay serves them.
+    ``runs`` is the number of all runs of the campaign, ``threads`` how many these may use.
     """
-    first, share = configs[0], share or Share()
+    first = configs[0]
     (seed,), (method,) = first.seeds, first.methods
     embeddings = read_benchmark(BenchmarkFile(first.benchmark, path))
     federation = federate(embeddings, first.clients_per_domain, seed, first.order)
-    if len(configs) == 1 or not use_engine(federation, method.name, dict(method.params), share.runs):
-        return federation, [run_item(federation, config, seed, share) for config in configs]
-    return federation, run_readouts(federation, configs, generators(seed).cohort, share.threads)
+    if len(configs) == 1 or not use_engine(federation, method.name, dict(method.params), runs):
+        return federation, [run_item(federation, config, seed, runs, threads) for config in configs]
+    names = readout_parameters(method.name) or ()
+    pairs = [tuple(float(config.methods[0].params[name]) for name in names) for config in configs]
+    alphas, betas = (sorted({pair[axis] for pair in pairs}) for axis in (0, 1))
+    params, rng = resolve(method.name, dict(method.params)), generators(seed).cohort
+    grid = run_grid(federation, method.name, params, (alphas, betas), first.schedule, rng, threads=threads)
+    return federation, [grid.outcome(alphas.index(alpha), betas.index(beta)) for alpha, beta in pairs]
+
+
+def run_item(federation: Federation, config: RunConfig, seed: int, runs: int = 1, threads: int = 1) -> Outcome:
+    """Run the only method of ``config`` on ``federation``, with the fast engine where it has one for the method."""
+    (method,) = config.methods
+    params = resolve(method.name, dict(method.params))
+    if config.engine == "auto" and use_engine(federation, method.name, params, runs):
+        rng = generators(seed).cohort
+        outcome = run_fast(federation, method.name, params, config.schedule, rng, threads=threads)
+        if outcome is not None:
+            return outcome
+    tuner = None
+    if describe(method.name).tunes_prompt:
+        from ..encoders.tuning import make_prompt_tuner
+
+        classnames = federation.embeddings.zero_shot.classnames
+        tuner = make_prompt_tuner(str(config.text_encoder), classnames, threads=1)  # the pool has a process per core
+    rng = generators(seed).cohort
+    return run_readable(federation, method.name, params, config.schedule, rng, text_encoder=tuner)
 
 
 def make_result(federation: Federation, config: RunConfig, outcome: Outcome) -> Result:
-    """Return the record of the only method and the only seed of ``config``, with the bytes that a client sent."""
+    """Return the record of the only method and the only seed of ``config``, with the bytes that a client sent.
+
+    These are the mean over the clients: the closed form of a sync, vectors in half precision, times the number of its
+    syncs. The global form of a memory sends for every image.
+    """
     (method,), (seed,) = config.methods, config.seeds
     result = outcome.result(federation, method.label, dict(method.params), method.setting, seed)
-    sent = sent_per_client(federation, method.name, method.params, config.schedule, generators(seed).cohort)
+    text, info = federation.embeddings.zero_shot.text, describe(method.name)
+    bytes_per_sync = traffic_of(method.name, resolve(method.name, dict(method.params)), *text.shape)
+    sent = None
+    if bytes_per_sync is not None:
+        lengths, schedule = list(map(len, federation.clients)), config.schedule.for_method(info.sync)
+        syncs = lengths if info.shared else count_syncs(lengths, schedule, generators(seed).cohort)
+        sent = bytes_per_sync.vectors * sum(syncs) / len(syncs)
     return replace(result, benchmark=config.benchmark, sent=sent)
+
+
+def as_message(
+    jobs: Sequence[Job],
+    plugins: tuple[str, ...] = (),
+    predictions: bool = False,
+    runs: int = 1,
+    threads: int = 1,
+    downloads: bool = False,
+) -> str:
+    """Return items of the same data as text, for a worker process that does them together.
+
+    ``runs`` is the number of all items, ``threads`` the number of threads that a worker may use for an item. With
+    ``downloads`` it also says who received how much from whom.
+    """
+    return json.dumps(
+        {
+            "configs": [asdict(job.config()) for job in jobs],
+            "path": str(jobs[0].plan.entry.path.resolve()),
+            "plugins": list(plugins),
+            "own": {name: METHODS[name] for job in jobs for name in job.plan.sources},
+            "predictions": predictions,
+            "runs": runs,
+            "threads": threads,
+            "downloads": downloads,
+        }
+    )
 
 
 def work(message: str) -> str:
@@ -97,27 +134,9 @@ def work(message: str) -> str:
             register(name, *registration)
     started = time.perf_counter()
     configs = [build_config(config) for config in task["configs"]]
-    federation, outcomes = run_together(configs, Path(task["path"]), Share(task["runs"], task["threads"]))
+    federation, outcomes = run_together(configs, Path(task["path"]), task["runs"], task["threads"])
     lines = [make_result(federation, *pair).to_json() for pair in zip(configs, outcomes, strict=True)]
     seconds = (time.perf_counter() - started) / len(lines)
     packed = [pack(predictions_of(federation, outcome)) if task["predictions"] else None for outcome in outcomes]
-    return json.dumps({"lines": lines, "seconds": seconds, "predictions": packed})
-
-
-def load_plugin(path: Path) -> ModuleType:
-    """Import a file that registers methods of its own; a second call for the same file does nothing."""
-    path = Path(path).resolve()
-    name = f"latte_plugin_{path.stem}"
-    if name in sys.modules and Path(str(sys.modules[name].__file__)) == path:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path) if path.suffix == ".py" and path.is_file() else None
-    if spec is None or spec.loader is None:
-        raise refuse("plugin", f"{path}", "a Python file that calls latte.methods.register")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: its methods are looked up by this name
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise InputError(f"plugin {path}: {describe_failure(error)}") from error
-    return module
+    counted = [None if one.downloads is None or not task["downloads"] else one.downloads.tolist() for one in outcomes]
+    return json.dumps({"lines": lines, "seconds": seconds, "predictions": packed, "downloads": counted})

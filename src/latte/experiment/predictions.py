@@ -23,25 +23,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Mask, Reals
-from ..data.benchmark import Federation
+from ..data.federation import Federation
 from ..errors import InputError, refuse
 from ..files.atomic import write_text
-from ..files.checksums import checksum, sha256_of
-from ..files.documents import parse_json, read_json
-from ..files.schema import structure
-from ..files.tensors import Tensors, read_safetensors, write_safetensors
-from ..simulation.calibration import expected_calibration_error
-from ..simulation.outcome import Outcome, count_quarters
-from ..simulation.records import Result
+from ..files.documents import checksum, parse_json, read_json, sha256_of
+from ..files.tensors import Tensors, parse_safetensors, read_safetensors, safetensors_bytes, write_safetensors
+from ..simulation.results import Outcome, Result, count_quarters, expected_calibration_error
 from .folder import RunFolder, whole_lines
-from .plan import Item, Plan
+from .plan import Item, ItemKey, Plan
 
 PREDICTIONS_FORMAT = "latte-predictions/1"
 SAMPLE_COLUMNS = ("sample", "client", "position", "label", "prediction")
-LATER_COLUMNS = {"image": np.dtype("<i8"), "confidence": np.dtype("<f8")}  # older files lack them
+LATER_COLUMNS = {"image": np.dtype(np.int64), "confidence": np.dtype(np.float64)}  # older files lack them
 NAME_LISTS = {"clients": "clients", "domains": "domains", "classnames": "classes"}  # by field, the key in a file
 Int32Column = NDArray[np.int32]
-ItemKey = tuple[str, int]  # the label of a method, and a seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,31 +96,43 @@ def predictions_of(federation: Federation, outcome: Outcome) -> Predictions:
     )
 
 
-def pack(predictions: Predictions) -> dict[str, Any]:
-    """Return predictions as JSON can carry them, from a worker to the process that writes."""
-    texts = {name: base64.b64encode(raw.tobytes()).decode("ascii") for name, raw in _columns(predictions).items()}
-    return texts | {name: list(getattr(predictions, name)) for name in NAME_LISTS}
+def pack(predictions: Predictions) -> str:
+    """Return predictions as text, from a worker to the process that writes."""
+    return base64.b64encode(safetensors_bytes(_columns(predictions), _lists(predictions))).decode("ascii")
 
 
-def unpack(packed: Mapping[str, Any]) -> Predictions:
+def unpack(packed: str) -> Predictions:
     """Return what :func:`pack` packed."""
-    fields: dict[str, Any] = {name: tuple(packed[name]) for name in NAME_LISTS}
-    kinds = dict.fromkeys(SAMPLE_COLUMNS, np.dtype("<i4")) | LATER_COLUMNS
-    fields |= {
-        name: np.frombuffer(base64.b64decode(packed[name]), kind).astype(kind.newbyteorder("="))
-        for name, kind in kinds.items()
-        if name in packed
-    }
-    return Predictions(**fields)
+    return _predictions(parse_safetensors(base64.b64decode(packed), "predictions"), "predictions")
 
 
 def _columns(predictions: Predictions) -> dict[str, NDArray[Any]]:
-    """Return the columns that are there, little-endian."""
-    columns: dict[str, NDArray[Any]] = {name: getattr(predictions, name).astype("<i4") for name in SAMPLE_COLUMNS}
-    columns["image"] = predictions.image.astype(LATER_COLUMNS["image"])
-    if predictions.confidence is not None:
-        columns["confidence"] = predictions.confidence.astype(LATER_COLUMNS["confidence"])
-    return columns
+    """Return the columns that are there."""
+    names = (*SAMPLE_COLUMNS, *LATER_COLUMNS)
+    return {name: column for name in names if (column := getattr(predictions, name)) is not None}
+
+
+def _lists(predictions: Predictions) -> dict[str, str]:
+    return {key: json.dumps(getattr(predictions, name)) for name, key in NAME_LISTS.items()}
+
+
+def _predictions(stored: Tensors, where: str) -> Predictions:
+    """Return the predictions in a file; columns of other lengths or types are refused."""
+    fields: dict[str, Any] = {}
+    for name, key in NAME_LISTS.items():
+        fields[name] = parse_json(stored.metadata.get(key, ""), f"{where}: {key}", tuple[str, ...])
+    rows = stored.arrays[SAMPLE_COLUMNS[0]].shape if SAMPLE_COLUMNS[0] in stored.arrays else (0,)
+    kinds: dict[str, np.dtype[Any]] = {**dict.fromkeys(SAMPLE_COLUMNS, np.dtype(np.int32)), **LATER_COLUMNS}
+    for name, kind in kinds.items():
+        column = stored.arrays.get(name)
+        if column is None and name in LATER_COLUMNS:
+            continue
+        if column is None or column.dtype != kind or column.shape != rows or column.ndim != 1:
+            got = "no such column" if column is None else f"{column.dtype} of shape {column.shape}"
+            raise refuse(f"{where}: {name}", got, f"one {kind.name} per sample")
+        fields[name] = column
+    fields.setdefault("image", fields["sample"].astype(np.int64))
+    return Predictions(**fields)
 
 
 def read_predictions(run: Path, method: str, seed: int) -> Predictions:
@@ -141,7 +148,8 @@ def read_predictions(run: Path, method: str, seed: int) -> Predictions:
     results = {sha256_of(line.encode()) for line in whole_lines(RunFolder(Path(run)).results)}
     if entry.result not in results or not _matches(path, entry):
         raise refuse(str(path), "a damaged file, or one of other results", "latte run --predictions to redo it")
-    return _read(path)
+    columns = (*SAMPLE_COLUMNS, *LATER_COLUMNS)
+    return _predictions(read_safetensors(path, "predictions", only=columns), str(path))
 
 
 def with_quarters(run: Path, results: Sequence[Result]) -> tuple[Result, ...]:
@@ -149,11 +157,11 @@ def with_quarters(run: Path, results: Sequence[Result]) -> tuple[Result, ...]:
 
     They are counted in the stored predictions; without sound ones a result stays as it is.
     """
-    lacking = [result.first_quarter is None for result in results]
-    stored = PredictionFiles(run).entries() if any(lacking) else {}
+    lacking = any(result.first_quarter is None for result in results)
+    stored = PredictionFiles(run).entries() if lacking else {}
     return tuple(
-        _counted(run, result) if lacks and (result.method, result.seed) in stored else result
-        for result, lacks in zip(results, lacking, strict=True)
+        _counted(run, result) if result.first_quarter is None and (result.method, result.seed) in stored else result
+        for result in results
     )
 
 
@@ -229,8 +237,7 @@ class PredictionFiles:
         params = json.dumps(dict(item.method.params), sort_keys=True)
         texts = {"format": PREDICTIONS_FORMAT, "benchmark": plan.config.benchmark, "data": plan.data.sha256}
         texts |= {"method": method, "seed": str(seed), "params": params}
-        lists = {key: json.dumps(getattr(predictions, name)) for name, key in NAME_LISTS.items()}
-        write_safetensors(path, _columns(predictions), texts | lists)
+        write_safetensors(path, _columns(predictions), texts | _lists(predictions))
         entry = PredictionEntry(method, seed, path.name, checksum(path), sha256_of(line.encode()))
         self._write({**self.entries(), (method, seed): entry})
 
@@ -241,31 +248,6 @@ class PredictionFiles:
     def _write(self, entries: Mapping[ItemKey, PredictionEntry]) -> None:
         files = tuple(sorted(entries.values(), key=repr))  # whichever came first
         write_text(self.index, json.dumps(asdict(PredictionIndex(PREDICTIONS_FORMAT, files)), indent=1) + "\n")
-
-
-def _read(path: Path) -> Predictions:
-    stored = read_safetensors(path, "predictions", only=(*SAMPLE_COLUMNS, *LATER_COLUMNS))
-    fields: dict[str, Any] = {name: _names(stored, key, path) for name, key in NAME_LISTS.items()}
-    fields |= {name: _column(stored, name, path, np.dtype(np.int32)) for name in SAMPLE_COLUMNS}
-    fields |= {name: _column(stored, name, path, kind) for name, kind in LATER_COLUMNS.items() if name in stored.arrays}
-    fields.setdefault("image", fields["sample"].astype(np.int64))
-    return Predictions(**fields)
-
-
-def _names(stored: Tensors, name: str, path: Path) -> tuple[str, ...]:
-    """Return a list of names out of the metadata."""
-    where = f"{path}: {name}"
-    return structure(parse_json(stored.metadata.get(name, ""), where), tuple[str, ...], where)
-
-
-def _column(stored: Tensors, name: str, path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
-    """Return a column (n,) of as many rows as the others have."""
-    rows = stored.arrays[SAMPLE_COLUMNS[0]].shape if SAMPLE_COLUMNS[0] in stored.arrays else (0,)
-    column = stored.arrays.get(name)
-    if column is None or column.dtype != kind or column.shape != rows or column.ndim != 1:
-        got = "no such column" if column is None else f"{column.dtype} of shape {column.shape}"
-        raise refuse(f"{path}: {name}", got, f"one {kind.name} per sample")
-    return column
 
 
 def _matches(path: Path, entry: PredictionEntry) -> bool:

@@ -15,19 +15,15 @@ from typing import Any
 from ..core.validate import choice
 from ..errors import InputError, refuse
 from ..files.atomic import write_text
-from ..files.checksums import sha256_of
-from ..files.documents import read_json
-from ..files.schema import shorten
-from ..simulation.schedule import Schedule
-from .config import RunConfig, check_items, parse_value
-from .config_changes import change_setting
+from ..files.documents import read_json, sha256_of, shorten
+from ..simulation.simulator import Schedule
+from .config import RunConfig, change_setting, check_items, parse_value
 from .folder import RunFolder
-from .plan import OpenBenchmark, PlacedPlan, Plan, plan_on
+from .plan import OpenBenchmark, Plan, plan_on
 from .runner import Event, Options, execute_all
 
 SWEEP_FILE, SWEEP_FORMAT = "sweep.json", "latte-sweep/1"
 PURPOSES = ("sweep", "tuning")  # a curve that is reported; a search whose points are not
-_TOP = ("clients_per_domain", "order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +73,12 @@ def parse_axis(text: str) -> SweepAxis:
     name, equals, values = text.partition("=")
     if not equals or not all(part.strip() for part in values.split(",")):
         raise refuse("--over", repr(text), "KEY=V1,V2,..., such as alpha=0.1,0.3,1")
-    return SweepAxis(_path(name.strip()), tuple(parse_value(value) for value in values.split(",")))
-
-
-def _path(name: str) -> str:
-    if name == "T":
-        return "schedule.period"
-    if name in {field.name for field in fields(Schedule)}:
-        return f"schedule.{name}"
-    return name if name in _TOP or name.startswith(("method.", "schedule.")) else f"method.{name}"
+    key = "period" if name.strip() == "T" else name.strip()
+    if key in {field.name for field in fields(Schedule)}:
+        key = f"schedule.{key}"
+    elif key not in ("clients_per_domain", "order") and not key.startswith(("method.", "schedule.")):
+        key = f"method.{key}"
+    return SweepAxis(key, tuple(parse_value(value) for value in values.split(",")))
 
 
 def make_sweep(config: RunConfig, axes: Sequence[SweepAxis], benchmark: OpenBenchmark) -> Sweep:
@@ -104,6 +97,13 @@ def make_sweep(config: RunConfig, axes: Sequence[SweepAxis], benchmark: OpenBenc
     return Sweep(tuple(axes), tuple(points))
 
 
+def check_plain(values: Mapping[str, Any]) -> None:
+    """Refuse values of a file that no parameter can have."""
+    for key, value in values.items():
+        if not isinstance(value, (int, float, str, NoneType)):
+            raise refuse(shorten(key), shorten(repr(value)), "a number, a word, true, false or null")
+
+
 @dataclass(frozen=True, slots=True)
 class PointEntry:
     """A point in sweep.json: its values, and the name of its run folder."""
@@ -112,9 +112,7 @@ class PointEntry:
     run: str
 
     def __post_init__(self) -> None:
-        for key, value in self.values.items():
-            if not isinstance(value, (int, float, str, NoneType)):
-                raise refuse(shorten(key), shorten(repr(value)), "a number, a word, true, false or null")
+        check_plain(self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,31 +146,16 @@ def execute_sweeps(
 ) -> Iterator[tuple[Point, Event]]:
     """Run what is missing of several sweeps, with the same processes; a report shows them by their ``purpose``."""
     choice("purpose", purpose, PURPOSES)
+    points = [(point, Path(out) / sweep.name) for sweep in sweeps for point in sweep.points]
     with contextlib.ExitStack() as locks:  # of the sweeps: no other process works in these folders
-        folders = _start(sweeps, Path(out), purpose, locks)
-        points = [point for sweep in sweeps for point in sweep.points]
-        outs = [folder for sweep, folder in zip(sweeps, folders, strict=True) for _ in sweep.points]
-        plans = [PlacedPlan(point.plan, folder) for point, folder in zip(points, outs, strict=True)]
+        for sweep in sweeps:
+            folder = Path(out) / sweep.name
+            locks.enter_context(RunFolder(folder).lock())
+            before: tuple[str, ...] = ()
+            with contextlib.suppress(InputError):
+                before = read_sweep_file(folder).purposes
+            content = {**json.loads(sweep.canonical()), "purposes": sorted({*before, purpose})}
+            write_text(folder / SWEEP_FILE, json.dumps(content, sort_keys=True, indent=1) + "\n")
+        plans = [(point.plan, folder) for point, folder in points]
         for position, event in execute_all(plans, options or Options()):
-            yield points[position], event
-
-
-def _start(sweeps: Sequence[Sweep], out: Path, purpose: str, locks: contextlib.ExitStack) -> list[Path]:
-    """Make and lock the folders of sweeps, and return them."""
-    folders = []
-    for sweep in sweeps:
-        folder = out / sweep.name
-        folder.mkdir(parents=True, exist_ok=True)
-        locks.enter_context(RunFolder(folder).lock())
-        content = {**json.loads(sweep.canonical()), "purposes": sorted({*_purposes(folder), purpose})}
-        write_text(folder / SWEEP_FILE, json.dumps(content, sort_keys=True, indent=1) + "\n")
-        folders.append(folder)
-    return folders
-
-
-def _purposes(folder: Path) -> tuple[str, ...]:
-    """Return what the points of a folder were run for before; nothing where that is not recorded."""
-    try:
-        return read_sweep_file(folder).purposes
-    except InputError:
-        return ()
+            yield points[position][0], event

@@ -11,35 +11,23 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from ..errors import InputError, refuse
 from ..files.atomic import write_text
-from ..files.documents import read_json
-from ..files.schema import shorten, structure
-from ..methods.dmn import WEIGHT_GRID
-from ..simulation.records import Result
+from ..files.documents import read_json, structure
+from ..methods import METHODS, describe
 from .config import MethodConfig, RunConfig
-from .plan import UNKNOWN, DataInfo, OpenBenchmark, Plan
+from .plan import UNKNOWN, DataInfo, OpenBenchmark
 from .runner import Event, Options, results
-from .sweep import Point, Sweep, SweepAxis, execute_sweeps, make_sweep
+from .sweep import Point, Sweep, SweepAxis, check_plain, execute_sweeps, make_sweep
 
 TUNED_FORMAT = "latte-tuned/1"
 TUNING_RULE = "highest mean accuracy over samples and seeds; on ties the earlier point of the grid"
-_DMN = (SweepAxis("method.weight", WEIGHT_GRID),)
-# the official configurations of TDA have alpha from 1 to 5 and beta from 1 to 8
-_TDA = (SweepAxis("method.alpha", (0.5, 1.0, 2.0, 3.0, 5.0)), SweepAxis("method.beta", (1.0, 3.0, 5.0, 8.0)))
 TUNING_GRIDS: dict[str, tuple[SweepAxis, ...]] = {
-    "dmn": _DMN,
-    "dmn-global": _DMN,
-    "tda": _TDA,
-    "tda-global": _TDA,
-    # the published values span alpha 0.3 to 1.5 and beta 6 to 60; the grid reaches one step beyond both ends
-    "latte": (
-        SweepAxis("method.alpha", (0.1, 0.3, 0.7, 1.0, 1.5, 3.0)),
-        SweepAxis("method.beta", (3.0, 6.0, 15.0, 35.0, 60.0, 100.0)),
-    ),
+    name: tuple(SweepAxis(f"method.{key}", values) for key, values in describe(name).tuning.items())
+    for name in METHODS
+    if describe(name).tuning
 }
 
 
@@ -68,9 +56,7 @@ class Choice:
     point: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for key, value in self.params.items():
-            if not isinstance(value, (int, float, str, NoneType)):
-                raise refuse(shorten(key), shorten(repr(value)), "a number, a word, true, false or null")
+        check_plain(self.params)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,19 +69,6 @@ class TuningData:
     clients_per_domain: int | None
     order: str = ""
     schedule: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, plan: Plan) -> TuningData:
-        """Return the data of a plan."""
-        config = plan.config
-        return cls(
-            benchmark=config.benchmark,
-            data=plan.data,
-            seeds=config.seeds,
-            clients_per_domain=config.clients_per_domain,
-            order=config.order,
-            schedule=asdict(config.schedule),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +102,16 @@ def execute_tunings(
 
 def select(tunings: Sequence[Tuning], out: Path) -> TunedFile:
     """Return the choice of every search that is done, with the scores it was made by and the data it saw."""
-    data = TuningData.of(tunings[0].sweep.points[0].plan)
+    plan = tunings[0].sweep.points[0].plan
+    config = plan.config
+    data = TuningData(
+        benchmark=config.benchmark,
+        data=plan.data,
+        seeds=config.seeds,
+        clients_per_domain=config.clients_per_domain,
+        order=config.order,
+        schedule=asdict(config.schedule),
+    )
     return TunedFile(saw=data, methods={tuning.method.label: _choose(tuning, out) for tuning in tunings})
 
 
@@ -149,7 +131,9 @@ def read_tuned(path: Path) -> TunedFile:
 
 def use_tuned(config: RunConfig, tuned: TunedFile, benchmark: OpenBenchmark) -> RunConfig:
     """Return ``config`` with the chosen parameters, each labelled "tuned" or "oracle"."""
-    _check_encoder(tuned.saw.data, benchmark.info)
+    saw, here = tuned.saw.data, benchmark.info
+    if saw.fingerprint != here.fingerprint and (saw.encoder == UNKNOWN or saw.encoder != here.encoder):
+        raise refuse("--tuned", f"parameters tuned with encoder {saw.encoder!r}", f"encoder {here.encoder!r}")
     setting = "oracle" if _overlaps(config, tuned.saw, benchmark) else "tuned"
     methods = tuple(_with_choice(method, tuned.methods, setting) for method in config.methods)
     if methods == config.methods:
@@ -160,7 +144,10 @@ def use_tuned(config: RunConfig, tuned: TunedFile, benchmark: OpenBenchmark) -> 
 
 def _choose(tuning: Tuning, out: Path) -> Choice:
     folder = Path(out) / tuning.sweep.name
-    scores = [_score(results(point.plan, folder)) for point in tuning.sweep.points]
+    scores = []
+    for point in tuning.sweep.points:
+        measured = results(point.plan, folder)
+        scores.append(sum(result.micro for result in measured) / len(measured))
     best = max(range(len(scores)), key=lambda i: (scores[i], -i))
     (method,) = tuning.sweep.points[best].plan.config.methods
     return Choice(
@@ -172,17 +159,6 @@ def _choose(tuning: Tuning, out: Path) -> Choice:
         tuning.sweep.name,
         dict(tuning.sweep.points[best].values),
     )
-
-
-def _score(measured: Sequence[Result]) -> float:
-    return sum(result.micro for result in measured) / len(measured)
-
-
-def _check_encoder(saw: DataInfo, here: DataInfo) -> None:
-    if saw.fingerprint == here.fingerprint:
-        return
-    if UNKNOWN in (saw.encoder, here.encoder) or saw.encoder != here.encoder:
-        raise refuse("--tuned", f"parameters tuned with encoder {saw.encoder!r}", f"encoder {here.encoder!r}")
 
 
 def _overlaps(config: RunConfig, saw: TuningData, benchmark: OpenBenchmark) -> bool:

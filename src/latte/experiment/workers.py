@@ -1,4 +1,4 @@
-"""The workers of a run: processes of this machine that do not outlive their parent, or a Dask cluster.
+"""The workers of a run: this process, processes of this machine that do not outlive their parent, or a Dask cluster.
 
 The results do not depend on it.
 """
@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeAlias
 
-from ..core.extras import need
-from ..data.processes import processes, signals_held
-from ..errors import refuse
-from .failures import describe_failure
+from ..errors import need, refuse
+from ..methods.plugins import describe_failure
+from ..runtime import processes, signals_held
 
 WORKER_TRIES = 3
 _THREADS = (
@@ -31,7 +29,7 @@ _THREADS = (
 )
 
 
-Answers: TypeAlias = queue.SimpleQueue[tuple[int, str | BaseException]]  # by position
+SERIAL = "serial"  # in this process, one after the other: for a debugger, a profiler and tests
 
 
 class WorkError(RuntimeError):
@@ -50,6 +48,13 @@ def unordered(
     What a lost worker was doing is done again by another, at most ``WORKER_TRIES`` times. Stopping early (an exception,
     Ctrl-C, a generator that is closed) ends the processes of this machine at once.
     """
+    if executor == SERIAL:
+        for position, message in enumerate(messages):
+            try:
+                yield position, call(message)
+            except Exception as error:
+                yield position, WorkError(describe_failure(error))
+        return
     left = dict(enumerate(messages))
     for attempt in range(1, WORKER_TRIES + 1):
         lost: dict[int, str] = {}
@@ -73,45 +78,33 @@ def executor_for(name: str, jobs: int) -> Iterator[Executor]:
     if not name:
         with _one_thread_each(), processes(jobs) as pool:
             yield pool
-    else:
-        with _cluster(check_executor(name)) as executor:
-            yield executor
-
-
-def check_executor(name: str) -> str:
-    """Return the address of the cluster that ``name``, "dask:ADDRESS", names."""
-    kind, _, address = name.partition(":")
-    if kind != "dask" or not address:
-        raise refuse("executor", repr(name), "dask:ADDRESS, such as dask:tcp://10.0.0.1:8786")
-    return address
-
-
-@contextmanager
-def _cluster(address: str) -> Iterator[Executor]:
-    connect = need("distributed", "cluster").Client
+        return
+    check_executor(name)
+    connect, address = need("distributed", "cluster").Client, name.partition(":")[2]
     try:
         client = connect(address, set_as_default=False)  # for how long it tries is Dask's setting
     except (OSError, TimeoutError, ValueError) as error:
-        raise refuse("executor", f"dask:{address}, which does not answer ({error})", "a running scheduler") from None
+        raise refuse("executor", f"{name}, which does not answer ({error})", "a running scheduler") from None
     try:
         executor: Executor = client.get_executor()
         yield executor
         executor.shutdown()
     except BaseException:
-        with _no_logs():  # what is being fetched breaks off now, and each would be logged with a traceback
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)  # what is being fetched breaks off now: each would be logged with a traceback
+        try:
             client.close()
+        finally:
+            logging.disable(before)
         raise
     client.close()
 
 
-@contextmanager
-def _no_logs() -> Iterator[None]:
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
+def check_executor(name: str) -> None:
+    """Refuse what names neither this process nor a cluster."""
+    kind, _, address = name.partition(":")
+    if name != SERIAL and (kind != "dask" or not address):
+        raise refuse("executor", repr(name), "serial, or dask:ADDRESS, such as dask:tcp://10.0.0.1:8786")
 
 
 def _answers(
@@ -122,26 +115,24 @@ def _answers(
     A signal that raises an exception while this thread holds the lock of a future would leave it locked, and a pool
     that is closed waits for it for ever (``as_completed`` holds the locks of all). So this thread waits at a queue.
     """
-    answers: Answers = queue.SimpleQueue()
+    answers: queue.SimpleQueue[tuple[int, str | BaseException]] = queue.SimpleQueue()
+
+    def deliver(position: int, future: Future[str | BaseException]) -> None:  # in a thread of the pool
+        try:
+            answers.put((position, future.result()))
+        except Exception as error:
+            answers.put((position, LostWorkerError(f"{type(error).__name__}: {error}")))
+
     with signals_held():
         for position, message in messages.items():
-            _submit(pool, call, message).add_done_callback(partial(_deliver, answers, position))
+            try:
+                future = pool.submit(_attempt, call, message)
+            except BrokenExecutor as error:  # a worker went while work was still handed out
+                future = Future()
+                future.set_exception(error)
+            future.add_done_callback(partial(deliver, position))
     for _ in messages:
         yield answers.get()
-
-
-def _deliver(answers: Answers, position: int, future: Future[str | BaseException]) -> None:
-    """Put the answer of a future that is done into the queue; a thread of the pool calls this."""
-    answers.put((position, _answer(future)))
-
-
-def _submit(pool: Executor, call: Callable[[str], str], message: str) -> Future[str | BaseException]:
-    try:
-        return pool.submit(_attempt, call, message)
-    except BrokenExecutor as error:  # a worker went while work was still handed out
-        future: Future[str | BaseException] = Future()
-        future.set_exception(error)
-        return future
 
 
 def _attempt(call: Callable[[str], str], message: str) -> str | BaseException:
@@ -150,13 +141,6 @@ def _attempt(call: Callable[[str], str], message: str) -> str | BaseException:
         return call(message)
     except BaseException as error:
         return WorkError(describe_failure(error))
-
-
-def _answer(future: Future[str | BaseException]) -> str | BaseException:
-    try:
-        return future.result()
-    except Exception as error:
-        return LostWorkerError(f"{type(error).__name__}: {error}")
 
 
 @contextmanager

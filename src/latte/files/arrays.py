@@ -6,9 +6,11 @@ file, then the header of each requested member. Other members are never unpacked
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import math
-import re
 import struct
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,13 +21,12 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from ..errors import InputError, refuse
-from .reading import open_file, size_of
-from .schema import shorten
+from .documents import open_file, shorten, size_of
 
-NPY_MAGIC = b"\x93NUMPY"
 FREE_BYTES = 256 << 20  # that any file may unpack to
 MOST_GROWTH = 20  # beyond FREE_BYTES. Eleven files of real embeddings grow 1.1-fold, a zip bomb a thousandfold
 MOST_DIMENSIONS = 8
@@ -33,10 +34,6 @@ MOST_ARRAY_ITEMS = 1 << 56  # of an array, zeros in its shape left out: numpy co
 _MOST_HEADER = 1 << 16
 _BLOCK = 1 << 20
 _ENCRYPTED = 1
-_FIELD = re.compile(
-    r"""\s*(['"])(?P<key>descr|fortran_order|shape)\1\s*:\s*"""
-    r"""(?:(['"])(?P<descr>[<>|=]?[a-zA-Z]\d{0,8})\3|(?P<fortran_order>True|False)|\((?P<shape>[\d\sL,]{0,400})\))\s*(?:,|$)"""
-)
 # what zipfile raises for damage that its directory does not show
 _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, NotImplementedError)
 
@@ -63,21 +60,16 @@ class ArrayHeader:
 
 def read_npy_header(file: IO[bytes], name: str) -> ArrayHeader:
     """Read the header of a .npy file up to where the data begins."""
-    start = file.read(8)
-    wide = 4 if start[6:7] in (b"\2", b"\3") else 2
-    length = int.from_bytes(file.read(wide), "little")
-    if start[:6] != NPY_MAGIC or start[6:7] not in (b"\1", b"\2", b"\3") or length > _MOST_HEADER:
-        raise refuse(name, "something that is no array", "an array as numpy writes it")
-    text = file.read(length).decode("latin-1").strip()
-    fields = _fields(text[1:-1]) if text[:1] == "{" and text[-1:] == "}" else {}
-    if set(fields) != {"descr", "fortran_order", "shape"}:
-        raise refuse(name, f"the array header {shorten(repr(text))}", "a plain array: no objects, no records")
-    parts = [part.strip() for part in fields["shape"].split(",") if part.strip()]
-    if not all(re.fullmatch(r"\d{1,18}L?", part) for part in parts):
-        raise refuse(name, f"the shape ({shorten(fields['shape'])})", "lengths")
-    shape = tuple(int(part.rstrip("L")) for part in parts)
+    try:
+        version = npy.read_magic(file)
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+        shape, fortran, dtype = read(file)
+    except Exception as error:  # of ast, of tokenize: numpy lets pass what they raise
+        raise refuse(name, f"no array header ({shorten(error)})", "an array as numpy writes it") from None
+    if dtype.kind not in "fiubUS" or not dtype.itemsize or (dtype.kind == "f" and dtype.itemsize > 8):
+        raise refuse(name, f"the type {dtype.str!r}", "numbers, truth values or text: no objects, no records")
     check_shape(shape, name)
-    return ArrayHeader(_dtype(fields["descr"], name), fields["fortran_order"] == "True", shape, 8 + wide + length)
+    return ArrayHeader(dtype, fortran, shape, file.tell())
 
 
 def check_shape(shape: tuple[int, ...], name: str) -> None:
@@ -86,26 +78,6 @@ def check_shape(shape: tuple[int, ...], name: str) -> None:
         raise refuse(name, f"shape {shorten(shape)}", f"at most {MOST_DIMENSIONS} lengths >= 0")
     if math.prod(length or 1 for length in shape) > MOST_ARRAY_ITEMS:
         raise refuse(name, f"shape {shorten(shape)}", "an array that memory can hold")
-
-
-def _fields(text: str) -> dict[str, str]:
-    """Return the three fields of a header; none if anything else is in it."""
-    fields: dict[str, str] = {}
-    while text.strip():
-        match = _FIELD.match(text)
-        value = None if match is None else match[match["key"]]
-        if match is None or value is None or match["key"] in fields:
-            return {}
-        fields[match["key"]] = value
-        text = text[match.end() :]
-    return fields
-
-
-def _dtype(descr: str, name: str) -> np.dtype[Any]:
-    kind = descr.lstrip("<>|=")
-    if not re.fullmatch(r"f[248]|[iu][1248]|b1|[US][1-9]\d{0,7}", kind):
-        raise refuse(name, f"the type {descr!r}", "numbers, truth values or text")
-    return np.dtype(descr)
 
 
 @contextmanager
@@ -212,3 +184,17 @@ def _fill(array: NDArray[Any], stream: IO[bytes]) -> bool:
 
 def _damaged(path: Path, reason: object) -> InputError:
     return refuse(str(path), f"a damaged or truncated file ({shorten(reason)})", "a whole .npz file")
+
+
+_ARCHIVE_DAMAGE = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+
+
+@contextmanager
+def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open an archive; damage that shows while it is open is an error that names the file."""
+    with open_file(path, "archive") as file:
+        try:
+            with tarfile.open(fileobj=file) as tar:
+                yield tar
+        except _ARCHIVE_DAMAGE as error:
+            raise refuse(str(path), f"a damaged archive ({shorten(error)})", "the official file") from None

@@ -8,35 +8,36 @@ repeated, and the versions of uploads make a repetition harmless.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
-from flwr.app import Message
+import numpy as np
+from flwr.app import Context, Message
+from flwr.serverapp import ServerApp
 
-from ..coordination.hub import Hub
-from ..coordination.problems import Problem
-from ..edge.exchange_folder import FolderAnswer
+from ..edge.clients.folder import FolderAnswer, look_for
 from ..errors import InputError
-from ..wire.messages import NO_VERSION, SyncReply, SyncRequest
-from .settings import FleetSettings
-from .sync_records import NodeQuery, NodeReply, query_content, read_reply
+from ..files.atomic import is_locked, write_text
+from ..server.hub.check import mended_hub
+from ..server.hub.hub import Hub
+from ..server.store.sqlite import STORE_FILE
+from ..wire.messages import NO_VERSION, Problem, SyncReply, SyncRequest
+from ..wire.task import read_task
+from .benchmark import Barrier
+from .records import NodeQuery, NodeReply, query_content, read_reply
+from .settings import BENCHMARK, BenchmarkSettings, FleetSettings, mode_of
 
 log = logging.getLogger("flwr.latte")
+STORE_SECONDS = 120.0  # to wait until another run has released the store
 TICK = 0.2  # seconds between two looks at what has come
 QUERY_SYNC = "query.sync"
 _SLACK = 60.0  # seconds beyond the parking time after which a query counts as lost
 _LATER = ("store_full", "store_unavailable")  # problems of the server: the node sends the same again
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A query that a node holds: the ``message`` that brought it, and the time at which it counts as lost."""
-
-    message: str
-    until: float
 
 
 class Fleet:
@@ -44,7 +45,8 @@ class Fleet:
 
     def __init__(self, grid: Any, hub: Hub, settings: FleetSettings) -> None:
         self.grid, self.hub, self.settings = grid, hub, settings
-        self._waiting: dict[int, Waiting] = {}
+        # by node, the message that brought the query it holds, and the time at which that counts as lost
+        self._waiting: dict[int, tuple[str, float]] = {}
         self._answers: dict[int, FolderAnswer] = {}
         self._without_task: set[int] = set()
         self._complaints: dict[int, str] = {}
@@ -105,12 +107,24 @@ class Fleet:
     # --- replies --------------------------------------------------------------------------------------------
 
     def _take_replies(self) -> None:
+        """Answer all replies that came together, in one batch."""
         now = time.monotonic()
-        open_messages = {waiting.message: node for node, waiting in self._waiting.items()}
+        open_messages = {message: node for node, (message, _) in self._waiting.items()}
         replies = dict(self._readable(self.grid.pull_messages(list(open_messages)), open_messages))
-        self._handle(replies)
-        for node, waiting in list(self._waiting.items()):
-            if now > waiting.until:  # its node was killed: ask again
+        for node, reply in replies.items():
+            self._answers.pop(node, None)
+            self._without_task.discard(node)
+            if not reply.task:
+                self._without_task.add(node)
+            if reply.problem:
+                self._complain(node, f"problem on the node: {reply.problem}")
+                self._pause(node)
+        due = [(node, request) for node, reply in replies.items() if (request := self._request(node, reply))]
+        answers = self.hub.run([request for _, request in due]) if due else []
+        for (node, request), answer in zip(due, answers, strict=True):
+            self._answer(node, request, answer)
+        for node, (_, until) in list(self._waiting.items()):
+            if now > until:  # its node was killed: ask again
                 del self._waiting[node]
 
     def _readable(self, messages: Iterable[Message], nodes: Mapping[str, int]) -> Iterator[tuple[int, NodeReply]]:
@@ -127,24 +141,6 @@ class Fleet:
             except InputError as error:
                 self._complain(node, f"bad_message: {error}")
                 self._pause(node)
-
-    def _handle(self, replies: Mapping[int, NodeReply]) -> None:
-        """Answer all replies that came together, in one batch."""
-        for node, reply in replies.items():
-            self._note(node, reply)
-        due = [(node, request) for node, reply in replies.items() if (request := self._request(node, reply))]
-        answers = self.hub.run([request for _, request in due]) if due else []
-        for (node, request), answer in zip(due, answers, strict=True):
-            self._answer(node, request, answer)
-
-    def _note(self, node: int, reply: NodeReply) -> None:
-        self._answers.pop(node, None)
-        self._without_task.discard(node)
-        if not reply.task:
-            self._without_task.add(node)
-        if reply.problem:
-            self._complain(node, f"problem on the node: {reply.problem}")
-            self._pause(node)
 
     def _request(self, node: int, reply: NodeReply) -> SyncRequest | None:
         """Return the request of a reply to the hub: with an upload, or only for an answer that the node lacks."""
@@ -194,13 +190,52 @@ class Fleet:
 
     def _ask(self, nodes: Sequence[int]) -> None:
         """Send a query to each of the nodes."""
-        until = time.monotonic() + self.settings.park_seconds + _SLACK
+        park, task = self.settings.park_seconds, self.hub.task
+        until = time.monotonic() + park + _SLACK
         for node in nodes:
-            for message in self.grid.push_messages([self._query(node)]):
-                self._waiting[node] = Waiting(message, until)
+            task_file = task.to_bytes() if node in self._without_task else b""
+            query = NodeQuery(task.fingerprint, self._stored(node), park, self._answers.get(node), task_file)
+            message = Message(query_content(query), node, QUERY_SYNC, ttl=park + _SLACK)
+            for identity in self.grid.push_messages([message]):
+                self._waiting[node] = identity, until
 
-    def _query(self, node: int) -> Message:
-        park = self.settings.park_seconds
-        task_file = self.hub.task.to_bytes() if node in self._without_task else b""
-        query = NodeQuery(self.hub.task.fingerprint, self._stored(node), park, self._answers.get(node), task_file)
-        return Message(query_content(query), node, QUERY_SYNC, ttl=park + _SLACK)
+
+def make_server_app() -> ServerApp:
+    """Return a ServerApp."""
+    app = ServerApp()
+
+    @app.main()  # type: ignore[untyped-decorator]
+    def main(grid: Any, context: Context) -> None:
+        if mode_of(context.run_config) == BENCHMARK:
+            run_benchmark(grid, BenchmarkSettings.of(context.run_config))
+        else:
+            run_fleet(grid, FleetSettings.of(context.run_config))
+
+    return app
+
+
+def run_fleet(grid: Any, settings: FleetSettings) -> None:
+    """Serve a fleet; uploads that an earlier run stored are used again."""
+    lock = settings.state / f"{STORE_FILE}.lock"
+    if is_locked(lock):  # if a SuperLink is killed, the app of its run goes on for a while
+        log.warning("another run still has %s: waiting until it has ended", settings.state)
+        look_for(lambda: None if is_locked(lock) else True, STORE_SECONDS)
+    hub = mended_hub(read_task(settings.task), settings.state)
+    with closing(hub.store):
+        hours = (time.time() - min(hub.updated.values(), default=time.time())) / 3600
+        log.info("%r: the uploads of %s nodes are restored, up to %.1f hours old", hub.task, len(hub), hours)
+        Fleet(grid, hub, settings).run()
+
+
+def run_benchmark(grid: Any, settings: BenchmarkSettings) -> None:
+    """Walk through a benchmark in step, and log the accuracy of the labels."""
+    barrier = Barrier(grid, settings)
+    outcome = barrier.run()
+    accuracy = 100 * float(np.concatenate(outcome.correct(barrier.federation)).mean())
+    log.info("%s on %s: accuracy %.2f %%", settings.method, settings.benchmark, accuracy)
+    if settings.out:
+        pairs = zip(barrier.federation.clients, outcome.labels, strict=True)
+        write_text(Path(settings.out), json.dumps({client.name: labels.tolist() for client, labels in pairs}) + "\n")
+
+
+app = make_server_app()

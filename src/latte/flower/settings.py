@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.validate import at_least, choice, real
 from ..data.catalogue import default_clients, find_benchmark, read_benchmark
-from ..data.partition import federate
+from ..data.federation import federate
 from ..errors import refuse
 from ..files.documents import parse_json
-from ..simulation.schedule import SYNCS, Schedule
+from ..simulation.simulator import SYNCS, Schedule
 
 if TYPE_CHECKING:
-    from ..data.benchmark import Federation
+    from ..data.federation import Federation
 
 FLEET, BENCHMARK = "fleet", "benchmark"
 PARK_SECONDS = 20.0  # that a node waits for its device: a query that waits is not cancelled when its run ends
@@ -97,18 +97,11 @@ class BenchmarkSettings:
     @classmethod
     def of(cls, config: FlowerConfig) -> BenchmarkSettings:
         """Return the settings of a run."""
-        default = cls()
-        choice("run-config: sync", setting(config, "sync", default.sync), SYNCS)
-        return cls(
-            setting(config, "benchmark", default.benchmark),
-            setting(config, "method", default.method),
-            setting(config, "parameters", default.parameters),
-            setting(config, "sync", default.sync),
-            at_least("run-config: period", setting(config, "period", default.period), 1),
-            at_least("run-config: seed", setting(config, "seed", default.seed), 0),
-            at_least("run-config: clients-per-domain", setting(config, "clients-per-domain", 0), 0),
-            setting(config, "out", default.out),
-        )
+        values = {name: setting(config, name.replace("_", "-"), value) for name, value in asdict(cls()).items()}
+        choice("run-config: sync", values["sync"], SYNCS)
+        for name, least in (("period", 1), ("seed", 0), ("clients_per_domain", 0)):
+            at_least(f"run-config: {name.replace('_', '-')}", values[name], least)
+        return cls(**values)
 
     def facts(self) -> dict[str, str | int]:
         """Return the values that :meth:`of` reads, for a message to a node."""

@@ -1,12 +1,10 @@
-"""One file per method, known by name: ``create("latte", zero_shot, preset="cifar10c")``.
+"""One file or room per method, known by name: ``create("latte", zero_shot, preset="cifar10c")``.
 
-``registry`` says which methods there are and what each is (:func:`describe`), ``factory`` makes methods and exchanges,
-``base`` is what a method of your own derives from, ``shared`` is the global form of a memory method, in which the
-clients of a federation share one memory.
+``registry`` says which methods there are, what each is (:func:`describe`), and makes methods and exchanges; ``base`` is
+what a method of your own derives from.
 """
 
-from .factory import create, create_exchange, create_federation, resolve
-from .registry import METHODS, MethodInfo, describe, register
+from .registry import METHODS, MethodInfo, create, create_exchange, create_federation, describe, register, resolve
 
 __all__ = [
     "METHODS",

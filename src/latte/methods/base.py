@@ -1,25 +1,32 @@
-"""What the methods share: the zero-shot classifier, parameters, the check of the input, a state that may be empty."""
+"""Base of the methods: the zero-shot classifier, parameters, the check of the input, a state that may be empty."""
 
 from __future__ import annotations
 
 import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from ..core.contracts import Exchange as AnyExchange
-from ..core.copying import WholeCopy
-from ..core.predict_many import stacked_images
-from ..core.stored import require
-from ..core.types import Arrays, MemoryFill, Prediction, Reals, State, Vectors
-from ..core.validate import message, numbers, unit_rows
+from ..core.exchange import WholeCopy
+from ..core.types import Arrays, MemoryFill, Method, Prediction, Reals, State, Vectors
+from ..core.types import Exchange as AnyExchange
+from ..core.validate import exactly, message, near, numbers, require, unit_rows
 from ..core.zero_shot import ZeroShot
 from ..errors import refuse
-from .parameters import Choices, ParameterClass, choose_parameters
+
+
+class ParameterClass(Protocol):
+    """The parameters of a method: any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+ParameterChoice: TypeAlias = ParameterClass | Mapping[str, Any] | None  # whole, or the fields to change
+
 
 P = TypeVar("P", bound=ParameterClass)
 
@@ -27,6 +34,61 @@ P = TypeVar("P", bound=ParameterClass)
 @dataclass(frozen=True, slots=True)
 class NoParams:
     """The parameters of a method that has nothing to set."""
+
+
+def choose_parameters(
+    method: str, kind: Any, params: ParameterChoice, preset: str | None, changes: Mapping[str, Any]
+) -> Any:
+    """Return the parameters of a ``method`` whose class ``kind`` has ``Params`` and ``presets``, or neither.
+
+    ``params`` is its own dataclass, or a mapping of the fields to change; ``changes`` are more of these. Without a
+    dataclass they apply to ``preset``, or to the defaults.
+    """
+    own, presets = getattr(kind, "Params", NoParams), getattr(kind, "presets", {})
+    if isinstance(params, Mapping) or params is None:
+        if preset is not None and preset not in presets:
+            raise refuse("preset", repr(preset), f"one of {', '.join(presets) or 'none: it has no presets'}")
+        base, changes = own() if preset is None else presets[preset], {**(params or {}), **changes}
+    elif isinstance(params, str) and params in presets:
+        raise refuse("params", repr(params), f"a preset by its own argument: preset={params!r}")
+    elif not isinstance(params, own):
+        raise refuse("params", type(params).__name__, f"{own.__name__}, or a mapping of its fields")
+    elif preset is not None:
+        raise refuse("preset", repr(preset), "a preset or whole parameters, not both")
+    else:
+        base = params
+    known = [field.name for field in fields(base)]
+    for key in changes:
+        if key not in known:
+            want = "one of " + (", ".join(near(key, known)) or "none: it has none")
+            raise refuse(f"{method} parameter", repr(key), want)
+    return replace(base, **changes) if changes else base
+
+
+def needed_views(method: Any, views: NDArray[Any]) -> NDArray[Any]:
+    """Return those of the ``views`` (V, D) of an image that a method reads: the plain one, or all of them."""
+    return views if getattr(getattr(method, "method", method), "reads_views", True) else views[:1]
+
+
+def predict_many(self: Method, images: ArrayLike) -> list[Prediction]:
+    """Predict images one after the other: (N, D), or (N, V, D) with V views of each.
+
+    If one of them is refused, the method is as it was before the first.
+    """
+    array, before = stacked_images(images), self.state()
+    try:
+        return [self.predict(needed_views(self, image) if array.ndim == 3 else image) for image in array]
+    except Exception:
+        self.load(before)
+        raise
+
+
+def stacked_images(images: ArrayLike) -> NDArray[Any]:
+    """Return ``images`` as an array (N, D) or (N, V, D) of numbers, or refuse them."""
+    array = numbers("images", images, "(N, D) or (N, V, D) unit rows")
+    if array.ndim not in (2, 3):
+        raise refuse("images", f"shape {array.shape}", "(N, D), or (N, V, D) with V views of each image")
+    return array
 
 
 class BaseMethod(WholeCopy, Generic[P]):
@@ -45,6 +107,9 @@ class BaseMethod(WholeCopy, Generic[P]):
 
     Params: ClassVar[type] = NoParams
     presets: ClassVar[Mapping[str, Any]] = {}
+    title: ClassVar[str] = ""  # in tables; whether it is local or global follows, if there are both forms
+    colours: ClassVar[tuple[str, str, str] | None] = None  # light page, dark page, SVG dashes unless it is global
+    tuning: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # the values that ``latte tune`` tries, by parameter
     tunes_prompt: ClassVar[bool] = False  # True: the constructor takes a ``text_encoder``
     uses_views: ClassVar[bool] = False  # True: more views than the plain one change the prediction
     Exchange: ClassVar[type[Any] | None] = None  # of a method that collaborates: made from (zero_shot, clients)
@@ -67,9 +132,7 @@ class BaseMethod(WholeCopy, Generic[P]):
         **changes: Any,
     ) -> None:
         self.zero_shot = zero_shot
-        self.params: P = choose_parameters(
-            Choices(type(self).__name__, self.Params, self.presets), params, preset, changes
-        )
+        self.params: P = choose_parameters(type(self).__name__, type(self), params, preset, changes)
         self.normalise = normalise
         self.reset()
 
@@ -167,3 +230,42 @@ class BaseMethod(WholeCopy, Generic[P]):
     def load(self, arrays: Arrays) -> None:
         """Continue from what ``state()`` returned: here, nothing, and nothing else is accepted."""
         require(arrays, ())
+
+
+class ArrayMethod(BaseMethod[P]):
+    """A method whose memory is arrays of fixed shapes: ``fresh`` makes them, ``rebuild`` what follows from them.
+
+    Where an array ``valid`` (C, S) is among them, what other arrays of that shape hold outside of it means nothing.
+    """
+
+    memory: State
+
+    def fresh(self) -> State:
+        """Return the memory before the first image. This is what a method implements."""
+        raise NotImplementedError(f"{type(self).__name__} has to implement fresh()")
+
+    def rebuild(self) -> None:
+        """Calculate what follows from the memory; called after every reset and load."""
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.memory = self.fresh()
+        self.rebuild()
+
+    def state(self) -> State:
+        """Return a copy of the memory."""
+        return {name: array.copy() for name, array in self.memory.items()}
+
+    def load(self, arrays: Arrays) -> None:
+        """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
+        fresh = self.fresh()
+        require(arrays, fresh)
+        loaded = {name: exactly(name, arrays[name], start.dtype, start.shape).copy() for name, start in fresh.items()}
+        valid = loaded.get("valid", np.zeros(0, np.bool_))
+        for name, array in loaded.items():
+            if array.shape[: valid.ndim] == valid.shape:
+                array[~valid] = fresh[name][~valid]
+            if not np.isfinite(array).all():
+                raise refuse(name, "NaN or infinite values", "finite values")
+        self.memory = loaded
+        self.rebuild()

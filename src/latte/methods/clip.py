@@ -8,6 +8,7 @@ from typing import ClassVar
 from ..core.maths import entropy_of_one
 from ..core.types import Prediction, Vectors
 from .base import BaseMethod
+from .traffic import CostShape, Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,14 @@ class Clip(BaseMethod[ClipParams]):
     """
 
     Params: ClassVar = ClipParams
-    engine: ClassVar = "latte.simulation.engine.engines:ClipEngine"
+    engine: ClassVar = "latte.engine.streams:ClipEngine"
+    title: ClassVar = "CLIP"
+    colours: ClassVar = ("#5f6368", "#b4bac2", "2 4")
+
+    @staticmethod
+    def macs(params: ClipParams, sizes: CostShape) -> Terms:
+        """Return nothing: the head is all there is."""
+        return {}
 
     def predict_rows(self, views: Vectors) -> Prediction:
         """Predict from the plain view."""

@@ -18,14 +18,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core.maths import entropy_of_one, softmax
-from ..core.near_copies import check_near_copy, near_copy_field
-from ..core.readout import CANCELLED
+from ..core.memory import check_near_copy, near_copy_field
 from ..core.types import Arrays, MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, factor
 from .base import BaseMethod
-from .caches import Cache
-from .confident_views import check_views, mean_probabilities, most_confident
-from .traffic import Content, Messages
+from .latte.readout import CANCELLED
+from .tda import Cache
+from .traffic import Content, CostShape, Messages, Terms
+from .views import check_views, mean_probabilities, most_confident
 
 # The official code runs once and keeps the weight of this list with the best accuracy on the test set.
 WEIGHT_GRID = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -33,13 +33,21 @@ WEIGHT_GRID = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 
 
 @dataclass(frozen=True, slots=True)
 class DmnParams:
-    """The parameters of DMN.
+    """Parameters of DMN.
 
-    ``k`` images per class beside the text, ``beta`` sharpens the similarity, ``weight`` is that of the
-    memory's probabilities against the text's. ``views`` says what gives the pseudo-label and the entropy:
-    ``first`` (the plain view) or ``confident`` (the mean probability of the tenth of the views with the
-    lowest entropy). What is stored and answered is the plain view, either way. ``near_copy`` is the cosine from
-    which an image counts as a copy of a stored one and is not stored.
+    Parameters
+    ----------
+    k
+        Images per class beside the text.
+    beta
+        Sharpens the similarity.
+    weight
+        That of the memory's probabilities against the text's.
+    views
+        What gives the pseudo-label and the entropy: "first" (the plain view) or "confident" (the mean probability of
+        the tenth of the views with the lowest entropy). What is stored and answered is the plain view, either way.
+    near_copy
+        The cosine from which an image counts as a copy of a stored one and is not stored.
     """
 
     k: int = 50
@@ -98,11 +106,14 @@ class Dmn(BaseMethod[DmnParams]):
     """
 
     Params: ClassVar = DmnParams
-    engine: ClassVar = "latte.simulation.engine.engines:DmnEngine"
+    engine: ClassVar = "latte.engine.dmn:DmnEngine"
     presets: ClassVar[dict[str, DmnParams]] = {
         **{name: DmnParams(weight=w) for name, w in PUBLISHED.items()},
         "paper": DmnParams(k=PAPER_K),
     }
+    title: ClassVar = "DMN-ZS"
+    colours: ClassVar = ("#007a62", "#46cbb0", "6 4")
+    tuning: ClassVar = {"weight": WEIGHT_GRID}
 
     @staticmethod
     def messages(params: DmnParams, classes: int) -> Messages:
@@ -110,33 +121,41 @@ class Dmn(BaseMethod[DmnParams]):
         stored = classes * params.k
         return Content(1, flags=1), Content(stored, entropies=stored, flags=stored)
 
+    @staticmethod
+    def macs(params: DmnParams, sizes: CostShape) -> Terms:
+        """Count as Latte, with the text as one more item, whose similarity the head has computed already."""
+        c, k, d = sizes.classes, params.k, sizes.dim
+        read = {"similarity": c * k * d, "weights": c * (k + 1), "weighted sum": c * (k + 1) * d}
+        return {**read, "product": c * d, "mix": c}
+
+    @staticmethod
+    def own_macs(params: DmnParams, sizes: CostShape) -> Terms:
+        """Return similarities, weights, Σ w s, wᵀ G w, and the row of G that changed."""
+        c, k, d = sizes.classes, params.k, sizes.dim
+        read = {"similarity": c * k * d, "weights": c * (k + 1), "sum": c * (k + 1)}
+        norm = {"norm": c * (k + 1) * (k + 1) + c * (k + 1), "mix": c}
+        return {**read, **norm, "gram update": (k + 1) * d}
+
     # --- one image ----------------------------------------------------------------------------------------
 
     def predict_rows(self, views: Vectors) -> Prediction:
         """Remember the plain view, then mix what the text says with what the memory says."""
         logits = self.zero_shot.logits(views[0])
         text = softmax(logits)
-        copied = self._remember(views[0], text if self.params.views == "first" else self._confident(views))
+        q = text
+        if self.params.views != "first":
+            every = self.zero_shot.logits(views)
+            q = mean_probabilities(every[most_confident(every).confident])
+        label = int(q.argmax())
+        copied = self.memory.has_copy(label, views[0])
+        if not copied and (slot := self.memory.store(label, views[0], float(softened_entropy(q)))) >= 0:
+            self._relate(label, slot)
         scores = text + self.params.weight * self.memory_probabilities(views[0], logits)
         return self.prediction(scores, entropy_of_one(logits), normalised_by_sum=True, near_copy=copied)
 
     def memory_probabilities(self, vector: Vectors, logits: Reals) -> Reals:
         """Return what the memory says (C,) of an embedding ``vector`` (D,) whose zero-shot ``logits`` are (C,)."""
         return softmax(self.zero_shot.scale * self._cosines(vector, logits / self.zero_shot.scale))
-
-    def _confident(self, views: Vectors) -> Reals:
-        logits = self.zero_shot.logits(views)
-        return mean_probabilities(logits[most_confident(logits).confident])
-
-    def _remember(self, vector: Vectors, q: Reals) -> bool:
-        """Offer an image with the probabilities ``q`` (C,); return whether the memory has a near copy of it."""
-        label = int(q.argmax())
-        if self.memory.has_copy(label, vector):
-            return True
-        slot = self.memory.store(label, vector, float(softened_entropy(q)))
-        if slot >= 0:
-            self._relate(label, slot)
-        return False
 
     # --- what is read -------------------------------------------------------------------------------------
 

@@ -15,34 +15,109 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..core.local_memory import NAMES
 from ..core.maths import entropy_of_one, softmax
-from ..core.near_copies import check_near_copy, near_copy_field
-from ..core.stored import exactly, require
-from ..core.types import Arrays, MemoryFill, Prediction, Reals, State, Vectors
-from ..core.validate import MOST_SLOTS, at_least, factor, real
+from ..core.memory import NAMES, LocalMemory, check_near_copy, near_copy_field
+from ..core.types import Arrays, Mask, MemoryFill, Prediction, Reals, State, Vectors
+from ..core.validate import MOST_SLOTS, NORM_TOLERANCE, at_least, exactly, factor, finite_vectors, real, require
 from ..errors import refuse
 from .base import BaseMethod
-from .caches import SortedCache, push
-from .confident_views import check_views, mean_probabilities, most_confident
-from .traffic import Content, Messages
+from .traffic import Content, CostShape, Messages, Terms
+from .views import check_views, mean_probabilities, most_confident
 
 SHARPEST = 1e6  # beta of the caches: from 1e7 on, two orders of one sum give other labels
 
 
+class Cache(LocalMemory):
+    """Replaces the first of the highest entropies.
+
+    With ``unit=False`` the vectors are means of unit vectors that were not normalised: of any length up to 1.
+    """
+
+    def __init__(self, classes: int, slots: int, dim: int, unit: bool = True, near_copy: float = 0.0) -> None:
+        super().__init__(classes, slots, dim, near_copy=near_copy)
+        self.unit = unit
+
+    def store(self, label: int, vector: Vectors, entropy: float) -> int:
+        """Offer one item; return its slot, -1 if the class is full of entropies that are not higher."""
+        valid, stored = self.valid[label], self.entropy[label]
+        slot = int(stored.argmax()) if valid[-1] else int(valid.argmin())
+        if valid[-1] and entropy >= stored[slot]:
+            return -1
+        self.vectors[label, slot], stored[slot], valid[slot] = vector, entropy, True
+        return slot
+
+    def checked_vectors(self, value: object, valid: Mask) -> Vectors:
+        """Return a copy of the vectors, or refuse them."""
+        if self.unit:
+            return super().checked_vectors(value, valid)
+        vectors = finite_vectors("vectors", value, valid, self.vectors.shape[2])
+        if (np.square(vectors, dtype=np.float64).sum(axis=-1) > (1 + NORM_TOLERANCE) ** 2).any():
+            raise refuse("vectors", "a vector longer than 1", "means of unit vectors")
+        return vectors
+
+
+class SortedCache(Cache):
+    """Keeps the items of a class in the order of their entropy, as TDA's lists.
+
+    What leaves a full class is its last item: among equal entropies the latest.
+
+    >>> cache = SortedCache(classes=2, slots=2, dim=2)
+    >>> [cache.insert(0, [1.0, 0.0], entropy) for entropy in (0.5, 0.2, 0.4, 0.4)]
+    [0, 0, 1, -1]
+    >>> cache.entropy[0]
+    array([0.2, 0.4])
+    """
+
+    def store(self, label: int, vector: Vectors, entropy: float) -> int:
+        """Offer one item; return its place, -1 if the class is full of entropies that are not higher."""
+        count = int(self.valid[label].sum())
+        if count == self.valid.shape[1] and entropy >= self.entropy[label, -1]:
+            return -1
+        place = int(self.entropy[label, :count].searchsorted(entropy, side="right"))
+        push(self.vectors[label], place, vector)
+        push(self.entropy[label], place, entropy)
+        push(self.valid[label], place, True)
+        return place
+
+    def checked(self, arrays: Arrays) -> tuple[Vectors, Reals, Mask]:
+        """Return copies of the three arrays, or refuse them."""
+        vectors, uncertainty, valid = super().checked(arrays)
+        if (valid[:, 1:] & (uncertainty[:, 1:] < uncertainty[:, :-1])).any():
+            raise refuse("entropy", "a lower entropy after a higher one", "each class in ascending order")
+        return vectors, uncertainty, valid
+
+
+def push(row: Any, place: int, value: Any) -> None:
+    """Put ``value`` at ``place`` of ``row`` (K, ...); the items behind it move up by one, and the last falls out."""
+    row[place + 1 :] = row[place:-1].copy()
+    row[place] = value
+
+
 @dataclass(frozen=True, slots=True)
 class TdaParams:
-    """The parameters of TDA; plain names belong to the positive cache.
+    """Parameters of TDA; plain names belong to the positive cache.
 
-    ``k`` items per class, ``alpha`` weighs their sum, ``beta`` sharpens the similarity. The negative cache
-    takes items with ``entropy_above`` < H / log2 C < ``entropy_below`` and pushes down the classes whose
-    stored probability is between ``probability_above`` and ``probability_below``. ``views`` is ``first``
-    (the plain view) or ``confident`` (the mean of the tenth of the views with the lowest entropy, not
-    normalised). ``near_copy`` is the cosine from which an image counts as a copy of a stored one and is not stored.
+    Parameters
+    ----------
+    k, k_negative
+        Items per class.
+    alpha, alpha_negative
+        Weigh their sum.
+    beta, beta_negative
+        Sharpen the similarity.
+    entropy_above, entropy_below
+        The negative cache takes items whose H / log2 C is between these.
+    probability_above, probability_below
+        It pushes down the classes whose stored probability is between these.
+    views
+        "first" (the plain view) or "confident" (the mean of the tenth of the views with the lowest entropy, not
+        normalised).
+    near_copy
+        The cosine from which an image counts as a copy of a stored one and is not stored.
     """
 
     k: int = 3
@@ -67,15 +142,12 @@ class TdaParams:
             if getattr(self, name) > SHARPEST:
                 want = f"at most {SHARPEST:g}: above, the last bit of a cosine decides which class wins"
                 raise refuse(name, f"{getattr(self, name):g}", want)
-        _check_window("entropy", self.entropy_above, self.entropy_below)
-        _check_window("probability", self.probability_above, self.probability_below)
+        for name in ("entropy", "probability"):
+            above, below = getattr(self, f"{name}_above"), getattr(self, f"{name}_below")
+            if real(f"{name}_above", above) >= real(f"{name}_below", below):
+                raise refuse(f"{name}_below", below, f"more than {name}_above, which is {above}")
         check_views(self.views)
         check_near_copy(self.near_copy)
-
-
-def _check_window(name: str, above: float, below: float) -> None:
-    if real(f"{name}_above", above) >= real(f"{name}_below", below):
-        raise refuse(f"{name}_below", below, f"more than {name}_above, which is {above}")
 
 
 # (alpha, beta) of the positive cache in the official configurations; everything else is the same in all.
@@ -124,29 +196,18 @@ class NegativeCache(SortedCache):
         super().__init__(*shape, unit, near_copy)
         self.window = window
         self.probabilities: Reals = np.zeros((*shape[:2], shape[0]))
-        self._inside = np.zeros_like(self.probabilities)
+        self.inside = np.zeros_like(self.probabilities)
 
     def remember(self, label: int, sight: Sight) -> None:
         """Offer one item with its probabilities."""
         place = self.put(label, sight.vector, sight.entropy)
         if place >= 0:
             push(self.probabilities[label], place, sight.probabilities)
-            push(self._inside[label], place, self._indicator(sight.probabilities))
+            push(self.inside[label], place, self._indicator(sight.probabilities))
 
     def _indicator(self, probabilities: Reals) -> Reals:
         above, below = self.window
         return ((probabilities > above) & (probabilities < below)).astype(np.float64)
-
-    def push_down(self, weights: Reals) -> Reals:
-        """Return, per class (C,), the sum of the ``weights`` (C, K) of the items whose window it is in."""
-        total: Reals = weights.reshape(-1) @ self._inside.reshape(-1, len(weights))
-        return total
-
-    def clear(self) -> None:
-        """Forget everything."""
-        super().clear()
-        self.probabilities.fill(0)
-        self._inside.fill(0)
 
     def state(self) -> State:
         """Return a copy of the four arrays."""
@@ -162,7 +223,7 @@ class NegativeCache(SortedCache):
             raise refuse("probabilities", "a row that is negative or does not sum to 1", "probabilities")
         self.vectors, self.entropy, self.valid = vectors, uncertainty, valid
         self.probabilities = np.where(valid[:, :, None], stored, 0.0)
-        self._inside = self._indicator(self.probabilities) * valid[:, :, None]
+        self.inside = self._indicator(self.probabilities) * valid[:, :, None]
 
 
 class Tda(BaseMethod[TdaParams]):
@@ -176,16 +237,28 @@ class Tda(BaseMethod[TdaParams]):
     """
 
     Params: ClassVar = TdaParams
-    engine: ClassVar = "latte.simulation.engine.engines:TdaEngine"
+    engine: ClassVar = "latte.engine.tda:TdaEngine"
     presets: ClassVar[dict[str, TdaParams]] = {
         name: TdaParams(alpha=alpha, beta=beta) for name, (alpha, beta) in PUBLISHED.items()
     }
+    title: ClassVar = "TDA"
+    colours: ClassVar = ("#0b67b2", "#6db9f5", "6 4")
+    # the official configurations have alpha from 1 to 5 and beta from 1 to 8
+    tuning: ClassVar = {"alpha": (0.5, 1.0, 2.0, 3.0, 5.0), "beta": (1.0, 3.0, 5.0, 8.0)}
 
     @staticmethod
     def messages(params: TdaParams, classes: int) -> Messages:
         """Return what the global form sends for every image: the new item up, the whole memory down."""
         stored = classes * (params.k + params.k_negative)
         return Content(1, flags=1), Content(stored, entropies=stored, flags=stored)
+
+    @staticmethod
+    def macs(params: TdaParams, sizes: CostShape) -> Terms:
+        """Count similarities, exponents and sums of two caches; a negative item weighs a row of C indicators."""
+        c, d, k, negative = sizes.classes, sizes.dim, params.k, params.k_negative
+        attract = {"similarity": c * k * d, "weights": c * k, "mix": c}
+        repel = {"negative similarity": c * negative * d, "negative weights": c * negative}
+        return {**attract, **repel, "negative sum": c * negative * c, "negative mix": c}
 
     def reset(self) -> None:
         """Forget everything."""
@@ -235,7 +308,8 @@ class Tda(BaseMethod[TdaParams]):
         if not self.negative.valid.any():
             return 0.0
         weights = _weights(self.negative, vector, self.params.beta_negative)
-        return self.params.alpha_negative * self.negative.push_down(weights)
+        total: Reals = weights.reshape(-1) @ self.negative.inside.reshape(-1, len(weights))
+        return self.params.alpha_negative * total
 
     def memory_fill(self) -> MemoryFill:
         """Return how full the positive cache is."""

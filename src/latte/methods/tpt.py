@@ -19,14 +19,14 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from ..core.extras import need
 from ..core.maths import entropy_of_one
 from ..core.types import Prediction, Vectors
 from ..core.validate import at_least, real
 from ..core.zero_shot import ZeroShot
-from ..errors import refuse
+from ..errors import need, refuse
 from .base import BaseMethod
-from .confident_views import CONFIDENT, check_share, most_confident
+from .traffic import CostShape, Terms
+from .views import CONFIDENT, check_share, most_confident
 
 
 class TextEncoder(Protocol):
@@ -45,7 +45,19 @@ MOST_STEPS = 10_000  # for one picture; the paper takes one
 
 @dataclass(frozen=True, slots=True)
 class TptParams:
-    """``steps`` of AdamW with rate ``lr``, on the ``share`` of the views with the lowest entropy."""
+    """Parameters of TPT.
+
+    Parameters
+    ----------
+    lr
+        The rate of AdamW.
+    weight_decay
+        Its decay.
+    steps
+        Its steps, for each image anew.
+    share
+        The share of the views with the lowest entropy, which count.
+    """
 
     lr: float = 5e-3
     weight_decay: float = 0.01
@@ -67,6 +79,8 @@ class Tpt(BaseMethod[TptParams]):
     """
 
     Params: ClassVar = TptParams
+    title: ClassVar = "TPT"
+    colours: ClassVar = ("#b02a6b", "#f48bb8", "8 3 2 3")
     uses_views: ClassVar[bool] = True
     tunes_prompt: ClassVar[bool] = True
 
@@ -94,6 +108,11 @@ class Tpt(BaseMethod[TptParams]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return type(self)(self.zero_shot, self.params, text_encoder=self.text_encoder, normalise=self.normalise)
+
+    @staticmethod
+    def macs(params: TptParams, sizes: CostShape) -> Terms:
+        """Return the head on the other views and with the tuned prompt; the gradient step is not counted."""
+        return {**sizes.other_views, "head with the tuned prompt": sizes.classes * sizes.dim}
 
     def predict_rows(self, views: Vectors) -> Prediction:
         """Tune the prompt on the views, predict from the plain one."""

@@ -1,7 +1,12 @@
-"""What a method sends in one sync, in closed form.
+"""Cost of a method in closed form, as its class states it.
 
-The class of a method says what its messages are made of: a static method ``messages(params, classes)`` that returns
-the :class:`Content` of an upload and of a download. A global form has one, too: what a client would send and receive.
+- ``messages(params, classes)``: the :class:`Content` of an upload and of a download. A global form has one, too: what a
+  client would send and receive.
+- ``macs(params, sizes)``: multiplications per image beyond encoder and head, by term, as the formulas are printed.
+- ``own_macs(params, sizes)``: the same as this package computes, if it computes otherwise.
+- ``server_macs(params, sizes, clients)``: those of a server for one sync of all clients.
+
+All are static methods. Full memories are assumed.
 """
 
 from __future__ import annotations
@@ -10,33 +15,67 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..core.validate import choice
+from ..core.validate import at_least, choice
 from .registry import describe
 
 PRECISIONS = {"fp32": 4, "fp16": 2, "int8": 1}  # bytes per number of a vector
 SINGLE = 4  # bytes of a number that is not part of a vector
+LARGEST_SIZE = 100_000  # classes, dimensions or views: the methods are run at these sizes
+Terms: TypeAlias = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CostShape:
+    """The sizes that decide the cost: classes, dimensions, views of the methods that augment."""
+
+    classes: int
+    dim: int
+    views: int = 64
+
+    def __post_init__(self) -> None:
+        for name, least in (("classes", 2), ("dim", 1), ("views", 1)):
+            at_least(name, getattr(self, name), least, LARGEST_SIZE)
+
+    @property
+    def other_views(self) -> Terms:
+        """The head on the other views."""
+        return {"head on the other views": (self.views - 1) * self.classes * self.dim}
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
     """What a message is made of.
 
-    ``vectors`` of D dimensions in the precision of the exchange; ``numbers`` in single precision, such as counts;
-    ``entropies`` in at least half precision; ``flags`` of one bit. The last two are not in the paper's counts.
+    Parameters
+    ----------
+    vectors
+        Of D dimensions, in the precision of the exchange.
+    numbers
+        In single precision, such as counts.
+    entropies
+        In at least half precision; not in the paper's counts.
+    flags
+        Of one bit; not in the paper's counts.
+    matrices
+        Of D x D numbers, in the precision of the exchange.
     """
 
     vectors: int
     numbers: int = 0
     entropies: int = 0
     flags: int = 0
+    matrices: int = 0
 
     def counted(self, dim: int, precision: str) -> int:
-        """Return the bytes of vectors and numbers."""
-        return self.vectors * dim * PRECISIONS[precision] + SINGLE * self.numbers
+        """Return the bytes of vectors, matrices and numbers."""
+        return self._rows(dim) * dim * PRECISIONS[precision] + SINGLE * self.numbers
+
+    def _rows(self, dim: int) -> int:
+        return self.vectors + self.matrices * dim
 
     def whole(self, dim: int, precision: str) -> int:
         """Return all bytes: with entropies, flags and, for int8, a scale per vector."""
-        scales = SINGLE * self.vectors if precision == "int8" else 0
+        scales = SINGLE * self._rows(dim) if precision == "int8" else 0
         entropies = self.entropies * max(PRECISIONS[precision], 2)
         return self.counted(dim, precision) + scales + entropies + math.ceil(self.flags / 8)
 
@@ -71,7 +110,7 @@ class Traffic:
 def traffic_of(name: str, params: Any, classes: int, dim: int, precision: str = "fp16") -> Traffic | None:
     """Return the bytes of one sync; None for a method that sends nothing, or does not say what it sends.
 
-    >>> from latte.methods.ristretto import RistrettoParams
+    >>> from latte.methods.ristretto.client import RistrettoParams
     >>> traffic_of("ristretto", RistrettoParams(), 100, 512).vectors == 4 * 100 * 512 + 8 * 100 + 4
     True
     """

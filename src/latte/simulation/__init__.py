@@ -1,8 +1,7 @@
-"""Federations in one process: the schedule, the readable simulator, the engine, and what a run gives.
+"""Federations in one process: the schedule, the readable simulator, and what a run gives.
 
-``simulate`` walks streams with any method and any exchange, one sample at a time: it is the definition. ``engine``
-gives the same predictions faster, for the memory methods. ``readable`` and ``engine`` both return an ``outcome``.
-``fleet_device`` is a process of the fleet demo: clients of a benchmark that sync with a server over HTTP.
+``simulate`` walks streams with any method and any exchange, one sample at a time: it is the definition. ``wrapped`` is
+the seam for what happens to messages on the way.
 """
 
 from __future__ import annotations
@@ -11,25 +10,12 @@ from ..lazy import lazy_names
 
 TYPE_CHECKING = False  # see latte.lazy
 if TYPE_CHECKING:
-    from .outcome import Outcome
-    from .readable import run_readable
-    from .records import ClientScore, Result
-    from .schedule import Schedule
-    from .simulator import Client, Step, simulate
+    from .results import ClientScore, Outcome, Result
+    from .simulator import Client, Schedule, Step, run_readable, simulate
 
 _HOMES = {
-    ".outcome": ("Outcome",),
-    ".readable": ("run_readable",),
-    ".records": (
-        "ClientScore",
-        "Result",
-    ),
-    ".schedule": ("Schedule",),
-    ".simulator": (
-        "Client",
-        "Step",
-        "simulate",
-    ),
+    "latte.simulation.results": ("ClientScore", "Outcome", "Result"),
+    "latte.simulation.simulator": ("Client", "Schedule", "Step", "run_readable", "simulate"),
 }
 
 __all__ = [

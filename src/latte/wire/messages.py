@@ -1,4 +1,4 @@
-"""What travels between a client and a server: typed msgpack, checked while it is decoded.
+"""Messages between a client and a server: typed msgpack, checked while it is decoded.
 
 A client sends a :class:`SyncRequest` and gets a :class:`SyncReply`. Unknown fields are ignored and missing ones have
 defaults, so that an old client can talk to a new server and the reverse, as long as ``protocol`` is the same.
@@ -6,24 +6,29 @@ defaults, so that an old client can talk to a new server and the reverse, as lon
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.extras import need
-from ..core.names import LONGEST
-from ..errors import InputError
-from .array_blocks import NEXT, Block
-from .hashes import row_ids
-from .rows import EncodedRows
-from .versions import PROTOCOL as PROTOCOL  # known by this name, too
+from ..core.validate import LONGEST
+from ..errors import InputError, need
+from .blocks import NEXT, Block
+from .rows import EncodedRows, row_ids
 
 try:
     import msgspec
 except ModuleNotFoundError:
     need("msgspec", "http")  # its error says how to get it
     raise
+
+PROTOCOL = 1  # what this program prefers
+SPOKEN = (PROTOCOL,)  # what it understands
+HEADER = "Latte-Protocol"  # of answers, such as "1" or "1, 2"
+UNSUPPORTED = "unsupported_protocol"  # the code of the problem
+_MOST = 100  # characters of a header that are read
 
 MEDIA_TYPE = "application/vnd.latte+msgpack"
 NO_VERSION = 0  # the version of a client that has uploaded nothing
@@ -37,6 +42,46 @@ Name = Annotated[str, msgspec.Meta(max_length=LONGEST)]  # of a client; its byte
 Key = Annotated[bytes, msgspec.Meta(max_length=64)]
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+
+def spoken_header() -> str:
+    """Return the value of the header.
+
+    >>> spoken_header()
+    '1'
+    """
+    return ", ".join(map(str, SPOKEN))
+
+
+def read_header(value: str | None) -> tuple[int, ...]:
+    """Return the versions that a server names in its header; a server without the header speaks version 1.
+
+    >>> read_header("1, 2"), read_header(None), read_header("nonsense")
+    ((1, 2), (1,), (1,))
+    """
+    words = [word.strip() for word in (value or "")[:_MOST].split(",")]
+    return tuple(int(word) for word in words if word.isdecimal() and len(word) < 7) or (1,)
+
+
+def choose_version(theirs: Sequence[int]) -> int | None:
+    """Return the highest version that both sides speak; None if there is none.
+
+    >>> choose_version([1, 2]), choose_version([2, 3])
+    (1, None)
+    """
+    return max(set(SPOKEN).intersection(theirs), default=None)
+
+
+def upgrade_advice(theirs: Sequence[int]) -> str:
+    """Return the advice to the owner of a client whose server speaks other versions only.
+
+    >>> upgrade_advice([2])
+    'the server speaks protocol 2, this program 1: upgrade latte on this device'
+    """
+    older = max(theirs) < min(SPOKEN)
+    names = " and ".join(map(str, theirs))
+    where = "on the server" if older else "on this device"
+    return f"the server speaks protocol {names}, this program {spoken_header()}: upgrade latte {where}"
 
 
 class Have(msgspec.Struct, frozen=True):
@@ -128,10 +173,9 @@ def pack(message: msgspec.Struct) -> bytes:
 def unpack(content: bytes, kind: type[T]) -> T:
     """Return the message of ``kind`` in ``content``; anything else is refused."""
     try:
-        message: T = msgspec.msgpack.decode(content, type=kind)
+        return msgspec.msgpack.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # DecodeError: bad bytes, or a bad field
         raise InputError(f"{kind.__name__}: not a message of this protocol: {str(error)[:200]}") from None
-    return message
 
 
 class _AnyVersion(msgspec.Struct, frozen=True):
@@ -148,16 +192,13 @@ def protocol_of(content: bytes) -> int:
         return PROTOCOL
 
 
-# --- which rows the other side has -----------------------------------------------------------------------------
-
-
 class SameRows:
     """The rows of an earlier message, place by place: what a server has of a client's uploads."""
 
     def __init__(self, rows: dict[str, EncodedRows]) -> None:
         self._rows = rows
 
-    def find(self, name: str, encoded: EncodedRows) -> NDArray[np.int32]:
+    def __call__(self, name: str, encoded: EncodedRows) -> NDArray[np.int32]:
         """Return the place of each row that has not changed, NEXT for the others."""
         before = self._rows.get(name)
         if before is None or before.shape != encoded.shape:
@@ -172,7 +213,7 @@ class HeldRows:
     def __init__(self, have: tuple[Have, ...]) -> None:
         self._have = {rows.array: rows for rows in have}
 
-    def find(self, name: str, encoded: EncodedRows) -> NDArray[np.int32]:
+    def __call__(self, name: str, encoded: EncodedRows) -> NDArray[np.int32]:
         """Return the place of each row in the client's list; NEXT for a row that the client lacks."""
         source = np.full(len(encoded), NEXT, np.int32)
         have = self._have.get(name)
@@ -190,3 +231,70 @@ class HeldRows:
 def have_of(rows: dict[str, EncodedRows], seed: int) -> tuple[Have, ...]:
     """Return the list of the rows of a download, by the name of their array."""
     return tuple(Have(name, seed, row_ids(encoded, seed).astype("<u8").tobytes()) for name, encoded in rows.items())
+
+
+# --- what a server refuses, and how it says so ----------------------------------------------------------------
+
+
+CODES: dict[str, tuple[int, str]] = {  # of problems, which do not change: HTTP status, and title
+    "bad_message": (400, "The body is not a message of this protocol"),
+    "unsupported_protocol": (400, "The message is of a version of the protocol that the server does not speak"),
+    "bad_request": (400, "The request cannot be understood"),
+    "unauthorized": (401, "A valid bearer token is needed"),
+    "forbidden": (403, "The token does not allow this"),
+    "not_found": (404, "There is nothing here"),
+    "unknown_client": (404, "The client has not uploaded anything"),
+    "method_not_allowed": (405, "This method is not allowed here"),
+    "too_slow": (408, "The request did not arrive in time"),
+    "other_task": (409, "The client works on another task"),
+    "stale_version": (409, "A later upload of this client is stored"),
+    "unknown_base": (409, "The upload leaves out rows of an upload that is not stored"),
+    "too_large": (413, "The body is too large"),
+    "unsupported_media": (415, "The body has a type or an encoding that is not accepted"),
+    "bad_upload": (422, "The upload cannot have come from an honest client"),
+    "key_reused": (422, "The key belongs to another request of this client"),
+    "too_many_requests": (429, "The client asks too often"),
+    "head_too_large": (431, "The request line and the headers are too large"),
+    "internal": (500, "The server failed"),
+    "busy": (503, "Too many requests are waiting"),
+    "stopping": (503, "The server is being stopped"),
+    "store_unavailable": (503, "The store does not answer"),
+    "too_many_clients": (507, "The federation is full"),
+    "store_full": (507, "The disk of the store is full"),
+}
+LONGEST_DETAIL = 500  # characters of a detail that are sent, logged and remembered: it may quote what was sent
+
+
+def shorten_detail(detail: str) -> str:
+    """Return a detail that has at most LONGEST_DETAIL characters."""
+    return detail if len(detail) <= LONGEST_DETAIL else f"{detail[: LONGEST_DETAIL - 1]}…"
+
+
+@dataclass(eq=False)
+class Problem(Exception):  # noqa: N818  it is the document that a client gets
+    """A refusal (RFC 9457). ``retry_after`` in seconds tells when to try again; ``more`` are further members."""
+
+    code: str
+    detail: str
+    retry_after: float | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.detail}"
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return CODES[self.code][0]
+
+    def document(self) -> dict[str, Any]:
+        """Return the problem document."""
+        status, title = CODES[self.code]
+        return {
+            "type": f"urn:latte:problem:{self.code}",
+            "title": title,
+            "status": status,
+            "code": self.code,
+            "detail": shorten_detail(self.detail),
+            **self.more,
+        }

@@ -19,16 +19,16 @@ many times as large as the others; without the rotation they would set the scale
 
 from __future__ import annotations
 
+import hashlib
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.validate import choice
 from ..errors import refuse
-from .rotation import rotate, rotate_back
 
 PRECISIONS = ("exact", "fp32", "fp16", "int8", "int4")
 LOSSLESS = "exact"
@@ -45,42 +45,105 @@ _FLOATS = {"fp32": "<f4", "fp16": "<f2"}
 EncodedRows: TypeAlias = NDArray[np.uint8]  # (n, bytes of a row)
 
 
-class RowFormat(NamedTuple):
-    """How the vectors of one array travel: ``dim`` numbers each, in a ``precision``; ``dtype`` is that in memory."""
+def row_ids(encoded: NDArray[np.uint8], seed: int) -> NDArray[np.uint64]:
+    """Return 64 bits (n,) that stand for the bytes of each row: the first of SHA-256 of the ``seed`` and the row.
 
-    precision: str
-    dim: int
-    dtype: np.dtype[Any]
+    The seed, eight bytes, is the receiver's own random number, so that nobody can choose two rows with the same id.
 
-    @classmethod
-    def of(cls, precision: str, dim: int, dtype: np.dtype[Any]) -> RowFormat:
-        """Return the format of vectors of ``dim`` numbers; an unknown precision is refused."""
+    >>> rows = np.array([[1, 2], [1, 3], [1, 2]], np.uint8)
+    >>> row_ids(rows, seed=7).astype("<u8").tobytes().hex(" ", 8)
+    'fffbeadacebcd695 57ff74203d068403 fffbeadacebcd695'
+    """
+    begun, ids = hashlib.sha256(seed.to_bytes(8, "little")), []
+    for row in np.ascontiguousarray(encoded):
+        digest = begun.copy()
+        digest.update(row)
+        ids.append(digest.digest()[:8])
+    return np.frombuffer(b"".join(ids), "<u8").astype(np.uint64)
+
+
+def rotate(rows: NDArray[np.float32], back: bool = False) -> NDArray[np.float32]:
+    """Return ``rows`` (n, D) in a basis where no dimension stands out, or ``back`` from it; lengths and angles stay.
+
+    Signs that depend on the place, then a Walsh-Hadamard transform of the first P dimensions. If D is larger than P,
+    the signs once more and a transform of the last P dimensions. P is the largest power of two up to D.
+
+    >>> rotate(np.array([[1.0, 0.0, 0.0, 0.0]], np.float32)).tolist()
+    [[0.5, 0.5, 0.5, 0.5]]
+    """
+    columns, dim = np.array(rows.T, np.float32, order="C"), rows.shape[1]
+    signs, power = _signs(dim)[:, None], 1 << (dim.bit_length() - 1)
+    parts = [slice(power)] if power == dim else [slice(power), slice(dim - power, dim)]
+    for part in reversed(parts) if back else parts:
+        if not back:
+            columns *= signs
+        _transform(columns[part])
+        if back:
+            columns *= signs
+    return np.ascontiguousarray(columns.T)
+
+
+def _transform(columns: NDArray[np.float32]) -> None:
+    """Multiply (P, n) in place by the Walsh-Hadamard matrix over √P, which is its own inverse.
+
+    Only sums of two numbers, in a fixed order: every machine gets the same bits.
+    """
+    half, (power, n) = 1, columns.shape
+    source, target = columns, np.empty_like(columns)
+    while half < power:
+        shape = power // (2 * half), 2, half * n
+        pairs, results = source.reshape(shape), target.reshape(shape)
+        np.add(pairs[:, 0], pairs[:, 1], out=results[:, 0])
+        np.subtract(pairs[:, 0], pairs[:, 1], out=results[:, 1])
+        source, target = target, source
+        half *= 2
+    np.multiply(source, np.float32(1 / np.sqrt(power)), out=columns)
+
+
+@lru_cache(16)
+def _signs(dim: int) -> NDArray[np.float32]:
+    """Return 1 or -1 for each place (D,): by the highest bit of its mixed number, so that any program can make them."""
+    mixed = np.arange(dim, dtype=np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    return np.where(mixed >> np.uint64(63) == 0, np.float32(1), np.float32(-1))
+
+
+class RowFormat:
+    """How the vectors of one array travel: ``dim`` numbers each, in a ``precision``; ``dtype`` is that in memory.
+
+    ``stride`` is the bytes of one row. :meth:`of` keeps the formats that were used last.
+    """
+
+    def __init__(self, precision: str, dim: int, dtype: np.dtype[Any]) -> None:
         choice("precision", precision, PRECISIONS)
-        return cls(precision, dim, dtype)
+        self.precision, self.dim, self.dtype = precision, dim, dtype
+        if precision in _STEPS:
+            values = ("i1", dim) if precision == "int8" else ("u1", (dim + 1) // 2)
+            self._record = np.dtype([("scale", "<f4"), ("values", *values)])  # one row
+        else:
+            number = dtype.newbyteorder("<") if precision == LOSSLESS else np.dtype(_FLOATS[precision])
+            self._record = np.dtype((number, (dim,)))
+        self.stride, self._native = self._record.itemsize, dtype.newbyteorder("=")
 
-    @property
-    def stride(self) -> int:
-        """The bytes of one row."""
-        return self._record.itemsize
-
-    @property
-    def _record(self) -> np.dtype[Any]:
-        return _record_of(self)
+    @staticmethod
+    @lru_cache(256)
+    def of(precision: str, dim: int, dtype: np.dtype[Any]) -> RowFormat:
+        """Return the format of vectors of ``dim`` numbers; an unknown precision is refused."""
+        return RowFormat(precision, dim, dtype)
 
     def encode(self, rows: NDArray[Any]) -> EncodedRows:
         """Return ``rows`` (n, D) as bytes (n, stride); a row that is not finite stays so."""
         if self.precision in _STEPS:
             return self._quantise(rows)
-        numbers = np.ascontiguousarray(rows, self._record.base)
-        return numbers.view(np.uint8).reshape(len(rows), self.stride)
+        return np.ascontiguousarray(rows, self._record.base).view(np.uint8).reshape(len(rows), self.stride)
 
     def decode(self, encoded: EncodedRows) -> NDArray[Any]:
         """Return the rows (n, D); whole numbers that encoding cannot have given are refused."""
         if self.precision in _STEPS:
             return self._restore(encoded)
-        count = len(encoded)
-        numbers = np.ascontiguousarray(encoded).reshape(-1).view(self._record.base).reshape(count, self.dim)
-        return numbers.astype(self.dtype.newbyteorder("="))
+        return np.ascontiguousarray(encoded).view(self._record.base).astype(self._native)
 
     def roundings(self, encoded: NDArray[np.uint8]) -> NDArray[np.float64]:
         """Return how far encoding can have moved rows (..., stride) of length 1 in the direction of another vector.
@@ -123,7 +186,9 @@ class RowFormat(NamedTuple):
         factor = np.divide(steps, largest, out=np.zeros_like(largest), where=largest > _LEAST)
         whole = _nearest(wide, factor, steps, _LIMITS[self.precision])
         record = np.zeros(len(rows), self._record)
-        scale = _round_scales(_lengths(wide) / np.maximum(_lengths(whole), 1.0))  # keeps the length of the row
+        scale = _lengths(wide) / np.maximum(_lengths(whole), 1.0)  # keeps the length of the row
+        bits = scale.astype(np.float32).view(np.uint32)  # of which 16 count, so that a decoded row gives the same again
+        scale = ((bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)).view(np.float32)
         record["scale"] = np.where(finite, np.where(factor > 0, scale, 0.0), np.nan)
         values = whole.astype(np.int8)
         record["values"] = values if self.precision == "int8" else _pack_nibbles(values)
@@ -137,8 +202,8 @@ class RowFormat(NamedTuple):
         if (largest[np.isfinite(scale) & (scale != 0)] != _STEPS[self.precision]).any():
             raise refuse("a row", "whole numbers that do not use their range", "what encoding a row gives")
         with np.errstate(invalid="ignore", over="ignore"):  # 0 times infinity: what is not finite is refused later
-            rows: NDArray[Any] = rotate_back(values * scale[:, None])
-        return rows.astype(self.dtype.newbyteorder("="), copy=False)
+            rows: NDArray[Any] = rotate(values * scale[:, None], back=True)
+        return rows.astype(self._native, copy=False)
 
 
 def _nearest(
@@ -152,23 +217,6 @@ def _nearest(
         better = cosines > highest if limit == 1.0 else cosines > highest * (1 + _CLEAR)
         best[better], highest[better] = whole[better], cosines[better]
     return best
-
-
-@lru_cache(256)
-def _record_of(form: RowFormat) -> np.dtype[Any]:
-    """Return one row as a dtype."""
-    if form.precision in _STEPS:
-        values = ("i1", form.dim) if form.precision == "int8" else ("u1", (form.dim + 1) // 2)
-        return np.dtype([("scale", "<f4"), ("values", *values)])
-    number = form.dtype.newbyteorder("<") if form.precision == LOSSLESS else np.dtype(_FLOATS[form.precision])
-    return np.dtype((number, (form.dim,)))
-
-
-def _round_scales(scale: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return scales rounded to 16 significant bits, so that encoding a decoded row gives the same scale again."""
-    bits = scale.astype(np.float32).view(np.uint32)
-    rounded: NDArray[np.float32] = ((bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)).view(np.float32)
-    return rounded
 
 
 def _lengths(rows: NDArray[Any]) -> NDArray[np.float64]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..benchmark import Embeddings, Federation
 from ..embeddings import load_embeddings, load_federation
+from ..federation import Embeddings, Federation
 
 __all__ = ["BUNDLED_FILE", "DEMO_FILE", "bundled", "demo_embeddings"]
 

@@ -9,7 +9,7 @@ its size; the blurs, snow and spatter are in pixels and so look milder on a larg
 
 With the random numbers of the published generator come its bytes: a test holds fifteen corruptions to a
 recording of it. What differs from the published files: they were drawn without a seed, so random corruptions
-agree in distribution only; the frost is drawn, not photographed (:mod:`.frost`); elastic_transform
+agree in distribution only; the frost is drawn, not photographed (:mod:`.weather`); elastic_transform
 interpolates exactly where older OpenCV rounds to 1/32 pixel. Quirks of the published set are kept: glass_blur
 copies where it means to swap, values are truncated rather than rounded (also where ImageMagick makes the motion
 blur), and drops of spatter brighter than white start again at black.
@@ -24,45 +24,49 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 import numpy as np
 
+from ...core.types import Integers
 from ...core.validate import at_least, choice
 from ...errors import refuse
-from . import blur, colour, digital, frost, noise, spatter, weather
-from .draws import Bytes, Rngs, streams
-from .frost import load_textures
+from ...runtime import processes, signals_held
+from . import blur, digital, weather
+from .filters import Bytes, Rngs, streams
+from .weather import load_textures
 
-__all__ = ["CORRUPTIONS", "SEVERITIES", "corrupt", "load_textures"]
+__all__ = ["CORRUPTIONS", "SEVERITIES", "corrupt", "corrupt_each", "load_textures"]
 
 Corruption = Callable[[Bytes, int, Rngs], Bytes]
 
 # In the order of the benchmark: the position is the domain, and part of the key of the random numbers.
 FUNCTIONS: dict[str, Corruption] = {
-    "gaussian_noise": noise.gaussian_noise,
-    "shot_noise": noise.shot_noise,
-    "impulse_noise": noise.impulse_noise,
+    "gaussian_noise": blur.gaussian_noise,
+    "shot_noise": blur.shot_noise,
+    "impulse_noise": blur.impulse_noise,
     "defocus_blur": blur.defocus_blur,
     "glass_blur": blur.glass_blur,
     "motion_blur": blur.motion_blur,
     "zoom_blur": blur.zoom_blur,
     "snow": weather.snow,
-    "frost": frost.frost,
+    "frost": weather.frost,
     "fog": weather.fog,
-    "brightness": colour.brightness,
-    "contrast": colour.contrast,
+    "brightness": digital.brightness,
+    "contrast": digital.contrast,
     "elastic_transform": digital.elastic_transform,
     "pixelate": digital.pixelate,
     "jpeg_compression": digital.jpeg_compression,
-    "speckle_noise": noise.speckle_noise,
+    "speckle_noise": blur.speckle_noise,
     "gaussian_blur": blur.gaussian_blur,
-    "spatter": spatter.spatter,
-    "saturate": colour.saturate,
+    "spatter": weather.spatter,
+    "saturate": digital.saturate,
 }
 CORRUPTIONS: tuple[str, ...] = tuple(FUNCTIONS)
 SEVERITIES = (1, 2, 3, 4, 5)
 LEAST_IMAGE_SIDE = 8
+JOB_IMAGES = 512  # 1.5 MB of CIFAR images: small against the work, large against the cost of sending
 CHUNK_PIXELS = 64 * 32 * 32  # worked on at a time: float64 copies stay in the cache
 
 
@@ -84,55 +88,66 @@ def corrupt(
     >>> bool((both[1:] == corrupt(images[1:], "gaussian_noise", 5, [11])).all())
     True
     """
-    batch = check_batch(images)
+    batch = np.asarray(images)
+    if batch.dtype != np.uint8 or batch.ndim != 4 or batch.shape[3] != 3 or min(batch.shape[1:3]) < LEAST_IMAGE_SIDE:
+        want = f"uint8 of shape (n, H, W, 3), H and W >= {LEAST_IMAGE_SIDE}"
+        raise refuse("images", f"{batch.dtype} of shape {batch.shape}", want)
     choice("name", name, CORRUPTIONS)
     check_severity(severity)
-    places = check_indices(indices, len(batch))
+    n, places = len(batch), np.arange(len(batch)) if indices is None else np.asarray(indices)
+    want = f"{n} whole numbers >= 0, one per image"
+    if places.shape != (n,) or (n and places.dtype.kind not in "iu"):
+        raise refuse("indices", f"{places.dtype} of shape {places.shape}", want)
+    if n and places.min() < 0:
+        raise refuse("indices", int(places.min()), want)
     at_least("seed", seed, 0)
     change: Corruption = FUNCTIONS[name]
     if name == "frost" and textures is not None:
-        change = partial(frost.frost, textures=textures)
-    return _in_chunks(batch, severity, places, partial(streams, seed, CORRUPTIONS.index(name)), change)
-
-
-def _in_chunks(
-    batch: Bytes,
-    severity: int,
-    places: list[int],
-    rngs: Callable[[Sequence[int]], Rngs],
-    change: Corruption,
-) -> Bytes:
+        change = partial(weather.frost, textures=textures)
     result = np.empty_like(batch)
     step = max(1, CHUNK_PIXELS // (batch.shape[1] * batch.shape[2]))
-    for first in range(0, len(batch), step):
+    for first in range(0, n, step):
         part = slice(first, first + step)
-        result[part] = change(batch[part], severity, rngs(places[part]))
+        rngs = streams(seed, CORRUPTIONS.index(name), places[part].tolist())
+        result[part] = change(batch[part], severity, rngs)
     return result
 
 
-def check_batch(images: Any) -> Bytes:
-    """Return a batch of colour images; anything else is refused."""
-    want = f"uint8 of shape (n, H, W, 3), H and W >= {LEAST_IMAGE_SIDE}"
-    batch = np.asarray(images)
-    if batch.dtype != np.uint8 or batch.ndim != 4 or batch.shape[3] != 3:
-        raise refuse("images", f"{batch.dtype} of shape {batch.shape}", want)
-    if min(batch.shape[1:3]) < LEAST_IMAGE_SIDE:
-        raise refuse("images", f"{batch.dtype} of shape {batch.shape}", want)
-    return batch
+def corrupt_each(
+    images: Bytes,
+    which: Integers,
+    severity: int,
+    indices: Integers,
+    seed: int = 0,
+    workers: int = 1,
+    textures: Sequence[Bytes] | None = None,
+) -> Bytes:
+    """Return the images (n, H, W, 3), image i under corruption ``CORRUPTIONS[which[i]]``.
+
+    The result does not depend on ``workers``, the number of processes. With more than one, a script must call
+    this below ``if __name__ == "__main__":``, as for every use of processes.
+    """
+    places = [np.flatnonzero(which == number) for number in range(len(CORRUPTIONS))]
+    jobs = [
+        (name, at[first : first + JOB_IMAGES])
+        for name, at in zip(CORRUPTIONS, places, strict=True)
+        for first in range(0, len(at), JOB_IMAGES)
+    ]
+    calls = [(images[at], name, severity, indices[at], seed, textures) for name, at in jobs]
+    result = np.empty_like(images)
+    if workers == 1:
+        for (_, at), done in zip(jobs, starmap(corrupt, calls), strict=True):
+            result[at] = done
+        return result
+    with processes(workers) as pool:
+        with signals_held():
+            waiting = [pool.submit(corrupt, *call) for call in calls]
+        for (_, at), job in zip(jobs, waiting, strict=True):
+            result[at] = job.result()
+    return result
 
 
 def check_severity(severity: int) -> None:
     """Refuse a severity that is not a whole number from 1 to 5."""
     if isinstance(severity, bool) or severity not in SEVERITIES:
         raise refuse("severity", repr(severity), "1, 2, 3, 4 or 5")
-
-
-def check_indices(indices: Sequence[int] | np.ndarray | None, n: int) -> list[int]:
-    """Return the image indices as whole numbers >= 0, one per image."""
-    places = np.arange(n) if indices is None else np.asarray(indices)
-    want = f"{n} whole numbers >= 0, one per image"
-    if places.shape != (n,) or (n and places.dtype.kind not in "iu"):
-        raise refuse("indices", f"{places.dtype} of shape {places.shape}", want)
-    if n and places.min() < 0:
-        raise refuse("indices", int(places.min()), want)
-    return [int(place) for place in places]

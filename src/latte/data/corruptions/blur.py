@@ -1,12 +1,24 @@
-"""Blur: defocus, glass, motion, zoom and gaussian."""
+"""Blur and noise: defocus, glass, motion, zoom and gaussian; gaussian, shot, impulse and speckle."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ...core.types import Reals
-from .draws import Bytes, Rngs, round_to_single, to_bytes, to_single, to_unit
-from .filters import correlate, gaussian, pad, zoom
+from .filters import (
+    Bytes,
+    Rngs,
+    correlate,
+    gaussian,
+    normal,
+    pad,
+    round_to_single,
+    to_bytes,
+    to_single,
+    to_unit,
+    uniform,
+    zoom,
+)
 
 DEFOCUS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))  # radius, alias sigma
 GLASS = ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))  # sigma, iterations; the reach is 1 pixel
@@ -82,6 +94,7 @@ def streaks(images: Bytes, radius: int, sigma: float, degrees: list[float]) -> B
     whole pixels, the edge repeated. The sum is rounded to 16 bits, which hold 257 steps per level of 8, and those
     are cut off: the published set truncates here too, and a flat image stays what it is.
     """
+    height, width = images.shape[1:3]
     steps = np.arange(2 * radius + 1)
     taps = np.exp(-0.5 * (steps / sigma) ** 2)
     taps /= taps.sum()
@@ -91,16 +104,11 @@ def streaks(images: Bytes, radius: int, sigma: float, degrees: list[float]) -> B
     for i, angle in enumerate(np.deg2rad(degrees)):
         rows = np.ceil(steps * np.sin(angle) - 0.5).astype(int) + reach
         columns = np.ceil(steps * np.cos(angle) - 0.5).astype(int) + reach
-        result[i] = _along(padded[i], taps, rows, columns, images.shape[1:3])
+        total = np.zeros(images.shape[1:])
+        for tap, y, x in zip(taps, rows, columns, strict=True):
+            total += tap * padded[i, y : y + height, x : x + width]
+        result[i] = (np.floor(total * STEPS_16 + 0.5) // STEPS_16).astype(np.uint8)
     return result
-
-
-def _along(padded: Reals, taps: Reals, rows: np.ndarray, columns: np.ndarray, size: tuple[int, ...]) -> Bytes:
-    height, width = size
-    total = np.zeros((height, width, *padded.shape[2:]))
-    for tap, y, x in zip(taps, rows, columns, strict=True):
-        total += tap * padded[y : y + height, x : x + width]
-    return (np.floor(total * STEPS_16 + 0.5) // STEPS_16).astype(np.uint8)
 
 
 def zoom_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
@@ -111,3 +119,36 @@ def zoom_blur(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
     for factor in factors:
         total += zoom(clean.astype(np.float64), float(factor)).astype(np.float32)
     return to_bytes((clean + total) / (len(factors) + 1))
+
+
+GAUSSIAN_NOISE_SIGMA = (0.04, 0.06, 0.08, 0.09, 0.10)
+SHOT_PHOTONS = (500, 250, 100, 75, 50)
+IMPULSE_SHARE = (0.01, 0.02, 0.03, 0.05, 0.07)
+SPECKLE_SIGMA = (0.06, 0.10, 0.12, 0.16, 0.20)
+
+
+def gaussian_noise(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
+    """Add the same amount of noise everywhere."""
+    return to_bytes(to_unit(images) + GAUSSIAN_NOISE_SIGMA[severity - 1] * normal(rngs, images.shape[1:]))
+
+
+def shot_noise(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
+    """Count photons: Poisson noise, stronger where the image is bright."""
+    photons = SHOT_PHOTONS[severity - 1]
+    expected = to_unit(images) * photons
+    counts = np.stack([rng.poisson(mean) for rng, mean in zip(rngs, expected, strict=True)])
+    return to_bytes(counts / photons)
+
+
+def impulse_noise(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
+    """Set a share of the values to 0 or 255, each channel for itself."""
+    draws = uniform(rngs, (2, *images.shape[1:]))
+    hit = draws[:, 0] <= IMPULSE_SHARE[severity - 1]
+    extreme = np.where(draws[:, 1] <= 0.5, np.uint8(255), np.uint8(0))
+    return np.where(hit, extreme, images)
+
+
+def speckle_noise(images: Bytes, severity: int, rngs: Rngs) -> Bytes:
+    """Add noise in proportion to the value."""
+    clean = to_unit(images)
+    return to_bytes(clean + clean * (SPECKLE_SIGMA[severity - 1] * normal(rngs, images.shape[1:])))

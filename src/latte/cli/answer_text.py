@@ -1,0 +1,129 @@
+"""Lines of ``latte classify`` and ``latte edge status`` for people: a row per picture, a summary, did it help?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..core.types import MemoryFill
+    from ..edge.classify.classify import Answer
+    from ..edge.classify.evidence import Labelled, SessionCounts, Stretch
+    from ..edge.device.report import DeviceSummary
+
+_WIDEST = 40  # characters of a class name that the lines are aligned for
+_PROBABILITY = "probability"
+_LEAST = 5  # pictures of a stretch that is shown on its own
+
+
+def label_width(classnames: Sequence[str]) -> int:
+    """Return the width of the column of labels."""
+    return max(len("label"), min(_WIDEST, max(map(len, classnames))))
+
+
+def header_text(width: int) -> str:
+    """Return the line above the answers."""
+    return f"{'label':<{width}}  {_PROBABILITY}  file"
+
+
+def answer_text(answer: Answer, width: int) -> str:
+    """Return the line of a picture that has a label."""
+    changed = "" if answer.label == answer.zero_shot else f"   (zero-shot: {answer.zero_shot})"
+    share = f"{100 * (answer.probability or 0):.1f} %"
+    return f"{answer.label:<{width}}  {share:>{len(_PROBABILITY)}}  {answer.file}{changed}"
+
+
+def counts_text(counts: SessionCounts) -> str:
+    """Return how many pictures there were, and what became of them."""
+    parts = [counted(counts.pictures, "picture")]
+    if counts.unreadable:
+        parts.append(f"{counts.unreadable} unreadable")
+    if counts.answered:
+        parts.append(_changed(counts))
+    if counts.near_copies:
+        parts.append(f"{counted(counts.near_copies, 'near copy', 'near copies')} not learnt")
+    return f"{', '.join(parts)}; {counts.milliseconds:.1f} ms per picture"
+
+
+def _changed(counts: SessionCounts) -> str:
+    return f"the memory changed {counted(counts.changed, 'label')} ({100 * counts.changed / counts.answered:.1f} %)"
+
+
+def memory_text(fill: MemoryFill | None, classes: int, file: str) -> str:
+    """Return how full the memory is and where it was saved; empty if there is none."""
+    if fill is None:
+        return f"memory saved in {file}" if file else ""
+    room = f"{fill.items} of {fill.slots} slots" if fill.slots is not None else counted(fill.items, "picture")
+    place = f"saved in {file}" if file else "not saved (--memory FILE does)"
+    return f"memory: {room}, {fill.classes} of {classes} classes; {place}"
+
+
+def counted(count: int, word: str, many: str = "") -> str:
+    """Return a number with its word.
+
+    >>> counted(1, "picture"), counted(2, "near copy", "near copies")
+    ('1 picture', '2 near copies')
+    """
+    return f"{count} {word if count == 1 else many or f'{word}s'}"
+
+
+def summary_lines(summary: DeviceSummary) -> Iterator[str]:
+    """Yield the lines of a device."""
+    status, counts = summary.status, summary.counts
+    state = f"{'hung' if summary.hung else 'running'}, pid {status.pid}" if summary.alive else "not running"
+    yield f"device {status.name!r}: {state}; server {status.server}"
+    if summary.hung and summary.silent is not None:
+        yield f"problem: it has done nothing for {_ago(summary.silent)}: it hangs, or waits for room or for a reader"
+    shown = f"{counted(counts.answered, 'picture')} answered, {counts.unreadable} unreadable"
+    yield f"{shown}, {status.waiting} waiting, {status.dropped} dropped"
+    text = "never synced"
+    if status.synced:
+        text = f"last sync {_ago(time.time() - status.synced)} ago, after {counted(status.sync_images, 'picture')}"
+    yield f"{text}; problem: {status.sync_problem}" if status.sync_problem else text
+    if counts.answered:
+        yield _changed(counts)
+        yield from course_lines(summary.course)
+    yield from labelled_lines(summary.labelled)
+    if status.problem:
+        yield f"problem: {status.problem}"
+
+
+def _ago(seconds: float) -> str:
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def course_lines(course: Sequence[Stretch]) -> Iterator[str]:
+    """Yield agreement with zero-shot and zero-shot entropy over time, the oldest first.
+
+    Where there are few pictures, one number each: shares of two or three would look like a trend.
+    """
+    if not course:
+        return
+    length = course[0].images
+    parts = course if length >= _LEAST else [sum(course[1:], course[0])]
+    agreement = " ".join(f"{100 * part.agreement:.0f}" for part in parts)
+    entropy = " ".join(f"{100 * part.entropy:.0f}" for part in parts)
+    per = f" per {length} pictures" if len(parts) > 1 else ""
+    yield f"agreement with zero-shot{per}: {agreement} %"
+    yield f"entropy of zero-shot (0 is certain): {entropy} %"
+
+
+def labelled_lines(labelled: Labelled) -> Iterator[str]:
+    """Yield the accuracies with and without the memory, with 95 % intervals."""
+    from ..edge.classify.evidence import accuracies_of
+
+    found = accuracies_of(labelled)
+    if found is None or found.gain_interval is None:
+        return
+    adapted, plain = _share(found.accuracy, found.accuracy_interval), _share(found.zero_shot, found.zero_shot_interval)
+    yield f"{counted(found.labelled, 'labelled picture')}: accuracy {adapted}, zero-shot {plain}"
+    low, high = found.gain_interval
+    yield f"gain {100 * found.gain:+.1f} points (95 % interval {100 * low:+.1f} to {100 * high:+.1f})"
+
+
+def _share(value: float, interval: tuple[float, float]) -> str:
+    return f"{100 * value:.1f} % ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})"

@@ -1,0 +1,272 @@
+"""``latte classify``: pictures to labels, in one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .answer_text import answer_text, counts_text, course_lines, header_text, label_width, labelled_lines, memory_text
+from .options import ENCODER, MAX_PIXELS, NEAR_COPY, PLUGINS, Command, InputFile, load_plugins
+from .output import line, problem
+from .run_options import collect_options
+from .stop import Stopped, postpone_stop
+
+if TYPE_CHECKING:
+    from ..core.types import Method
+    from ..core.zero_shot import ZeroShot
+    from ..edge.classify.answers import AnswerFile
+    from ..edge.classify.classify import Answer, EmbeddedPicture
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+_OPTIONS: list[Callable[[Command], Command]] = [
+    click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path)),
+    click.option(
+        "--classes", "classnames", required=True, help="Class names, comma-separated, or a file with one per line."
+    ),
+    ENCODER,
+    click.option("--templates", help="A template set by name, or a file with one template per line."),
+    click.option(
+        "--method",
+        "spec",
+        metavar="NAME[:PRESET][+KEY=VALUE...]",
+        default="latte",
+        show_default=True,
+        help="How to adapt: latte, ristretto, tda, dmn, or clip for the model's own answer (see: latte methods).",
+    ),
+    PLUGINS,
+    click.option("--zero-shot", "spec", flag_value="clip", help="The same as --method clip: do not adapt."),
+    click.option("--memory", type=FILE, help="Continue from this file, and save to it."),
+    click.option(
+        "--save-every",
+        metavar="SECONDS",
+        type=click.IntRange(0, 86_400),
+        default=10,
+        show_default=True,
+        help="How often --memory is saved on the way.",
+    ),
+    NEAR_COPY,
+    MAX_PIXELS,
+    click.option("--labels", type=InputFile(), help="CSV with FILE,CLASS of some pictures, to print the accuracy."),
+    click.option("--csv", type=FILE, help="Write a row per picture to this file, too."),
+    click.option("--json", "as_json", is_flag=True, help="JSON lines instead of a table."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifyOptions:
+    """The options of a call."""
+
+    images: tuple[Path, ...]
+    classnames: str
+    encoder: str
+    templates: str | None
+    spec: str
+    plugins: tuple[Path, ...]
+    memory: Path | None
+    save_every: int
+    near_copy: float
+    max_pixels: int
+    labels: Path | None
+    csv: Path | None
+    as_json: bool
+
+    def create_method(self, task: ZeroShot) -> Method:
+        """Return the method that adapts; one that remembers nothing is refused where there is a memory file."""
+        from ..edge.classify.classify import create_alone
+        from ..experiment.config import parse_method
+
+        chosen = parse_method(self.spec)
+        method = create_alone(chosen["name"], task, chosen["params"], chosen["preset"], self.near_copy)
+        if self.memory is not None and not method.state():
+            raise click.UsageError(f"{chosen['name']} remembers nothing: leave --memory out")
+        return method
+
+
+def classify_options(command: Command) -> Command:
+    """Add the options; the command gets them as ``chosen``."""
+    return collect_options(command, ClassifyOptions, _OPTIONS)
+
+
+def read_classnames(text: str) -> list[str]:
+    """Return class names: separated by commas, or the lines of the file that ``text`` names."""
+    from ..encoders.prompts import check_classnames
+    from ..errors import refuse
+    from ..files.documents import read_lines
+
+    is_file = "," not in text and os.path.exists(text)  # noqa: PTH110  Path.exists fails on very long names
+    names = read_lines(Path(text), "classes") if is_file else text.split(",")
+    names = [name.strip() for name in names if name.strip()]
+    if len(names) < 2:
+        got = f"{len(names)} class in the file {text}" if is_file else f"{text!r}, which is no file"
+        raise refuse("classes", got, "a file with one name per line, or at least two names: --classes cat,dog")
+    check_classnames(names)
+    return names
+
+
+@click.command()
+@classify_options
+def classify(chosen: ClassifyOptions) -> None:
+    """Say what the pictures show: IMAGES are files or folders.
+
+    The method adapts as it goes, from the pictures themselves; with --memory it goes on where it was the last time.
+    Ristretto syncs with itself, after 1, 2, 4, 8 and 16 pictures and then after every 16. The file is saved on the way,
+    at the end, and on Ctrl-C: after an interruption, the same command goes on with the next picture, and so does the
+    table of --csv. One process at a time may use them. An unreadable picture is reported and makes the exit code 1.
+
+    Which method: Latte is the default; it is published, and holds while few clients are hostile. Ristretto is for
+    devices of one owner that see one domain each. Pictures that mix domains gain nothing with either (420 mixed
+    pictures: -1.9 points with Latte, +0.2 with Ristretto).
+
+    The probability is that of the label in the adapted model: a softmax of its scores, at a temperature that needs no
+    labels (with Latte, all in all as certain as the model without the memory). How often such an answer is right, only
+    labelled pictures can tell (docs/calibration.md). In JSON and CSV there are also the probability of the model's own
+    answer without the memory, and its certainty, 1 minus the entropy.
+    """
+    with ExitStack() as stack:
+        bad = Classifying(chosen, stack).run()
+    if bad:
+        sys.exit(1)
+
+
+class Classifying:
+    """One call: what is printed, what is in the table and what is in the memory are always the same pictures."""
+
+    def __init__(self, chosen: ClassifyOptions, stack: ExitStack) -> None:
+        """Find what is wrong with the call, then load the model; ``stack`` holds the locks."""
+        from ..edge.classify.classify import Learning, find_pictures
+        from ..edge.classify.evidence import Course, Tally, read_labels
+        from ..encoders import check_encoder_spec, load_encoder, read_templates, zero_shot
+
+        self.chosen, self.files = chosen, find_pictures(chosen.images)
+        names = read_classnames(chosen.classnames)
+        templates = None if chosen.templates is None else read_templates(chosen.templates)
+        load_plugins(chosen.plugins)
+        memory, self.table = self._lock_files(names, stack)
+        check_encoder_spec(chosen.encoder)
+        self.labels = read_labels(chosen.labels, names) if chosen.labels is not None else {}
+        self.model = load_encoder(chosen.encoder)
+        self.task = zero_shot(self.model, names, templates)
+        self.method = chosen.create_method(self.task)
+        self.learning: Learning | None = None
+        if memory is not None:
+            sync = self.table.sync if self.table else lambda: None
+            self.learning = Learning(memory, self.method, self.task, self.files, chosen.save_every, sync)
+            if start := self.learning.start:
+                problem(f"going on after {start} of {len(self.files)} pictures, which {memory.name} covers")
+        self.tally, self.course, self.width = Tally(), Course(), label_width(names)
+        self.labelled: list[Answer] = []  # answers whose true label is known
+
+    def _lock_files(self, names: list[str], stack: ExitStack) -> tuple[Path | None, AnswerFile | None]:
+        """Return the files of memory and rows; they are locked before they are read, or others' work would be lost.
+
+        What the method cannot do is found out with a classifier of the same classes in two dimensions.
+        """
+        import numpy as np
+
+        from ..core.zero_shot import ZeroShot
+        from ..edge.classify.answers import AnswerFile, locked_answers
+        from ..edge.classify.classify import check_author, covered_files, locked_memory, read_memory
+
+        chosen, files, start = self.chosen, self.files, 0
+        method = chosen.create_method(ZeroShot(np.tile([1.0, 0.0], (len(names), 1)), names))
+        if chosen.csv is not None:
+            target = os.path.realpath(chosen.csv)
+            if chosen.memory is not None and target == os.path.realpath(chosen.memory):
+                raise click.UsageError("--csv and --memory are the same file")
+            if any(file.name == chosen.csv.name and os.path.realpath(file) == target for file in files):
+                raise click.UsageError(f"--csv {chosen.csv} is one of the pictures")
+        memory = None if chosen.memory is None else stack.enter_context(locked_memory(chosen.memory))
+        table = None if chosen.csv is None else stack.enter_context(locked_answers(chosen.csv))
+        if memory is not None and memory.exists():
+            notes = read_memory(memory).metadata
+            check_author(memory, notes, method)
+            start = covered_files(notes, files)
+        return memory, None if table is None else AnswerFile(table, files, start)
+
+    def run(self) -> int:
+        """Answer every picture, and return how many are unreadable."""
+        from ..edge.classify.classify import embed_files
+
+        if self.table:
+            self.table.open()
+            if self.table.missing:
+                problem(f"{self.table.path} is new: the rows of the first {self.table.missing} pictures are not in it")
+        if not self.chosen.as_json:
+            line(header_text(self.width))
+        start = self.learning.start if self.learning else 0
+        try:
+            for picture in embed_files(self.model, self.files, start, self.chosen.max_pixels):
+                with postpone_stop():  # a signal waits until the picture is learnt, printed and counted
+                    self._answer(picture)
+            with postpone_stop():
+                self._finish()
+        except Stopped as stopped:
+            with suppress(OSError):  # a full disk: the last save counts
+                stopped.hint = self._save()
+            raise
+        except BaseException:  # a pipe that nobody reads any more, a full disk, a failing encoder
+            self._save()
+            raise
+        return self.tally.counts().unreadable
+
+    def _save(self) -> str:
+        """Save what was learnt until something ended the work; return how to go on, empty where nothing is left."""
+        total, learning = len(self.files), self.learning
+        if learning is None:
+            rows = f"{self.chosen.csv} has the rows of {self.tally.counts().pictures} of {total} pictures"
+            return f"{rows}: without --memory, the same command starts over" if self.table else ""
+        file = learning.file.name
+        if learning.finished:
+            return f"all {total} pictures are done, and {file} has learnt from them"
+        if learning.done > learning.start:
+            learning.save()
+        return f"{learning.done} of {total} pictures are done and saved in {file}: run the same command again to go on"
+
+    def _answer(self, picture: EmbeddedPicture) -> None:
+        from ..edge.classify.answers import json_line
+        from ..edge.classify.classify import answer_picture
+        from ..edge.classify.evidence import stretch_of
+
+        answer = answer_picture(picture, self.task, self.method)
+        self.tally.count(answer)
+        if answer.problem is None:
+            self.course.add(stretch_of(answer))
+        if self.labels and (name := os.path.abspath(answer.file)) in self.labels:  # noqa: PTH100
+            self.labelled.append(replace(answer, file=name))
+        try:
+            if self.table:
+                self.table.add(answer)
+            if self.chosen.as_json:
+                line(json_line(asdict(answer)))
+            elif answer.problem is not None:
+                problem(answer.problem)
+            else:
+                line(answer_text(answer, self.width))
+        finally:  # it has been learnt, whether or not anybody reads the line
+            if self.learning:
+                self.learning.count()
+
+    def _finish(self) -> None:
+        """Save everything, and say what happened, and whether adapting helped."""
+        from ..edge.classify.classify import fill_of
+        from ..edge.classify.evidence import compare_answers
+
+        if self.learning:
+            self.learning.finish()
+        if self.table:
+            self.table.close()
+        texts = [counts_text(self.tally.counts()), *course_lines(self.course.stretches())]
+        if self.chosen.labels and not self.labelled:
+            texts.append(f"accuracy unknown: {self.chosen.labels} names none of these pictures")
+        texts += labelled_lines(compare_answers(self.labelled, self.labels))
+        texts.append(memory_text(fill_of(self.method), self.task.classes, str(self.chosen.memory or "")))
+        texts.append(f"table: {self.chosen.csv}" if self.chosen.csv else "")
+        for text in filter(None, texts):
+            line(text, err=True)

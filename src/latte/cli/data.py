@@ -1,0 +1,234 @@
+"""``latte data``, ``embed`` and ``export``: embedding files, how to make them, and encoders as ONNX folders."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..errors import InputError
+from .options import DATA, ENCODER, JSON, Folder, InputFile, OutputFile, OutputFolder
+from .output import absolute, bar, line, print_rows, problem
+
+
+@click.group()
+def data() -> None:
+    """List, show, check and convert embedding files."""
+
+
+@data.command("ls")
+@DATA
+@JSON
+def ls(data: Path | None, as_json: bool) -> None:
+    """List the benchmarks: the bundled ones, and the embedding files in the data folder."""
+    from ..data.catalogue import list_benchmarks, summarise_benchmark
+
+    rows = []
+    for entry in list_benchmarks(data).values():
+        try:
+            facts: dict[str, Any] = asdict(summarise_benchmark(entry))
+        except InputError as error:
+            empty = dict.fromkeys(("images", "views", "classes", "domains"))
+            facts = {**empty, "encoder": f"cannot be read: {error}"}
+        rows.append({"name": entry.name, **facts, "file": str(entry.path)})
+    print_rows(rows, as_json)
+
+
+@data.command("show")
+@click.argument("name")
+@DATA
+@JSON
+def show(name: str, data: Path | None, as_json: bool) -> None:
+    """Show what is in the benchmark NAME (or file)."""
+    import numpy as np
+
+    from ..data.catalogue import default_clients, find_benchmark, read_benchmark
+    from ..files.documents import checksum
+
+    entry = find_benchmark(name, data)
+    embeddings = read_benchmark(entry)
+    logits = embeddings.zero_shot.logits(np.asarray(embeddings.views[:, 0], np.float32))
+    right = 100 * float((logits.argmax(axis=1) == embeddings.labels).mean()) if len(embeddings) else float("nan")
+    clients = default_clients(embeddings, entry.name)
+    facts = {
+        "name": entry.name,
+        "file": str(entry.path),
+        "sha256": checksum(entry.path),
+        "fingerprint": embeddings.zero_shot.fingerprint,
+        "encoder": embeddings.metadata.get("encoder", "unknown"),
+        "images": embeddings.views.shape[0],
+        "views": embeddings.views.shape[1],
+        "dimensions": embeddings.views.shape[2],
+        "scale": embeddings.zero_shot.scale,
+        "zero-shot": f"{right:.2f} %",
+        "clients": f"{clients} per domain" if clients else "fixed by the file",
+        "domains": {name: int((embeddings.domain == i).sum()) for i, name in enumerate(embeddings.domains)},
+        "classes": list(embeddings.zero_shot.classnames),
+        "made": embeddings.metadata.get("made", "unknown"),
+    }
+    if as_json:
+        line(json.dumps(facts))
+        return
+    for key, value in facts.items():
+        text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
+        line(f"{key:<12} {', '.join(text) if isinstance(text, list) else text}")
+
+
+@data.command("check")
+@click.argument("names", nargs=-1)
+@DATA
+def check(names: tuple[str, ...], data: Path | None) -> None:
+    """Check benchmarks (default: all): whole files, shapes that fit, unit rows, no empty domain."""
+    from ..data.catalogue import find_benchmark, find_problems, list_benchmarks, read_benchmark
+
+    chosen = [find_benchmark(name, data) for name in names] if names else list(list_benchmarks(data).values())
+    bad = 0
+    for entry in chosen:
+        try:
+            faults = list(find_problems(read_benchmark(entry)))
+        except InputError as error:
+            faults = [str(error)]
+        bad += bool(faults)
+        line(f"{entry.name}: {'; '.join(faults) or 'ok'}")
+    if bad:
+        problem(f"{bad} of {len(chosen)} files are not sound")
+        sys.exit(2)
+
+
+@data.command("convert")
+@click.argument("source", type=InputFile())
+@click.argument("target", type=OutputFile())
+def convert(source: Path, target: Path) -> None:
+    """Convert the .npz file SOURCE to the embedding file TARGET (.safetensors)."""
+    from ..data.embeddings import convert_npz, save_embeddings
+    from ..errors import refuse
+
+    if target.suffix != ".safetensors":
+        raise refuse("target", f"{target}", "a name that ends in .safetensors")
+    embeddings = convert_npz(source)
+    save_embeddings(target, embeddings)
+    line(f"{target}: {len(embeddings)} images", err=True)
+
+
+@data.command("fetch")
+@click.argument("name")
+@click.option("--to", "dest", type=OutputFolder(), default=Path("data"), show_default=True)
+@click.option("--from", "source", type=Folder(exists=True), help="Where it already is.")
+def fetch(name: str, dest: Path, source: Path | None) -> None:
+    """Get the images of the dataset NAME: download it with checksums, or take it from a folder.
+
+    An interrupted download resumes. Some datasets must be downloaded by hand; the command prints the page and the
+    target folder.
+    """
+    from ..core.validate import near
+    from ..data.fetch import dataset_sources
+    from ..data.fetch import fetch_dataset as get
+
+    known = dataset_sources()
+    if name not in known:
+        raise click.UsageError(f"no dataset {name!r}; there is {', '.join(near(name, sorted(known)))}")
+    if known[name].manual:  # nothing is downloaded: it is checked, or the steps are printed
+        line(str(get(name, dest, source)))
+        return
+    try:
+        with bar(name, known[name].sums.size or 0, "bytes") as advance:
+            place = get(name, dest, source, absolute(advance))
+    except ConnectionError as error:
+        raise click.ClickException(str(error)) from None
+    line(str(place))
+
+
+@click.command()
+@click.argument("dataset")
+@ENCODER
+@click.option("--out", required=True, type=OutputFile(), help="The .safetensors to write.")
+@click.option("--views", default="0", help="Random views besides the plain image: 63 (AugMix) or crop_flip:63.")
+@click.option("--templates", help="A template set by name, or a file with one template per line.")
+@click.option(
+    "--severity", type=click.IntRange(1, 5), default=5, show_default=True, help="Of the corruptions of CIFAR-C."
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    help="Of the random views, the corruptions and their assignment to images.",
+)
+@click.option(
+    "--frost",
+    type=Folder(exists=True),
+    help="A folder of pictures for the frost of cifar10c: and cifar100c:, instead of the drawn one.",
+)
+@click.option("--dtype", type=click.Choice(["float16", "float32"]), default="float16", show_default=True)
+@click.option("--skip-bad", is_flag=True, help="Leave unreadable images out instead of refusing them.")
+def embed(
+    dataset: str,
+    encoder: str,
+    out: Path,
+    views: str,
+    templates: str | None,
+    severity: int,
+    seed: int,
+    frost: Path | None,
+    dtype: str,
+    skip_bad: bool,
+) -> None:
+    """Embed the pictures of DATASET.
+
+    DATASET is folder:DIR (DIR/domain/class/image), classes:DIR (DIR/class/image), vlcs:DIR, terra:DIR, pacs:DIR,
+    cifar10:PATH, cifar100:PATH, cifar10c:PATH, cifar100c:PATH (the official CIFAR, corrupted here), or
+    cifar10c-npy:DIR, cifar100c-npy:DIR (the published test images). After an interruption, the same command continues.
+    """
+    import os
+
+    from ..core.validate import whole
+    from ..data.corruptions import load_textures
+    from ..data.embed import BadImagesError, EmbedPlan, embed_images
+    from ..data.images import CorruptionPlan, open_images
+    from ..encoders import check_encoder_spec, load_encoder, read_templates
+    from ..encoders.views import MOST_VIEWS, ViewPlan
+
+    if out.suffix != ".safetensors":
+        raise click.BadParameter("it should end in .safetensors", param_hint="--out")
+    check_encoder_spec(encoder)
+    textures = None if frost is None else load_textures(frost)
+    words = None if templates is None else read_templates(templates)
+    kind, _, digits = views.rpartition(":")
+    count = whole("--views (a number, or crop_flip:NUMBER)", digits, 0, MOST_VIEWS)
+    random_views = ViewPlan(kind or "augmix", count, seed) if count else None
+    plan = EmbedPlan(random_views, words, dtype, os.cpu_count() or 1, skip_bad)
+    images, model = open_images(dataset, CorruptionPlan(severity, seed, textures)), load_encoder(encoder)
+    try:
+        with bar("embed", len(images), "images") as advance:
+            embeddings = embed_images(images, model, out, plan, advance)
+    except BadImagesError as error:
+        for image in error.bad:
+            line(image.message, err=True)
+        raise
+    line(f"{out}: {len(embeddings)} images, {len(images) - len(embeddings)} left out", err=True)
+
+
+@click.command()
+@click.argument("encoder")
+@click.argument("out", type=OutputFolder())
+@click.option(
+    "--variants", default="fp32", show_default=True, help="fp32, and on request fp16 and int8, comma-separated."
+)
+@click.option(
+    "--images", type=click.Path(exists=True, path_type=Path), help="Pictures to compare on (default: synthetic)."
+)
+@JSON
+def export(encoder: str, out: Path, variants: str, images: Path | None, as_json: bool) -> None:
+    """Write ENCODER (hf:ID or hf:DIR) to the folder OUT: image, text, tokenizer, model.json.
+
+    Prints how well every variant agrees with the original: cosines of the same pictures and texts.
+    """
+    from ..edge.classify.classify import find_pictures
+    from ..encoders.export import export_onnx
+
+    pictures = None if images is None else find_pictures([images])
+    agreements = export_onnx(encoder, out, tuple(part.strip() for part in variants.split(",")), pictures)
+    print_rows([asdict(agreement) for agreement in agreements], as_json)

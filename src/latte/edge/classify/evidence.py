@@ -1,0 +1,273 @@
+"""Evidence of whether adapting helped: what a device can say about its answers without labels, and with a few.
+
+Without labels: how often an answer differs from the zero-shot one, and how certain the zero-shot predictions are, over
+time. With labels: the accuracy of both with an interval.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import operator
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+
+from ...errors import refuse
+from ...files.documents import read_lines
+from .classify import Answer, absolute_name
+
+MOST_STRETCHES = 8  # of a course: enough to see a trend, few enough for one line
+RECENT_ANSWERS = 100  # answers over which the latest agreement and entropy are averaged
+_NORMAL = 1.959964  # standard deviations of a 95 % interval
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Some answers in a row: how many differ from zero-shot's, and the sum of their zero-shot entropies."""
+
+    images: int = 0
+    differing: int = 0
+    entropies: float = 0.0
+
+    def __add__(self, other: Stretch) -> Stretch:
+        return Stretch(self.images + other.images, self.differing + other.differing, self.entropies + other.entropies)
+
+    @property
+    def agreement(self) -> float:
+        """The share of answers that are zero-shot's, too."""
+        return 1.0 - self.differing / self.images if self.images else 1.0
+
+    @property
+    def entropy(self) -> float:
+        """The mean zero-shot entropy, in [0, 1]."""
+        return self.entropies / self.images if self.images else 0.0
+
+
+def stretch_of(answer: Answer) -> Stretch:
+    """Return the stretch of one answer; an unreadable picture is none."""
+    if answer.problem is not None:
+        return Stretch()
+    certainty = 1.0 if answer.certainty is None else answer.certainty
+    return Stretch(1, int(answer.label != answer.zero_shot), 1.0 - certainty)
+
+
+class Course:
+    """Agreement and entropy over time, in a few stretches of equal length, however many answers there are.
+
+    >>> course = Course()
+    >>> for number in range(20):
+    ...     course.add(Stretch(1, int(number < 4), 0.5))
+    >>> [(part.images, part.agreement) for part in course.stretches()]
+    [(4, 0.0), (4, 1.0), (4, 1.0), (4, 1.0), (4, 1.0)]
+    """
+
+    def __init__(self) -> None:
+        self._length, self._parts = 1, [Stretch()]
+
+    def add(self, answer: Stretch) -> None:
+        """Add the stretch of one answer."""
+        if self._parts[-1].images == self._length:
+            if len(self._parts) == MOST_STRETCHES:  # neighbours are joined
+                pairs = zip(self._parts[::2], self._parts[1::2], strict=True)
+                self._parts, self._length = [first + second for first, second in pairs], 2 * self._length
+            self._parts.append(Stretch())
+        self._parts[-1] += answer
+
+    def stretches(self) -> list[Stretch]:
+        """Return the stretches in order; a last stretch of less than half the length is joined to the one before."""
+        *parts, last = self._parts
+        if parts and 2 * last.images < self._length:
+            return [*parts[:-1], parts[-1] + last]
+        return [part for part in self._parts if part.images]
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Of the pictures that somebody labelled: how many answers are correct, with the memory and without it.
+
+    ``gained`` are correct only with the memory, ``lost`` only without it.
+    """
+
+    labelled: int = 0
+    correct: int = 0
+    correct_zero_shot: int = 0
+    gained: int = 0
+    lost: int = 0
+
+    def __add__(self, other: Labelled) -> Labelled:
+        return Labelled(*map(operator.add, astuple(self), astuple(other)))
+
+
+def read_labels(path: Path, names: Sequence[str] = ()) -> dict[str, str]:
+    """Return the classes of files by absolute name; a relative name starts at the folder of the CSV file.
+
+    A first line ``file,label`` is a header. Columns after the second do not matter. With ``names``, a class that is not
+    among them is refused, as are two classes for one file.
+    """
+    labels: dict[str, str] = {}
+    for number, row in enumerate(csv.reader(read_lines(path, "labels")), 1):
+        if not row or (number == 1 and [cell.strip().lower() for cell in row[:2]] == ["file", "label"]):
+            continue
+        if len(row) < 2 or not row[0].strip() or not row[1].strip():
+            raise refuse(f"{path}, line {number}", ",".join(row), "FILE,CLASS")
+        name, label = absolute_name(path.absolute().parent / row[0].strip()), row[1].strip()
+        if labels.setdefault(name, label) != label:
+            raise refuse(f"{path}, line {number}", f"{label!r} after {labels[name]!r} for the same file", "one class")
+        if names and label not in names:
+            raise refuse(f"{path}, line {number}", repr(label), "one of " + ", ".join(map(repr, names)))
+    if not labels:
+        raise refuse(str(path), "no labels", "lines FILE,CLASS")
+    return labels
+
+
+def compare_answers(answers: Iterable[Answer], labels: Mapping[str, str]) -> Labelled:
+    """Return how answers compare with the true ``labels`` of their files; an answer without a label does not count.
+
+    >>> compare_answers([Answer("a.jpg", "cat", zero_shot="dog")], {"a.jpg": "cat"})
+    Labelled(labelled=1, correct=1, correct_zero_shot=0, gained=1, lost=0)
+    """
+    compared = Labelled()
+    for answer in answers:
+        if answer.problem is None and answer.file in labels:
+            right, plain = answer.label == labels[answer.file], answer.zero_shot == labels[answer.file]
+            compared += Labelled(1, right, plain, right and not plain, plain and not right)
+    return compared
+
+
+def share_interval(successes: int, total: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share by Wilson's formula, which is good for few samples, too.
+
+    >>> low, high = share_interval(8, 10)
+    >>> round(low, 2), round(high, 2)
+    (0.49, 0.94)
+    """
+    if not total:
+        return 0.0, 1.0
+    p, z = successes / total, _NORMAL
+    centre = (p + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def difference_interval(gained: int, lost: int, total: int) -> tuple[float, float]:
+    """Return the 95 % interval of the difference of two accuracies on the same pictures.
+
+    Only pictures on which the two disagree count. Half a picture is added to each side (Agresti and Min), so that the
+    interval does not vanish if they never disagree.
+
+    >>> low, high = difference_interval(9, 1, 50)
+    >>> round(low, 2), round(high, 2)
+    (0.04, 0.27)
+    """
+    if not total:
+        return -1.0, 1.0
+    b, c, n = gained + 0.5, lost + 0.5, total + 2.0
+    difference = (b - c) / n
+    half = _NORMAL * math.sqrt(max(b + c - (b - c) ** 2 / n, 0.0)) / n
+    return max(-1.0, difference - half), min(1.0, difference + half)
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracies:
+    """The accuracies on ``labelled`` pictures, with the memory and without it, and the gain, with 95 % intervals.
+
+    ``gain_interval`` is None where nobody knows on how many pictures the two disagree.
+    """
+
+    labelled: int
+    accuracy: float
+    accuracy_interval: tuple[float, float]
+    zero_shot: float
+    zero_shot_interval: tuple[float, float]
+    gain: float
+    gain_interval: tuple[float, float] | None
+
+
+def accuracies_of(labelled: Labelled, paired: bool = True) -> Accuracies | None:
+    """Return the accuracies; None without labels. Unless ``paired``, ``gained`` and ``lost`` are not known.
+
+    >>> helped = accuracies_of(Labelled(50, 40, 32, gained=9, lost=1))
+    >>> round(helped.gain, 2), [round(end, 2) for end in helped.gain_interval]
+    (0.16, [0.04, 0.27])
+    """
+    total = labelled.labelled
+    if not total:
+        return None
+    return Accuracies(
+        total,
+        labelled.correct / total,
+        share_interval(labelled.correct, total),
+        labelled.correct_zero_shot / total,
+        share_interval(labelled.correct_zero_shot, total),
+        (labelled.correct - labelled.correct_zero_shot) / total,
+        difference_interval(labelled.gained, labelled.lost, total) if paired else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCounts:
+    """Pictures that were answered or ``unreadable``, and the seconds that all of them took.
+
+    ``changed`` are answers that differ from the zero-shot label, ``near_copies`` pictures that were answered but not
+    learnt from, because the memory has almost the same already.
+    """
+
+    pictures: int = 0
+    unreadable: int = 0
+    changed: int = 0
+    near_copies: int = 0
+    seconds: float = 0.0
+
+    @property
+    def answered(self) -> int:
+        """The pictures that have a label."""
+        return self.pictures - self.unreadable
+
+    @property
+    def milliseconds(self) -> float:
+        """The mean time that a picture took, reading and encoding included; 0 without pictures."""
+        return 1e3 * self.seconds / self.pictures if self.pictures else 0.0
+
+
+class Tally:
+    """Counts answers as they come; the clock starts with it.
+
+    ``before`` and ``recent`` are the counts and the latest answers of an earlier session that goes on.
+
+    >>> tally = Tally()
+    >>> tally.count(Answer("a.jpg", "cat", zero_shot="dog"))
+    >>> tally.counts().changed
+    1
+    """
+
+    def __init__(self, before: SessionCounts | None = None, recent: Iterable[Stretch] = ()) -> None:
+        self._counts, self._recent = before or SessionCounts(), deque(recent, RECENT_ANSWERS)
+        self._start = time.perf_counter() - self._counts.seconds
+
+    def count(self, answer: Answer) -> None:
+        """Count one answer."""
+        stretch, counts, bad = stretch_of(answer), self._counts, answer.problem is not None
+        self._counts = SessionCounts(
+            counts.pictures + 1,
+            counts.unreadable + bad,
+            counts.changed + stretch.differing,
+            counts.near_copies + answer.near_copy,
+        )
+        if not bad:
+            self._recent.append(stretch)
+
+    @property
+    def answered(self) -> int:
+        """The pictures that have a label, up to now."""
+        return self._counts.answered
+
+    def recent(self) -> Stretch:
+        """Return the latest answers."""
+        return sum(self._recent, Stretch())
+
+    def counts(self) -> SessionCounts:
+        """Return the counts up to now."""
+        return replace(self._counts, seconds=time.perf_counter() - self._start)

@@ -1,0 +1,297 @@
+"""A device: pictures come in, answers go out, and between two pictures what was learnt is saved and synced.
+
+Inference never waits for the network: a thread of its own sends summaries and brings back what others learnt, and the
+device takes that over between two pictures.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+from ...core.privacy import PrivateClient
+from ...core.sync import upload_of
+from ...core.types import Collaborative, Method, Vectors
+from ...encoders import BadImageError, Encoder
+from ...errors import InputError
+from ...version import __version__
+from ...wire.messages import DeviceReport
+from ...wire.task import Task
+from ..classify.classify import EmbeddedPicture, answer_picture, fill_of
+from ..classify.evidence import Labelled, Tally
+from .feeds import PictureFeed
+from .record import DeviceRecord, DeviceStatus, NumberedAnswer, Source
+from .syncing import BackgroundSync, SyncClock, SyncState, SyncTimes
+
+SAVE_EVERY = 500  # pictures that have to be seen again after a crash, at most: they take a tenth of a second
+STATUS_EVERY = 1.0  # seconds at least between two looks at whether the status has changed
+STATUS_PAUSE = 60.0  # seconds to which the pause grows while only the status changes
+LABELS_EVERY = 5.0  # seconds between two looks at the labels that were given
+
+
+class Device:
+    """Classifies one picture after the other with ``method``, and keeps ``record`` of everything.
+
+    ``link`` sends summaries to a server; without one the device is alone. What the record holds of an earlier run is
+    continued: the memory is restored to the last bit.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        task: Task,
+        method: Method,
+        record: DeviceRecord,
+        link: BackgroundSync | None = None,
+        times: SyncTimes | None = None,
+    ) -> None:
+        self.encoder, self.task, self.method, self.record = encoder, task, method, record
+        self.link = link
+        self.restored = self._unsaved = record.restore(method, task.zero_shot.dim)
+        self.tally = record.tally()
+        before = record.last_status()
+        self.status = DeviceStatus(
+            pid=os.getpid(), started=time.time(), synced=before.synced, sync_images=before.sync_images
+        )
+        self.log = before.log, before.logged  # a file of answers, and the last one in it
+        self._unseen: deque[NumberedAnswer] = deque()  # recorded, and not given to anybody yet
+        self._feed: Any = None  # where pictures come from: says how many wait or were dropped, and what is wrong
+        self._forget: Callable[[str], None] = lambda name: None  # hands a picture out again
+        self._looked = self._reported = 0.0
+        self._said: tuple[DeviceStatus, int] | None = None  # what was stored, and after how many pictures
+        self._status_pause = STATUS_EVERY
+        self._labelled = record.labelled()  # as the fleet knows
+        self._looked_for_labels = time.monotonic()
+        self._clock = SyncClock(times or SyncTimes(task.sync, task.period), self.tally.answered)
+
+    # --- pictures -----------------------------------------------------------------------------------------
+
+    def answers(self, feed: PictureFeed) -> Iterator[NumberedAnswer | None]:
+        """Answer the pictures of ``feed``, each once; None now and then while there is nothing to answer.
+
+        An answer comes when it is on disk, with all that it stands for: a power cut does not take it back. While more
+        pictures wait, many share a transaction, so an answer may come ten seconds late; the last one comes at once.
+        """
+        self._feed, self._forget = feed, getattr(feed.place, "forget", self._forget)
+        for arrival in feed:
+            if arrival is None:
+                self._between_pictures()
+            elif not self.record.has(arrival.source):
+                self._learn(arrival.source, arrival.picture)
+            self._record(self.record.commit if feed.more else self.record.flush)
+            if not self._unseen:
+                yield None
+            while self._unseen:  # those that nobody takes come with the next call
+                yield self._unseen.popleft()
+        yield from self.flush()
+
+    def answer_frames(self, frames: Iterable[Any]) -> Iterator[NumberedAnswer]:
+        """Answer pictures as they come from an iterator, such as frames of a camera (see ``LatestFrames``)."""
+        self._feed = frames
+        for frame in frames:
+            yield self.answer(Source(f"frame {self.record.number + 1}"), frame)
+
+    def answer(self, source: Source, picture: Any) -> NumberedAnswer:
+        """Answer one picture: a path, bytes, a PIL image, a uint8 or preprocessed array, or the problem with it.
+
+        It is recorded before it is returned. If that fails, nothing has been learnt from the picture.
+        """
+        numbered = self._learn(source, picture)
+        self._record(lambda: self.record.flush(durable=False))
+        self._unseen.clear()
+        return numbered
+
+    def _learn(self, source: Source, picture: Any) -> NumberedAnswer:
+        """Answer one picture; the answer is not recorded yet."""
+        row: Vectors | None = None
+        try:
+            if isinstance(picture, BadImageError):
+                raise picture
+            row = self.encoder.images([picture])[0]
+            embedded = EmbeddedPicture(source.name, row)
+        except BadImageError as error:
+            embedded = EmbeddedPicture(source.name, None, str(error))
+        try:
+            answer = answer_picture(embedded, self.task.zero_shot, self.method)
+        except BaseException:
+            self._forget_unrecorded()
+            raise
+        numbered = self.record.add(source, answer, row)
+        self.tally.count(answer)
+        self._unsaved += 1
+        if row is not None:
+            self._clock.count(self.tally.answered)
+        self._between_pictures()
+        return numbered
+
+    def _record(self, write: Callable[[], list[NumberedAnswer]]) -> None:
+        """Record what is due; where that fails, nothing unrecorded has been learnt."""
+        try:
+            self._unseen.extend(write())
+        except BaseException:
+            self._forget_unrecorded()
+            raise
+
+    def _forget_unrecorded(self) -> None:
+        self._unsaved = self.record.restore(self.method, self.task.zero_shot.dim)
+        self.tally = self.record.tally()
+
+    def flush(self) -> list[NumberedAnswer]:
+        """Record everything; return the answers that :meth:`answers` has not given yet."""
+        self._record(self.record.flush)
+        unseen, self._unseen = list(self._unseen), deque()
+        return unseen
+
+    # --- between two pictures -------------------------------------------------------------------------------
+
+    def idle(self) -> None:
+        """Do what is due while there is no picture: take over a download, share, say how it goes, record."""
+        self._between_pictures()
+        self._record(self.record.flush)
+
+    def _between_pictures(self) -> None:
+        now = time.monotonic()
+        if self.link is not None:
+            self._receive(self.link)
+            if self._clock.is_time() or self._has_new_labels():
+                self._share(self.link)
+        if self._unsaved >= SAVE_EVERY:
+            self._save()
+        if now - self._looked > STATUS_EVERY:
+            self._looked = now
+            self.record.check()
+            if names := self.record.retried():  # unreadable pictures, which count when they have been tried again
+                self._record(self.record.flush)
+                self.tally = self.record.tally()
+                for name in names:
+                    self._forget(name)
+            self._report_changes()
+
+    def _report_changes(self) -> None:
+        """Store the status if it has changed: with new pictures, or alone, ever more seldom while none come."""
+        status, pictures = self.current_status(), self.record.number
+        said = replace(status, updated=0.0, waiting=min(status.waiting, 1)), pictures
+        if self._said is None or pictures != self._said[1]:
+            self._status_pause = STATUS_EVERY
+        elif said == self._said or time.monotonic() - self._reported < self._status_pause:
+            return
+        else:
+            self._status_pause = min(2 * self._status_pause, STATUS_PAUSE)
+        self._said, self._reported = said, time.monotonic()
+        self.record.report(status)
+
+    def _has_new_labels(self) -> bool:
+        """Return whether somebody gave labels since the last report; it looks now and then."""
+        if time.monotonic() - self._looked_for_labels < LABELS_EVERY:
+            return False
+        self._looked_for_labels = time.monotonic()
+        return self.record.labelled() != self._labelled
+
+    def _receive(self, link: BackgroundSync) -> None:
+        """Take over what others learnt; the memory is saved, because pictures alone cannot restore it any more.
+
+        A download that the method refuses changes nothing: the device goes on with what it has, and says so.
+        """
+        download = link.take()
+        if download is None:
+            return
+        try:
+            _collaborative(self.method).receive(download)
+        except InputError as error:
+            link.complain(f"the server sent what cannot be used: {error}")
+        else:
+            self._save()
+
+    def _share(self, link: BackgroundSync) -> None:
+        upload = upload_of(_collaborative(self.method))
+        if getattr(self.method, "unsaved_noise", False):  # on disk before it is sent: a restart must not draw it anew
+            self.save()
+        if upload is not None:
+            link.offer(upload, self.summary_report())
+        self._clock.restart()
+
+    def save(self) -> None:
+        """Store the memory now."""
+        self._save()
+        self._record(self.record.flush)
+
+    def _save(self) -> None:
+        """Store the memory, with the next transaction."""
+        self.record.save(self.method)
+        self._unsaved = 0
+
+    def current_status(self) -> DeviceStatus:
+        """Return what this device says of itself; of syncs, what an earlier run knew until there is a new one."""
+        sync = self.link.state if self.link else SyncState()
+        return replace(
+            self.status,
+            updated=time.time(),
+            waiting=getattr(self._feed, "waiting", 0),
+            dropped=getattr(self._feed, "dropped", 0),
+            problem=getattr(self._feed, "problem", ""),
+            synced=sync.synced or self.status.synced,
+            sync_images=sync.images or self.status.sync_images,
+            sync_problem=sync.problem,
+            log=self.log[0],
+            logged=self.log[1],
+        )
+
+    def summary_report(self) -> DeviceReport:
+        """Return what the owner of the fleet gets to know with a sync.
+
+        With noise, pictures are only counted: what they show is in the noisy upload, and nowhere else.
+        """
+        self._labelled = self.record.labelled()
+        fill, feed = fill_of(self.method), self._feed
+        waiting, dropped = getattr(feed, "waiting", 0), getattr(feed, "dropped", 0)
+        report = report_of(
+            self.tally, self._labelled, classes=fill.classes if fill else 0, waiting=waiting, dropped=dropped
+        )
+        if isinstance(self.method, PrivateClient) and self.method.privacy.noise:
+            return DeviceReport(
+                images=report.images,
+                unreadable=report.unreadable,
+                waiting=waiting,
+                dropped=dropped,
+                software=report.software,
+            )
+        return report
+
+    def close(self, patience: float = 5.0) -> None:
+        """Share what is new, for which a server that answers gets ``patience`` seconds; save, and end the syncs.
+
+        Answers that :meth:`answers` has not given are recorded, not returned: see :meth:`flush`.
+        """
+        if self.link is not None:
+            if self._clock.unshared or self.record.labelled() != self._labelled:
+                self._share(self.link)
+            self.link.drain(patience)
+            self.link.stop(patience)
+            self._receive(self.link)
+        self._save()
+        self.record.report(replace(self.current_status(), waiting=0))
+        self._record(self.record.flush)
+
+
+def report_of(tally: Tally, labelled: Labelled, software: str = f"latte {__version__}", **more: Any) -> DeviceReport:
+    """Return what a client says of itself; ``more`` is what only a device knows."""
+    counts, recent = tally.counts(), tally.recent()
+    more |= asdict(labelled)
+    return DeviceReport(
+        images=counts.answered,
+        unreadable=counts.unreadable,
+        differing=counts.changed,
+        agreement=recent.agreement,
+        entropy=min(1.0, max(0.0, recent.entropy)),
+        software=software,
+        **more,
+    )
+
+
+def _collaborative(method: Method) -> Collaborative[Any, Any]:
+    assert isinstance(method, Collaborative)  # a device with a link has one: see joining.new_member
+    return method

@@ -1,0 +1,1 @@
+"""Ristretto: class sums, linear heads, whose sums are pooled, and the server."""

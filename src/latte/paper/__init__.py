@@ -1,0 +1,1 @@
+"""What exists for the paper alone: its tables, studies, figures, costs and theory."""

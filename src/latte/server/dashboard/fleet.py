@@ -1,0 +1,385 @@
+"""The fleet as its owner looks at it: sums over all clients, and some of them as rows."""
+
+from __future__ import annotations
+
+import heapq
+import random
+import time
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from ...edge.classify.evidence import Accuracies, Labelled, accuracies_of
+from ...wire.messages import DeviceReport, Problem, shorten_detail
+from ..hub.hub import Reports
+
+STEP = 2.0  # seconds
+STEPS = 150
+MINUTE = 30  # steps
+MOST_TIMES = 512  # of one step that are remembered, chosen at random: the p99 of 256 syncs per second and more
+MOST_POINTS = 48  # as many as a small chart can show; less than 800 bytes per client
+_WIDTH = 3  # numbers of a point
+MOST_REFUSALS = 100  # kinds and clients; the oldest goes first
+STATES = ("all", "fresh", "stale")
+STALE_AFTER = 900.0  # seconds: a device that syncs every few images syncs more often, a sleeping device does not
+
+
+class LoadSummary(msgspec.Struct, frozen=True):
+    """Syncs per second and latencies in seconds: of the last minute, and per step (oldest first; None: no syncs)."""
+
+    step: float
+    rate: float
+    p50: float | None
+    p99: float | None
+    rates: list[float]
+    p50s: list[float | None]
+    p99s: list[float | None]
+
+
+@dataclass(slots=True)
+class LoadStep:
+    """The syncs of one step."""
+
+    number: int
+    count: int = 0
+    times: array[float] = field(default_factory=lambda: array("f"))
+
+
+class SyncLoad:
+    """The latest steps. One thread adds to it; any thread may read."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._steps: deque[LoadStep] = deque(maxlen=STEPS + 1)
+        self._first = int(clock() / STEP)
+
+    def add(self, seconds: float) -> None:
+        """Count a sync that took ``seconds``."""
+        number = int(self._clock() / STEP)
+        if not self._steps or self._steps[-1].number != number:
+            self._steps.append(LoadStep(number))
+        step = self._steps[-1]
+        step.count += 1
+        if len(step.times) < MOST_TIMES:
+            step.times.append(seconds)
+        elif (place := random.randrange(step.count)) < MOST_TIMES:
+            step.times[place] = seconds
+
+    def summary(self) -> LoadSummary:
+        """Return the last five minutes; the step that is under way is left out."""
+        last = int(self._clock() / STEP)
+        known = {step.number: step for step in list(self._steps)}
+        steps = [known.get(number) for number in range(max(self._first, last - STEPS), last)]
+        minute = steps[-MINUTE:]
+        p50, p99 = _percentiles([time for step in minute if step for time in step.times])
+        pairs = [_percentiles(step.times if step else ()) for step in steps]
+        return LoadSummary(
+            step=STEP,
+            rate=_rate(sum(step.count for step in minute if step), len(minute)),
+            p50=p50,
+            p99=p99,
+            rates=[_rate(step.count if step else 0, 1) for step in steps],
+            p50s=[pair[0] for pair in pairs],
+            p99s=[pair[1] for pair in pairs],
+        )
+
+
+def _rate(count: int, steps: int) -> float:
+    return round(count / (STEP * steps), 3) if steps else 0.0
+
+
+def _percentiles(times: Sequence[float]) -> tuple[float | None, float | None]:
+    if not len(times):
+        return None, None
+    p50, p99 = np.percentile(times, (50, 99))
+    return round(float(p50), 6), round(float(p99), 6)
+
+
+class CoursePoint(msgspec.Struct, frozen=True):
+    """Agreement and entropy when a client had classified so many ``images``."""
+
+    images: float
+    agreement: float
+    entropy: float
+
+
+class ReportCourse:
+    """At most 48 points, each the mean of equally many reports; the last one may still grow.
+
+    When there is no room, neighbours are joined, and a point stands for twice as many reports.
+
+    >>> course = ReportCourse()
+    >>> for images in range(1, 101):
+    ...     course.add(DeviceReport(images=images, agreement=0.5, entropy=images / 100))
+    >>> points = course.points()
+    >>> len(points), points[0].images, points[-1].images, points[0].agreement
+    (25, 4.0, 100.0, 0.5)
+    """
+
+    __slots__ = ("_images", "_in_last", "_length", "_values")
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._values = array("f")  # images, agreement and entropy of each point in turn
+        self._length, self._in_last = 1, 0  # reports of a point, and of the last point
+        self._images = 0
+
+    def add(self, report: DeviceReport) -> None:
+        """Add a report, unless it is of the same images as the last; of fewer images, the client has begun anew.
+
+        A client that adds noise to its uploads says neither agreement nor entropy.
+        """
+        agreement, entropy = report.agreement, report.entropy
+        if isinstance(agreement, msgspec.UnsetType) or isinstance(entropy, msgspec.UnsetType):
+            return
+        if report.images < self._images:
+            self._begin()
+        if report.images == self._images:
+            return
+        self._images = report.images
+        if not self._values or self._in_last == self._length:
+            if len(self._values) == _WIDTH * MOST_POINTS:
+                self._join_neighbours()
+            self._values.extend((0.0, 0.0, 0.0))
+            self._in_last = 0
+        self._in_last += 1
+        values, share = self._values, 1.0 / self._in_last
+        values[-3] = report.images
+        values[-2] += (agreement - values[-2]) * share
+        values[-1] += (entropy - values[-1]) * share
+
+    def _join_neighbours(self) -> None:
+        points = np.array(self._values, np.float64).reshape(-1, 2, _WIDTH)
+        joined = np.where([True, False, False], points[:, 1], points.mean(axis=1))
+        self._values = array("f", joined.reshape(-1).tolist())
+        self._length *= 2
+
+    def points(self) -> list[CoursePoint]:
+        """Return the points, the oldest first."""
+        values = self._values.tolist()
+        return [CoursePoint(*values[start : start + _WIDTH]) for start in range(0, len(values), _WIDTH)]
+
+
+@dataclass(slots=True)
+class ClientTrace:
+    """The syncs of one client since the server started: the time of the last, their number, the course of reports."""
+
+    synced: float = 0.0
+    syncs: int = 0
+    course: ReportCourse | None = None
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The latest of ``count`` refused requests of one client with one code; ``client`` is "" if it is not known."""
+
+    time: float
+    client: str
+    code: str
+    detail: str
+    count: int
+
+
+class FleetLog:
+    """Notes syncs and refusals. The event loop writes; any thread may read."""
+
+    def __init__(self) -> None:
+        self.traces: dict[str, ClientTrace] = {}
+        self.load = SyncLoad()
+        self._refusals: OrderedDict[tuple[str, str], Refusal] = OrderedDict()
+
+    def note_sync(self, client: str, report: DeviceReport | None, seconds: float) -> None:
+        """Note a sync of a client that has uploaded, which took ``seconds`` to answer."""
+        trace = self.traces.get(client)
+        if trace is None:
+            trace = self.traces[client] = ClientTrace()
+        trace.synced = time.time()
+        trace.syncs += 1
+        if report is not None:
+            if trace.course is None:
+                trace.course = ReportCourse()
+            trace.course.add(report)
+        self.load.add(seconds)
+
+    def note_refusal(self, client: str, problem: Problem) -> None:
+        """Note a refusal; repetitions are counted."""
+        key = client, problem.code
+        before = self._refusals.pop(key, None)
+        count = before.count + 1 if before else 1
+        self._refusals[key] = Refusal(time.time(), client, problem.code, shorten_detail(problem.detail), count)
+        if len(self._refusals) > MOST_REFUSALS:
+            self._refusals.popitem(last=False)
+
+    def refusals(self) -> list[Refusal]:
+        """Return the latest refusals, the newest first."""
+        return list(self._refusals.values())[::-1]
+
+    def forget(self, client: str) -> None:
+        """Forget the syncs of a client."""
+        self.traces.pop(client, None)
+
+    def trim(self, known: Container[str]) -> None:
+        """Forget clients that are not ``known`` any more: another server may have removed them."""
+        for client in [name for name in list(self.traces) if name not in known]:
+            self.traces.pop(client, None)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetQuery:
+    """Which rows to show: at most ``limit`` clients whose names contain ``find`` and which are in a ``state``.
+
+    The clients that synced last come first. A client is stale if it has not synced for ``stale`` seconds. ``client`` is
+    the client to show in detail.
+    """
+
+    find: str = ""
+    state: str = "all"
+    stale: float = STALE_AFTER
+    limit: int = 100
+    client: str = ""
+
+
+class FleetRow(msgspec.Struct, frozen=True):
+    """A client: its last sync (seconds since 1970), the syncs since the server started, and its latest report.
+
+    ``accuracies`` are what the report says of labelled images, None where it says nothing that can be true.
+    ``name_shared``: two devices have used the name within the last hour.
+    """
+
+    client: str
+    version: int
+    synced: float
+    syncs: int
+    stale: bool
+    report: DeviceReport | None
+    classes: int | None = None
+    accuracies: Accuracies | None = None
+    name_shared: bool = False
+
+
+def _pairs_of(report: DeviceReport) -> tuple[int, int] | None:
+    """Return ``gained`` and ``lost``; None where a report has them not, or where they cannot be true."""
+    gained, lost = report.gained, report.lost
+    if not isinstance(gained, int) or not isinstance(lost, int):
+        return None
+    possible = gained <= report.correct and lost <= report.labelled - report.correct
+    return (gained, lost) if possible and gained - lost == report.correct - report.correct_zero_shot else None
+
+
+def _has_labels(report: DeviceReport) -> bool:
+    """Return whether a report has counts of labelled images that can be true."""
+    return report.correct <= report.labelled > 0 and report.correct_zero_shot <= report.labelled
+
+
+class FleetSums(msgspec.Struct):
+    """Sums over all clients; from ``reporting`` on, over the clients whose report the server has.
+
+    ``differing`` answers are of ``compared`` images: clients that add noise to their uploads do not report them.
+    ``gained`` and ``lost`` are of ``paired`` labelled images: clients of earlier versions do not report them.
+    """
+
+    clients: int = 0
+    fresh: int = 0
+    reporting: int = 0
+    images: int = 0
+    differing: int = 0
+    compared: int = 0
+    labelled: int = 0
+    correct: int = 0
+    correct_zero_shot: int = 0
+    paired: int = 0
+    gained: int = 0
+    lost: int = 0
+
+    def add(self, report: DeviceReport) -> None:
+        """Count the report of one client."""
+        self.reporting += 1
+        self.images += report.images
+        if isinstance(report.differing, int):
+            self.differing += report.differing
+            self.compared += report.images
+        if _has_labels(report):
+            self.labelled += report.labelled
+            self.correct += report.correct
+            self.correct_zero_shot += report.correct_zero_shot
+            if (pairs := _pairs_of(report)) is not None:
+                self.paired += report.labelled
+                self.gained += pairs[0]
+                self.lost += pairs[1]
+
+    def accuracies(self) -> Accuracies | None:
+        """Return the accuracies on the labelled images that were added."""
+        labelled = Labelled(self.labelled, self.correct, self.correct_zero_shot, self.gained, self.lost)
+        return accuracies_of(labelled, paired=self.paired == self.labelled)
+
+
+class FleetTable(msgspec.Struct, frozen=True):
+    """The sums, the accuracies of all, how many clients match the query, and the rows of the first of them."""
+
+    sums: FleetSums
+    accuracies: Accuracies | None
+    matching: int
+    rows: list[FleetRow]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSource:
+    """What is known of all clients: version, time and report of the stored upload, and the syncs with this server."""
+
+    versions: Mapping[str, int]
+    updated: Mapping[str, float]
+    traces: Mapping[str, ClientTrace]
+    reports: Reports = field(default_factory=Reports)
+
+    def last_sync(self, client: str) -> float:
+        """Return when a client was last heard of."""
+        trace = self.traces.get(client)
+        return max(self.updated.get(client, 0.0), trace.synced if trace else 0.0)
+
+    def row(self, client: str, version: int, query: FleetQuery, now: float) -> FleetRow:
+        """Return one client."""
+        trace, synced = self.traces.get(client), self.last_sync(client)
+        report, sums = self.reports.latest.get(client), FleetSums()
+        if report is not None:
+            sums.add(report)
+        return FleetRow(
+            client,
+            version,
+            synced,
+            trace.syncs if trace else 0,
+            synced < now - query.stale,
+            report,
+            accuracies=sums.accuracies() if sums.labelled else None,
+            name_shared=self.reports.is_shared(client),
+        )
+
+    def recent(self, most: int) -> list[str]:
+        """Return the clients that synced last, by name."""
+        return sorted(heapq.nlargest(most, list(self.versions), key=self.last_sync))
+
+
+def fleet_table(source: FleetSource, query: FleetQuery, now: float) -> FleetTable:
+    """Return the table for a query; the rows are the clients that synced last, the latest first.
+
+    Clients may join and leave meanwhile. The loop goes through all clients, so it does little for each.
+    """
+    clients, find = list(source.versions), query.find.casefold()
+    sums, matching, oldest = FleetSums(len(clients)), [], now - query.stale
+    for client in clients:
+        trace, synced = source.traces.get(client), source.updated.get(client, 0.0)
+        if trace is not None:
+            synced = max(synced, trace.synced)
+        if (report := source.reports.latest.get(client)) is not None:
+            sums.add(report)
+        sums.fresh += synced >= oldest
+        shown = query.state == "all" or (synced < oldest) == (query.state == "stale")
+        if shown and (not find or find in client.casefold()):
+            matching.append((-synced, client))
+    chosen = heapq.nsmallest(query.limit, matching)
+    rows = [source.row(client, source.versions.get(client, 0), query, now) for _, client in chosen]
+    return FleetTable(sums, sums.accuracies(), len(matching), rows)

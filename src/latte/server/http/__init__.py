@@ -1,0 +1,1 @@
+"""The service over HTTP: limits, routes, access, the dashboard's data."""

@@ -1,0 +1,79 @@
+"""Run every method on every embedding file of a folder and write the tables to benchmarks/results/.
+
+    LATTE_DATA=FOLDER python tools/make_results.py [NAME ...]
+    LATTE_DATA=FOLDER python tools/make_results.py --same-syncs [NAME ...]
+
+Seeds 0 to 9, with the predictions, which intervals over images need. Latte has the paper's parameters where
+the benchmark is a paper's, and its defaults in a row of its own. Files with many views get VTE and Zero as well;
+TPT needs the text encoder: LATTE_ENCODER=hf:DIR.
+
+With --same-syncs, Latte and Ristretto sync at the same times (after 1, 2, 4, 8, 16 images of a client, then every 16),
+as in the demo: the tables go to benchmarks/results/same-syncs/, and README.md and docs/ristretto.md are made from them.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from latte.data.catalogue import data_folder, list_benchmarks, read_benchmark
+
+TARGET = Path(__file__).parent.parent / "benchmarks" / "results"
+PLAIN = "clip,tda,tda-global,dmn,dmn-global,latte,released=latte+variant=released,ristretto"
+SAME_SYNCS = "same-syncs"
+SEEDS = "0-9"
+COMPARED = "clip,tda,tda-global,dmn,dmn-global,latte,ristretto"
+COPIES = ("pacs-demo",)  # bundled, the same embeddings as pacs
+PRESETS = {"cifar10c": "cifar10c", "cifar100c_test": "cifar100c"}
+
+
+def methods(name: str, views: int) -> str:
+    if views > 1:
+        return "clip,vte,zero" + (",tpt" if os.environ.get("LATTE_ENCODER") else "")
+    preset = PRESETS.get(name)
+    extra = f",preset=latte:{preset},preset-released=latte:{preset}+variant=released" if preset else ""
+    return PLAIN + extra
+
+
+def latte(*arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "latte", *arguments], check=True)
+
+
+def make(name: str) -> None:
+    views = read_benchmark(list_benchmarks()[name]).views.shape[1]
+    encoder = os.environ.get("LATTE_ENCODER") if views > 1 else None
+    extra = ["--set", f"text_encoder={encoder}"] if encoder else []
+    seeds = "0" if extra else SEEDS  # the methods of many views remember nothing: a seed changes no answer
+    write(TARGET, name, ["--methods", methods(name, views), "--seeds", seeds, *extra])
+
+
+def make_with_same_syncs(name: str) -> None:
+    if read_benchmark(list_benchmarks()[name]).views.shape[1] == 1:
+        options = ["--methods", COMPARED, "--seeds", SEEDS, "--set", "schedule.sync=doubling"]
+        write(TARGET / SAME_SYNCS, name, options)
+
+
+def write(target: Path, name: str, options: list[str]) -> None:
+    """Run one benchmark and write its table in two formats, and its manifest without the paths of this machine."""
+    runs = TARGET / "runs" / target.name / name
+    target.mkdir(exist_ok=True)
+    latte("run", "--benchmark", name, "--out", str(runs), "--predictions", *options)
+    for kind, ending in (("markdown", "md"), ("json", "json")):
+        latte("report", str(runs), "--format", kind, "--out", str(target / f"{name}.{ending}"))
+    (run,) = runs.iterdir()
+    text = (run / "manifest.json").read_text(encoding="utf-8")
+    shown = {str(data_folder()): "$LATTE_DATA", str(TARGET.parent.parent): "."}
+    for where, word in {**shown, os.environ.get("LATTE_ENCODER") or "$LATTE_ENCODER": "$LATTE_ENCODER"}.items():
+        text = text.replace(where, word)
+    (target / f"{name}.manifest.json").write_text(json.dumps(json.loads(text), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--same-syncs", action="store_true")
+    options = parser.parse_args()
+    for name in options.names or [name for name in list_benchmarks() if name not in COPIES]:
+        (make_with_same_syncs if options.same_syncs else make)(name)
