@@ -227,6 +227,8 @@ def test_status_and_results_need_no_room_and_no_right_to_write(server, tmp_path)
         lines = devices.result_lines(state)
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         assert status(state)["images"] == 3 and devices.result_lines(state) == lines
+        files = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+        assert not [file for file in files if file.startswith(str(disk))]  # nothing keeps the disk from being taken out
 
 
 def test_labels_say_whether_it_helped(server, tmp_path):

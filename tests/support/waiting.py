@@ -26,7 +26,7 @@ import pytest
 
 SUPPORT = Path(__file__).parent
 ROOT = SUPPORT.parents[1]
-DEADLINE = 1800.0  # seconds: compiling the engine takes one minute, and fifteen at a load of 14 on two cores
+DEADLINE = 600.0  # seconds: compiling the engine takes one minute, and five at a load of 10 on two cores
 PAUSE = 0.02
 T = TypeVar("T")
 

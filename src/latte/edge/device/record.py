@@ -157,12 +157,14 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
     except InputError:
         path = folder / DEVICE_FILE
         for mode in ("mode=ro", "immutable=1"):  # the second where not even the files beside it can be made
-            with suppress(sqlite3.DatabaseError):
-                database = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)
+            database = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)
+            try:
                 if _version(database, path):
                     database.execute("SELECT count(*) FROM pictures").fetchone()
                     return database
-                database.close()
+            except sqlite3.DatabaseError:
+                pass
+            database.close()
         raise
 
 
