@@ -51,7 +51,7 @@ def test_the_programs_work_with_what_their_units_allow(tmp_path):
     if find_library("seccomp") is None:
         pytest.skip("needs libseccomp")
     task, pictures = make_task_file(tmp_path), write_pictures(tmp_path / "pictures", 9)
-    with running(*with_calls_of("latte-serve", "serve", task, "--data", tmp_path / "data", "--port", 0)) as server:
+    with running(*with_calls_of("latte-serve", "serve", task, "--folder", tmp_path / "data", "--port", 0)) as server:
         begun = wait_until(lambda: re.search(r"latte serves (\S+)", server.so_far().stdout), "the server", server)
         state, address = tmp_path / "state", begun[1].replace("127.0.0.1", "localhost")  # a name is looked up
         words = ("--server", address, "--state", state, "--encoder", ENCODER, "--watch", pictures[0].parent)

@@ -67,7 +67,7 @@ def test_what_must_succeed_shows_why_it_did_not():
 
 
 def test_a_command_in_this_process_is_as_one_in_its_own(tmp_path):
-    for words in (["--version"], ["data", "ls"], ["run", "--benchmark", "nowhere"], ["--nonsense"]):
+    for words in (["--version"], ["data", "list"], ["run", "--benchmark", "nowhere"], ["--nonsense"]):
         here, there = latte(*words, cwd=tmp_path), latte_process(*words, cwd=tmp_path)
         assert (here.returncode, here.stdout, here.stderr) == (there.returncode, there.stdout, there.stderr)
     assert Path.cwd() != tmp_path

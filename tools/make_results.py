@@ -59,7 +59,7 @@ def write(target: Path, name: str, options: list[str]) -> None:
     """Run one benchmark and write its table in two formats, and its manifest without the paths of this machine."""
     runs = TARGET / "runs" / target.name / name
     target.mkdir(exist_ok=True)
-    latte("run", "--benchmark", name, "--out", str(runs), "--predictions", *options)
+    latte("run", "--benchmark", name, "--runs", str(runs), "--predictions", *options)
     for kind, ending in (("markdown", "md"), ("json", "json")):
         latte("report", str(runs), "--format", kind, "--out", str(target / f"{name}.{ending}"))
     (run,) = runs.iterdir()

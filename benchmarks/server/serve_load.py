@@ -96,7 +96,7 @@ class Server:
             "latte",
             "serve",
             str(task),
-            "--data",
+            "--folder",
             str(folder),
             "--port",
             "0",

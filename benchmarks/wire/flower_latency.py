@@ -92,11 +92,11 @@ def service(task: Task, folder: Path, nodes: int) -> Iterator[list[Trip]]:
     deployment, port = Loopback(folder, 0), free_port()
     deployment.prepare()
     write_task(folder / "federation.task", task)
-    words = ("--port", str(port), "--data", str(folder / "data"), "--tls-cert", str(folder / "server.pem"))
+    words = ("--port", str(port), "--folder", str(folder / "data"), "--cert", str(folder / "server.pem"))
     command = [sys.executable, "-m", "latte", "serve", str(folder / "federation.task"), *words]
     with (folder / "serve.log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, "--tls-key", str(folder / "server.key")], stdout=log, stderr=log, start_new_session=True
+            [*command, "--key", str(folder / "server.key")], stdout=log, stderr=log, start_new_session=True
         )
     try:
         with _connected(f"https://127.0.0.1:{port}", deployment.authority) as exchange:

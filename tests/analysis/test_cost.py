@@ -413,7 +413,7 @@ def test_reference_has_the_asked_size():
 
 
 def test_command_prints_the_table_and_json():
-    arguments = ["cost", "--classes", "10", "--dim", "32", "--views", "4", "--encoder-macs", "1e8"]
+    arguments = ["paper", "cost", "--classes", "10", "--dim", "32", "--views", "4", "--encoder-macs", "1e8"]
     text = CliRunner().invoke(cli, arguments)
     assert text.exit_code == 0, text.output
     assert "dmn-global+k=20" in text.output
@@ -427,7 +427,7 @@ def test_command_prints_the_table_and_json():
 def test_the_share_of_the_encoder_beside_the_papers(monkeypatch):
     """Without options the encoder is the paper's, so its size is known."""
     monkeypatch.setattr("latte.paper.cost.matmul_reference", lambda macs: None)
-    arguments = ["cost", "--methods", "clip,dmn-global:paper,latte:cifar100c"]
+    arguments = ["paper", "cost", "--methods", "clip,dmn-global:paper,latte:cifar100c"]
     text = CliRunner().invoke(cli, arguments).output
     assert "the encoder in fp16, sent once: 172 M; paper: (172 M)" in text
     assert "latte: a round in fp16 is 0.356 % of it; paper: less than 0.4 %" in text
@@ -450,7 +450,7 @@ def test_numbers_are_short():
 
 
 def test_the_papers_numbers_stand_beside_its_own_sizes_only():
-    arguments = ["cost", "--methods", "latte:cifar100c", "--encoder-macs", "1e8"]
+    arguments = ["paper", "cost", "--methods", "latte:cifar100c", "--encoder-macs", "1e8"]
     assert "614 K" in CliRunner().invoke(cli, arguments).output.split("paper (fp16)")[1]
     other = CliRunner().invoke(cli, [*arguments, "--classes", "10"]).output
     assert "614 K" not in other

@@ -165,7 +165,7 @@ def test_wrong_questions_are_refused(folder, tmp_path):
 
 def test_command_prints_keeps_and_the_report_shows_it(folder, tmp_path):
     page = tmp_path / "diagnosis.html"
-    done = CliRunner().invoke(cli, ["diagnose", str(folder), "--html", str(page)])
+    done = CliRunner().invoke(cli, ["diagnose", str(folder), "--out", str(page)])
     assert done.exit_code == 0, done.output
     assert "one seed, replayed" in done.output
     assert "airplane" in done.output
@@ -231,7 +231,7 @@ def test_one_client_has_only_its_own_evidence():
 
 def test_the_command_looks_into_heads_and_the_report_shows_them(folder, tmp_path):
     page = tmp_path / "heads.html"
-    done = CliRunner().invoke(cli, ["diagnose", str(folder), "--method", "ristretto", "--html", str(page)])
+    done = CliRunner().invoke(cli, ["diagnose", str(folder), "--method", "ristretto", "--out", str(page)])
     assert done.exit_code == 0, done.output
     assert "\ntrust of a head" in done.output and "largest eigenvalues" in done.output and "zero-shot:" in done.output
     text = page.read_text(encoding="utf-8")

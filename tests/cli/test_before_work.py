@@ -15,10 +15,10 @@ ENCODER = f"onnx:{tiny_onnx.FOLDER}"
 RUN = ("run", "--benchmark", "cifar10c-mini", "--methods")
 TPT = (*RUN, "tpt", "--set", "text_encoder=hf:some/model")
 PACKAGES = {  # command: the package that is missing, the extra that brings it, the work
-    ("theory", "--quick"): ("matplotlib", "report", "latte.paper.theory.study.run_study"),
-    ("figure", "ablation"): ("matplotlib", "report", "latte.experiment.plan.open_benchmark"),
-    ("figure", "memory"): ("sklearn", "report", "latte.experiment.plan.open_benchmark"),
-    ("figure", "all"): ("sklearn", "report", "latte.experiment.plan.open_benchmark"),
+    ("paper", "theory", "--quick"): ("matplotlib", "report", "latte.paper.theory.study.run_study"),
+    ("paper", "figure", "ablation"): ("matplotlib", "report", "latte.experiment.plan.open_benchmark"),
+    ("paper", "figure", "memory"): ("sklearn", "report", "latte.experiment.plan.open_benchmark"),
+    ("paper", "figure", "all"): ("sklearn", "report", "latte.experiment.plan.open_benchmark"),
     ("classify", "PICTURES", "--classes", "a,b", "--encoder", ENCODER): (
         "onnxruntime", "onnx", "latte.encoders.load_encoder",
     ),
@@ -37,12 +37,12 @@ PACKAGES = {  # command: the package that is missing, the extra that brings it, 
     ("tune", *RUN[1:], "tda", "--executor", "dask:x"): (
         "distributed", "cluster", "latte.experiment.tune.execute_tunings",
     ),
-    ("cost", "--encoder", ENCODER): ("onnxruntime", "onnx", "latte.paper.cost.cost_rows"),
+    ("paper", "cost", "--encoder", ENCODER): ("onnxruntime", "onnx", "latte.paper.cost.cost_rows"),
 }  # fmt: skip
 PLACES = {  # command: the option that is named, the work
-    ("theory", "--out", "PLACE"): ("--out", "latte.paper.theory.study.run_study"),
-    ("figure", "ablation", "--out", "PLACE"): ("--out", "latte.experiment.plan.open_benchmark"),
-    ("classify", "PICTURES", "--classes", "a,b", "--encoder", ENCODER, "--csv", "PLACE"): (
+    ("paper", "theory", "--out", "PLACE"): ("--out", "latte.paper.theory.study.run_study"),
+    ("paper", "figure", "ablation", "--out", "PLACE"): ("--out", "latte.experiment.plan.open_benchmark"),
+    ("classify", "PICTURES", "--classes", "a,b", "--encoder", ENCODER, "--out", "PLACE"): (
         "csv", "latte.encoders.load_encoder",
     ),
     ("classify", "PICTURES", "--classes", "a,b", "--encoder", ENCODER, "--memory", "PLACE"): (
@@ -52,28 +52,28 @@ PLACES = {  # command: the option that is named, the work
         "--out", "latte.data.images.open_images",
     ),
     ("export", "hf:some/model", "PLACE"): ("OUT", "latte.encoders.export.load_encoder"),
-    (*RUN, "clip", "--out", "PLACE"): ("--out", "latte.experiment.runner.execute"),
-    ("sweep", *RUN[1:], "clip", "--over", "T=1,2", "--out", "PLACE"): (
-        "--out", "latte.experiment.sweep.execute_sweep",
+    (*RUN, "clip", "--runs", "PLACE"): ("--runs", "latte.experiment.runner.execute"),
+    ("sweep", *RUN[1:], "clip", "--over", "T=1,2", "--runs", "PLACE"): (
+        "--runs", "latte.experiment.sweep.execute_sweep",
     ),
+    ("tune", *RUN[1:], "tda", "--runs", "PLACE"): ("--runs", "latte.experiment.tune.execute_tunings"),
     ("tune", *RUN[1:], "tda", "--out", "PLACE"): ("--out", "latte.experiment.tune.execute_tunings"),
-    ("tune", *RUN[1:], "tda", "--save", "PLACE"): ("--save", "latte.experiment.tune.execute_tunings"),
     ("report", "RUNS", "--out", "PLACE"): ("--out", "latte.experiment.collection.find_runs"),
-    ("reproduce", "vlcs", "--out", "PLACE"): ("--out", "latte.paper.reproduce.paper_files"),
-    ("reproduce", "vlcs", "--runs", "PLACE"): ("--runs", "latte.paper.reproduce.paper_files"),
+    ("paper", "table", "vlcs", "--out", "PLACE"): ("--out", "latte.paper.reproduce.paper_files"),
+    ("paper", "table", "vlcs", "--runs", "PLACE"): ("--runs", "latte.paper.reproduce.paper_files"),
     ("data", "convert", "DATA.npz", "PLACE.safetensors"): ("TARGET", "latte.data.embeddings.convert_npz"),
-    ("data", "fetch", "cifar10", "--to", "PLACE"): ("--to", "latte.data.fetch.fetch_dataset"),
-    ("diagnose", "RUNS", "--html", "PLACE"): ("--html", "latte.analysis.diagnose_run.open_replay"),
+    ("data", "fetch", "cifar10", "--out", "PLACE"): ("--out", "latte.data.fetch.fetch_dataset"),
+    ("diagnose", "RUNS", "--html", "PLACE"): ("--out", "latte.analysis.diagnose_run.open_replay"),
     ("demo", "--out", "PLACE"): ("--out", "latte.files.atomic.write_text"),
 }  # fmt: skip
 DATA = {  # command: what the message says, the work
     (*RUN[:1], "--benchmark", "nowhere", "--methods", "clip"): ("LATTE_DATA", "latte.experiment.runner.execute"),
     ("run", "--benchmark", "cifar10c-mini"): ("--methods clip,latte,ristretto", "latte.experiment.runner.execute"),
-    ("figure", "ablation", "--benchmark", "nowhere"): ("LATTE_DATA", "latte.paper.figures.make.make_figures"),
+    ("paper", "figure", "ablation", "--benchmark", "nowhere"): ("LATTE_DATA", "latte.paper.figures.make.make_figures"),
     ("embed", "classes:nowhere", "--encoder", ENCODER, "--out", "x.safetensors"): (
         "nowhere", "latte.encoders.load_encoder",
     ),
-    ("reproduce", "vlcs"): ("latte embed vlcs:IMAGES", "latte.experiment.runner.execute"),
+    ("paper", "table", "vlcs"): ("latte embed vlcs:IMAGES", "latte.experiment.runner.execute"),
     ("data", "fetch", "vlcs"): ("latte data fetch vlcs --from DIR", "latte.data.fetch.download"),
     ("classify", "PICTURES", "--classes", "classes.txt", "--encoder", ENCODER): (
         "no file", "latte.encoders.load_encoder",
@@ -154,5 +154,5 @@ def test_a_dry_run_needs_no_place_to_write(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as left:
-        main([*RUN, "clip", "--dry-run", "--out", "file/inside"])
+        main([*RUN, "clip", "--dry-run", "--runs", "file/inside"])
     assert left.value.code == 0, capsys.readouterr().err

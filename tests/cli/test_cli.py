@@ -60,7 +60,7 @@ def numpy_bug(*_):
 def test_a_bug_of_ours_is_a_traceback_and_exit_code_70(bug, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr("latte.data.catalogue.list_benchmarks", bug)
     with pytest.raises(SystemExit) as exit_:
-        main(["data", "ls", "--data", str(tmp_path)])
+        main(["data", "list", "--data", str(tmp_path)])
     printed = capsys.readouterr()
     assert exit_.value.code == 70 and not printed.out
     assert printed.err.startswith("Traceback") and "test_cli.py" in printed.err and "this is a bug" in printed.err

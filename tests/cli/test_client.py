@@ -33,8 +33,8 @@ def test_clients_of_a_running_server(data, tmp_path):
         assert listed(*where) == NAMES
         table = latte("client", "list", *where, check=True).stdout
         assert "version" in table and "+00:00" in table
-        latte("token", "create", "a", "--data", data, "--out", tmp_path / "device", check=True)
-        latte("token", "create", "--admin", "--data", data, "--out", tmp_path / "admin", check=True)
+        latte("token", "create", "a", "--folder", data, "--out", tmp_path / "device", check=True)
+        latte("token", "create", "--admin", "--folder", data, "--out", tmp_path / "admin", check=True)
         for token, code in (((), "unauthorized"), (("--token-file", tmp_path / "device"), "forbidden")):
             refused = latte("client", "list", *where, *token)
             assert refused.returncode == 2 and code in refused.stderr and len(refused.stderr.splitlines()) == 1
@@ -46,25 +46,25 @@ def test_clients_of_a_running_server(data, tmp_path):
         assert listed(*admin) == ["a"]
         gone = latte("client", "remove", NAMES[2], *admin)
         assert gone.returncode == 2 and "unknown_client" in gone.stderr
-        busy = latte("client", "remove", "a", "--data", data)
+        busy = latte("client", "remove", "a", "--folder", data)
         assert busy.returncode == 2 and "another process at work" in busy.stderr
 
 
 def test_clients_in_the_folder_of_a_stopped_server(data, tmp_path):
-    assert listed("--data", data) == NAMES
-    assert latte("client", "remove", NAMES[1], "--data", data, check=True).stdout == f"removed {NAMES[1]}\n"
-    assert listed("--data", data) == [NAMES[0], NAMES[2]]
+    assert listed("--folder", data) == NAMES
+    assert latte("client", "remove", NAMES[1], "--folder", data, check=True).stdout == f"removed {NAMES[1]}\n"
+    assert listed("--folder", data) == [NAMES[0], NAMES[2]]
     assert "forgotten" in (data / "audit.jsonl").read_text()
-    assert latte("client", "remove", "nobody", "--data", data).returncode == 2
+    assert latte("client", "remove", "nobody", "--folder", data).returncode == 2
     (tmp_path / "empty").mkdir()
     for words in (("list",), ("remove", "a")):
-        assert latte("client", *words, "--data", tmp_path / "empty").returncode == 2
+        assert latte("client", *words, "--folder", tmp_path / "empty").returncode == 2
         assert latte("client", *words).returncode == 2
     assert not list((tmp_path / "empty").iterdir())
 
 
 def test_a_token_in_a_folder_that_no_server_has_used_says_so(data, tmp_path):
-    made = latte("token", "create", "a", "--data", tmp_path / "typo", check=True)
+    made = latte("token", "create", "a", "--folder", tmp_path / "typo", check=True)
     assert made.stdout.startswith("latte_") and "no server has used" in made.stderr
-    assert "no server has used" in latte("token", "list", "--data", tmp_path / "typo", check=True).stderr
-    assert latte("token", "create", "a", "--data", data, check=True).stderr == ""
+    assert "no server has used" in latte("token", "list", "--folder", tmp_path / "typo", check=True).stderr
+    assert latte("token", "create", "a", "--folder", data, check=True).stderr == ""

@@ -242,7 +242,7 @@ def test_bad_files_do_not_hide_the_good_ones(tmp_path):
     write_zip(tmp_path / "object.npz", members(emb=BAD_MEMBERS["objects"][0]))
     with (tmp_path / "giant.safetensors").open("wb") as file:
         file.truncate(1 << 42)
-    answer = latte("data", "ls", "--data", tmp_path, "--json")
+    answer = latte("data", "list", "--data", tmp_path, "--json")
     assert answer.returncode == 0 and answer.stderr == ""
     rows = {row["name"]: row for row in json.loads(answer.stdout)}
     assert rows["good"]["images"] == N and rows["cifar10c-mini"]["images"] == 2280

@@ -127,7 +127,7 @@ def test_killed_at_any_moment_the_memory_is_whole_and_goes_on(pictures, whole, t
 def test_the_table_goes_on_with_the_memory(pictures, whole, tmp_path, number):
     """Interrupted or killed, and gone on with: a row per picture, the answers that were printed."""
     memory, table = tmp_path / "m.safetensors", tmp_path / "answers.csv"
-    options = ("--csv", str(table), "--save-every", "0")
+    options = ("--out", str(table), "--save-every", "0")
     process = start(pictures, memory, *options)
     for _ in range(40):
         process.stdout.readline()
@@ -166,12 +166,12 @@ def test_a_table_that_does_not_go_on_from_the_memory_is_refused(pictures, tmp_pa
     process.send_signal(signal.SIGINT)
     assert finish(process)[0] == 130
     table.write_text("mine", encoding="utf-8")
-    code, lines, errors = classify(pictures, memory, "--csv", str(table))
+    code, lines, errors = classify(pictures, memory, "--out", str(table))
     assert code == 2 and not lines and "give another --csv, or remove the file" in errors[-1]
     assert table.read_text(encoding="utf-8") == "mine"
     table.unlink()
     left = NUMBER - covered(memory)
-    code, lines, errors = classify(pictures, memory, "--csv", str(table))
+    code, lines, errors = classify(pictures, memory, "--out", str(table))
     assert code == 0 and len(lines) == left == len(rows_of(table)) and any("is new: the rows of" in e for e in errors)
 
 

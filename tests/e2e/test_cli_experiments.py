@@ -128,7 +128,7 @@ def test_bad_input_is_one_line_and_exit_code_2_and_writes_nothing(data, tmp_path
 
 def test_data_commands(data, tmp_path):
     bad_files(data)
-    listed = latte("data", "ls", "--json", "--data", "data", cwd=tmp_path)
+    listed = latte("data", "list", "--json", "--data", "data", cwd=tmp_path)
     names = {row["name"]: row for row in json.loads(listed.stdout)}
     assert names["small"]["images"] == 48 and "cannot be read" in names["cut"]["encoder"]
     shown = json.loads(latte("data", "show", "small", "--json", "--data", "data", cwd=tmp_path).stdout)

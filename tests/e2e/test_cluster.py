@@ -49,7 +49,7 @@ def results(folder: Path) -> dict[str, bytes]:
 
 def test_a_killed_worker_changes_nothing(cluster, tmp_path):
     address, workers = cluster
-    command = (sys.executable, "-m", "latte", *SWEEP, "--out", "away", "--executor", f"dask:{address}")
+    command = (sys.executable, "-m", "latte", *SWEEP, "--runs", "away", "--executor", f"dask:{address}")
     with running(*command, cwd=tmp_path, **{CONNECT: f"{DEADLINE}s"}) as process:
         wait_until(lambda: any(results(tmp_path / "away").values()), "a result", process, *workers)
         hit = tmp_path / f"entered-{workers[0].pid}"
@@ -58,7 +58,7 @@ def test_a_killed_worker_changes_nothing(cluster, tmp_path):
         (tmp_path / "gate").touch()
         away = process.finish()
     assert away.returncode == 0, away.stderr
-    home = latte(*SWEEP, "--out", "home", cwd=tmp_path, check=True)
+    home = latte(*SWEEP, "--runs", "home", cwd=tmp_path, check=True)
     assert home.stdout == away.stdout.replace("away", "home")
     assert results(tmp_path / "away") == results(tmp_path / "home")
     assert len(results(tmp_path / "home")) == 2

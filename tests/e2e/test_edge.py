@@ -41,7 +41,7 @@ def free_port() -> int:
 def test_two_devices_with_tokens_learn_from_each_other(task, tmp_path):
     data = tmp_path / "data"
     for name in ("one", "two"):
-        latte("token", "create", name, "--data", data, "--out", tmp_path / name, check=True)
+        latte("token", "create", name, "--folder", data, "--out", tmp_path / name, check=True)
         write_pictures(tmp_path / f"{name}.in", 40, first=100 * len(name) + ord(name[0]))
     with server_process(task, data, "--auth") as (server, _):
         for name in ("one", "two", "one"):  # the second time, "one" gets what "two" has learnt
@@ -238,7 +238,7 @@ def test_labels_say_whether_it_helped(server, tmp_path):
     answers = devices.results(state)
     table = tmp_path / "labels.csv"
     table.write_text("".join(f"{answer['file']},{answer['label']}\n" for answer in answers[:20]))
-    assert "20 labels stored, 20 of them" in latte("edge", "label", "--state", state, "--csv", table, check=True).stdout
+    assert "20 labels stored, 20 of them" in latte("edge", "label", "--state", state, "--labels", table, check=True).stdout
     wrong = next(name for name in devices.CLASSES.split(",") if name != answers[20]["label"])
     said = latte("edge", "label", "--state", state, answers[20]["file"], wrong, check=True).stdout
     assert said.startswith("1 label stored, 1 of them")

@@ -41,7 +41,7 @@ def test_a_fleet_of_two_takes_four_commands():
 def test_every_command_and_the_example_of_the_page_work(here, monkeypatch):
     (task, *_), (_, serve, *rest) = commands()[:1], commands()
     latte(*(devices.ENCODER if word == "onnx:clip-b16" else word for word in task), cwd=here, check=True)
-    assert serve == ["serve", "federation.task", "--data", "server"]
+    assert serve == ["serve", "federation.task", "--folder", "server"]
     with server_process(here / "federation.task", here / "server") as (address, _):
         (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
         monkeypatch.chdir(here)

@@ -36,7 +36,7 @@ def certificates(tmp_path_factory):
 def test_only_who_has_a_certificate_syncs_and_only_with_a_server_that_has_one(certificates, tmp_path):
     ca, own, key = (certificates / name for name in ("ca.pem", "own.pem", "own.key"))
     pictures, task = write_pictures(tmp_path / "in", 5), devices.make_task_file(tmp_path)
-    tls = ("--tls-cert", own, "--tls-key", key, "--client-ca", ca)
+    tls = ("--cert", own, "--key", key, "--client-ca", ca)
     with server_process(task, tmp_path / "data", *tls) as (server, _):
         assert server.startswith("https://")
         trusted, known = ("--server-ca", ca), ("--cert", own, "--key", key)

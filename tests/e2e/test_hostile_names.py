@@ -45,14 +45,14 @@ def folder(data):
     out = data.parent / "runs"
     table = latte(
         "run", "--benchmark", data, "--methods", METHODS, "--engine", "readable", "--seeds", "0-1",
-        "--set", "clients_per_domain=2", "--jobs", "1", "--out", out, "--predictions",
+        "--set", "clients_per_domain=2", "--jobs", "1", "--runs", out, "--predictions",
     )  # fmt: skip
     assert len(table.splitlines()) == 3 and "l\\x1b[8mb<b>" in table
     return out
 
 
 def test_data(data):
-    assert "\\u2029[red]" in latte("data", "ls", "--data", data.parent)
+    assert "\\u2029[red]" in latte("data", "list", "--data", data.parent)
     shown = latte("data", "show", data)
     assert "@d\\x1b]0;x\\x07\\n|INJECTED\\u2028 24" in shown and "a\\x1b[31m\\x9b2J\\x7f, =cmd|" in shown
     assert len(shown.splitlines()) == 14
@@ -77,14 +77,14 @@ def test_report(folder, tmp_path, kind):
 
 def test_run_again_dry_and_as_json(data, folder):
     common = ("run", "--benchmark", data, "--methods", METHODS, "--engine", "readable", "--seeds", "0-1", "--jobs", "1")
-    common += ("--set", "clients_per_domain=2", "--out", folder)
+    common += ("--set", "clients_per_domain=2", "--runs", folder)
     assert "there already" in latte(*common, "--dry-run")
     assert [row["method"] for row in json.loads(latte(*common, "--json"))] == list(LABELS)
 
 
 def test_diagnose(folder, tmp_path):
     (run,) = folder.iterdir()
-    assert "=cmd|' /C calc'!A0\\r\\nINJECTED" in latte("diagnose", run, "--html", tmp_path / "page.html")
+    assert "=cmd|' /C calc'!A0\\r\\nINJECTED" in latte("diagnose", run, "--out", tmp_path / "page.html")
     page = check_clean((tmp_path / "page.html").read_bytes())
     assert "&lt;script&gt;alert(1)" in page and "<script>alert" not in page
     found = json.loads(latte("diagnose", run, "--json"))
@@ -98,10 +98,11 @@ def test_diagnose(folder, tmp_path):
         ("\x1b[31m\udcff",), ("run", "--\x1b[31m\u202e"), ("run", "x\x1b", "y\x1b\n"), ("report", "\x1b\udcff"),
         ("run", "--benchmark", "\x1b\udcff.npz", "--methods", "clip"), ("data", "show", "no\x1b\u202e"),
         ("data", "show", "no\x1b\u202e\nINJECTED.npz"), ("data", "fetch", "\x1b"), ("sweep", "--over", "a\x1b=1\udcff"),
-        ("run", "--benchmark", "cifar10c-mini", "--methods", "\x1b\n\udcff"), ("figure", "\x1b"),
+        ("run", "--benchmark", "cifar10c-mini", "--methods", "\x1b\n\udcff"), ("paper", "figure", "\x1b"),
         ("run", "--benchmark", "cifar10c-mini", "--methods", "clip", "--set", "\u202e=1"),
         ("run", "--benchmark", "cifar10c-mini", "--methods", "clip", "--plugin", "FOLDER/p\x1b\udcff.py"),
-        ("classify", "no\x1b\nINJECTED", "--classes", "a,b", "--encoder", ENCODER), ("cost", "--encoder", "\x1b:\n"),
+        ("classify", "no\x1b\nINJECTED", "--classes", "a,b", "--encoder", ENCODER),
+        ("paper", "cost", "--encoder", "\x1b:\n"),
         ("classify", "FOLDER", "--classes", "a,b", "--encoder", "onnx:\x1b\nINJECTED"),
     ],
     ids=ascii,
@@ -148,7 +149,7 @@ def test_classify_and_embed(pictures, tmp_path):
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8", "POSIX"])
 def test_in_any_locale(data, locale):
     variables = {**os.environ, "LC_ALL": locale}
-    command = [sys.executable, "-m", "latte", "data", "ls", "--data", str(data.parent)]
+    command = [sys.executable, "-m", "latte", "data", "list", "--data", str(data.parent)]
     done = subprocess.run(command, env=variables, capture_output=True, check=True)
     assert "\\u2029" in check_clean(done.stdout) and not done.stderr
 

@@ -14,7 +14,7 @@ from waiting import SUPPORT, latte, running, wait_until
 
 PLUGIN = SUPPORT / "gated_method.py"  # its four items come last and wait: no run ends before it is stopped
 METHODS = ("--methods", "clip,tda,tda-global,dmn,gated", "--seeds", "0-3")
-COMMAND = ("run", "--benchmark", "cifar10c-mini", "--plugin", PLUGIN, *METHODS, "--out", "runs")
+COMMAND = ("run", "--benchmark", "cifar10c-mini", "--plugin", PLUGIN, *METHODS, "--runs", "runs")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs the children of a process in /proc"),

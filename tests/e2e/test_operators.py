@@ -107,7 +107,7 @@ def test_a_label_of_a_file_that_does_not_exist(tmp_path):
     latte("edge", "label", pictures[0], "cat", "--state", state, check=True)
     table = tmp_path / "labels.csv"
     table.write_text("file,label\nin/00001.png,dog\nin/typo.png,cat\nin/other.png,cat\n")
-    several = latte("edge", "label", "--csv", table, "--state", state, check=True)
+    several = latte("edge", "label", "--labels", table, "--state", state, check=True)
     assert "do not exist and were not classified" in several.stderr and "typo.png, and 1 more" in several.stderr
     assert status(state)["labels"]["labelled"] == 2
 

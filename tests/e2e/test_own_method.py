@@ -33,7 +33,7 @@ def test_the_python_way_and_the_plugin_give_the_same_numbers(tmp_path):
     methods = "clip,mine,strong=mine:strong"
     plugin = python(
         "-m", "latte", "run", "--plugin", EXAMPLE, "--benchmark", "cifar10c-mini", "--methods", methods,
-        "--seeds", "0-1", "--out", "runs", "--json", cwd=tmp_path,
+        "--seeds", "0-1", "--runs", "runs", "--json", cwd=tmp_path,
     )  # fmt: skip
     assert plugin.returncode == 0, plugin.stderr
     rows = {row["method"]: row for row in json.loads(plugin.stdout)}
@@ -46,7 +46,7 @@ def test_the_python_way_and_the_plugin_give_the_same_numbers(tmp_path):
 @pytest.mark.slow
 def test_a_changed_method_is_another_run_and_a_failing_one_is_told(tmp_path):
     copy = tmp_path / "mine.py"
-    what = ("--benchmark", "cifar10c-mini", "--methods", "clip,mine", "--out", "runs")
+    what = ("--benchmark", "cifar10c-mini", "--methods", "clip,mine", "--runs", "runs")
     command = ("-m", "latte", "run", "--plugin", copy, *what)
     copy.write_text(EXAMPLE.read_text())
     assert python(*command, "--dry-run", cwd=tmp_path).returncode == 0
@@ -68,7 +68,7 @@ def test_a_method_with_an_exchange_of_its_own_runs_and_sweeps(tmp_path):
         ROOT / "examples" / "own_exchange.py",
         "--benchmark",
         "cifar10c-mini",
-        "--out",
+        "--runs",
         "runs",
         "--json",
     )
@@ -111,7 +111,7 @@ census.messages = staticmethod(lambda params, classes: (Content(0, numbers=class
 @pytest.mark.slow
 def test_the_cost_of_a_method_of_ones_own(tmp_path):
     (tmp_path / "sized.py").write_text(SIZED.format(example=str(ROOT / "examples" / "own_exchange.py")))
-    done = latte("cost", "--plugin", tmp_path / "sized.py", "--methods", "lattelike=tda-global,census", check=True)
+    done = latte("paper", "cost", "--plugin", tmp_path / "sized.py", "--methods", "lattelike=tda-global,census", check=True)
     rows = {line.split()[0]: line.split() for line in done.stdout.split("\n\n")[1].splitlines()[2:]}
     assert rows["census"][3:6] == ["?", "?", "?"] and rows["lattelike"][3] != "?"
     assert "census" in done.stdout.split("bytes per sync")[1], "its messages are known"
@@ -167,7 +167,7 @@ for name in ("Mine", "Odd", "Stranger"):
 )
 def test_the_line_of_a_failure_is_that_of_the_authors_own_code(tmp_path, methods, code, words):
     (tmp_path / "plugin.py").write_text(NUMPY_FAILS)
-    what = ("--benchmark", "cifar10c-mini", "--methods", methods, "--out", "runs", "--json")
+    what = ("--benchmark", "cifar10c-mini", "--methods", methods, "--runs", "runs", "--json")
     failed = python("-m", "latte", "run", "--plugin", "plugin.py", *what, cwd=tmp_path)
     assert failed.returncode == code and words in failed.stderr and "Traceback" not in failed.stderr, failed.stderr
     assert code == 2 or [row["method"] for row in json.loads(failed.stdout)] == ["clip"]
@@ -182,7 +182,7 @@ def test_the_line_of_a_failure_is_that_of_the_authors_own_code(tmp_path, methods
 )
 def test_a_plugin_that_cannot_be_imported_says_where(tmp_path, source, words):
     (tmp_path / "plugin.py").write_text(source)
-    what = ("--benchmark", "cifar10c-mini", "--methods", "clip", "--out", "runs")
+    what = ("--benchmark", "cifar10c-mini", "--methods", "clip", "--runs", "runs")
     failed = python("-m", "latte", "run", "--plugin", "plugin.py", *what, cwd=tmp_path)
     assert failed.returncode == 2 and words in failed.stderr and "Traceback" not in failed.stderr
 
@@ -204,7 +204,7 @@ register("tupled", f"{__name__}:Tupled")
 
 def test_parameters_that_no_file_gives_back_are_refused_before_anything_runs(tmp_path):
     (tmp_path / "plugin.py").write_text(TUPLE)
-    what = ("--benchmark", "cifar10c-mini", "--methods", "clip,tupled", "--out", "runs")
+    what = ("--benchmark", "cifar10c-mini", "--methods", "clip,tupled", "--runs", "runs")
     failed = python("-m", "latte", "run", "--plugin", "plugin.py", *what, cwd=tmp_path)
     assert failed.returncode == 2 and not failed.stdout
     assert "tupled parameter sizes: got (1, 2), want a number, a word, true, false or None" in failed.stderr

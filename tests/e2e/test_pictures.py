@@ -43,14 +43,14 @@ def pictures(tmp_path):
 
 def test_embed_then_run(pictures, tmp_path):
     out = tmp_path / "mine.safetensors"
-    run("embed", f"folder:{pictures}", "--encoder", ENCODER, "--out", out)
+    run("embed", f"folder:{pictures}", "--encoder", ENCODER, "--runs", out)
     facts = json.loads(run("data", "show", out, "--json").stdout)
     assert facts["images"] == 36 and facts["domains"] == {"day": 18, "night": 18}
     assert facts["classes"] == ["cat", "dog", "sea_lion"]
     assert not Path(f"{out}.partial").exists()
     table = run(
         "run", "--benchmark", out, "--methods", "clip,latte", "--seeds", "0", "--set", "clients_per_domain=2",
-        "--out", tmp_path / "runs", "--json",
+        "--runs", tmp_path / "runs", "--json",
     )  # fmt: skip
     assert [row["method"] for row in json.loads(table.stdout)] == ["clip", "latte"]
 
@@ -199,8 +199,8 @@ def test_classify_reports_bad_pictures_and_goes_on(pictures):
         (("PICTURES", "--classes", "classes.txt"), "'classes.txt', which is no file"),
         (("PICTURES", "--classes", "a,b", "--encoder", "clip-b16"), "onnx:DIR, hf:ID"),
         (("PICTURES", "--classes", "a,b", "--encoder", "openai/clip"), "did you mean hf:openai/clip?"),
-        (("PICTURES", "--classes", "a,b", "--csv", "no/such/a.csv"), "whose folder is not there"),
-        (("PICTURES", "--classes", "a,b", "--csv", "x", "--memory", "x"), "the same file"),
+        (("PICTURES", "--classes", "a,b", "--out", "no/such/a.csv"), "whose folder is not there"),
+        (("PICTURES", "--classes", "a,b", "--out", "x", "--memory", "x"), "the same file"),
         (("PICTURES", "--classes", "a,b", "--method", "ristreto"), "ristretto"),
         (("PICTURES", "--classes", "a,b", "--method", "vte"), "other views"),
         (("PICTURES", "--classes", "a,b", "--method", "ristretto+eta=-1"), "eta"),
@@ -221,13 +221,13 @@ def test_real_pictures_give_the_recorded_table(shared, tmp_path):
     with tarfile.open(shared / "data" / "images" / "pacs_60pc.tar") as tar:
         tar.extractall(tmp_path, filter="data")
     out = tmp_path / "made.safetensors"
-    run("embed", f"pacs:{tmp_path / 'PACS'}", "--encoder", f"onnx:{shared / 'data' / 'mini-vlm'}", "--out", out)
+    run("embed", f"pacs:{tmp_path / 'PACS'}", "--encoder", f"onnx:{shared / 'data' / 'mini-vlm'}", "--runs", out)
     recorded = same_pictures(shared, out, tmp_path / "recorded.npz")
     tables = []
     for file in (out, recorded):
         answer = run(
             "run", "--benchmark", file, "--methods", "clip,latte:cifar10c", "--seeds", "0",
-            "--out", tmp_path / "runs", "--json",
+            "--runs", tmp_path / "runs", "--json",
         )  # fmt: skip
         tables.append({row["method"]: row["accuracy"] for row in json.loads(answer.stdout)})
     assert tables[0]["clip"] == pytest.approx(tables[1]["clip"], abs=0.3)

@@ -19,7 +19,7 @@ SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (si
 AGAIN = "run the same command again to go on"
 WORDS = ("latte: interrupted", "latte: terminated")
 CLASSIFY_HEADER = "label  probability  file\n"
-RUN = ("--benchmark", "cifar10c-mini", "--methods", "clip,tda,tda-global,dmn", "--seeds", "0-99", "--out", "runs")
+RUN = ("--benchmark", "cifar10c-mini", "--methods", "clip,tda,tda-global,dmn", "--seeds", "0-99", "--runs", "runs")
 
 
 def start(folder, *arguments):
@@ -111,9 +111,9 @@ def test_workers_that_are_only_starting_say_nothing(tmp_path, number, code):
     ("arguments", "words"),
     [
         (("demo",), "nothing is kept"),
-        (("theory", "--quick"), "nothing is kept"),
-        (("cost",), "nothing is kept"),
-        (("figure", "memory"), AGAIN),
+        (("paper", "theory", "--quick"), "nothing is kept"),
+        (("paper", "cost",), "nothing is kept"),
+        (("paper", "figure", "memory"), AGAIN),
         (("sweep", *RUN, "--over", "alpha=1,2"), AGAIN),
         (("tune", "--benchmark", "cifar10c-mini", "--methods", "tda"), AGAIN),
         (("classify", *("x.png",) * 3000, "--classes", "a,b", "--encoder", f"onnx:{tiny_onnx.FOLDER}"), "--memory"),
@@ -130,7 +130,7 @@ def test_a_signal_while_modules_are_imported(tmp_path, arguments, words, number,
 
 @SIGNALS
 def test_figure_while_it_computes(tmp_path, number, code):
-    process = start(tmp_path, "figure", "decentralisation", "--seeds", "0-9")
+    process = start(tmp_path, "paper", "figure", "decentralisation", "--seeds", "0-9")
     assert process.stderr.readline() == "runs 0/420\n"
     wait(process, lambda: any(path.stat().st_size for path in tmp_path.glob("figures/runs/*/items.jsonl")))
     ended, output, line, _ = stop(process, number)
@@ -186,7 +186,7 @@ def test_a_run_on_a_cluster(tmp_path, cluster, number, code):
 
 @SIGNALS
 def test_theory_while_it_computes(tmp_path, number, code):
-    process = start(tmp_path, "theory")
+    process = start(tmp_path, "paper", "theory")
     assert process.stderr.readline().startswith("simulating")
     ended, output, line, _ = stop(process, number)
     assert ended == code and not output and "nothing is kept" in line and not list(tmp_path.iterdir())

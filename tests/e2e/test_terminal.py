@@ -45,13 +45,13 @@ def on_terminal(columns: int, *arguments: object) -> list[str]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
-    latte(*RUN, "--out", out)
+    latte(*RUN, "--runs", out)
     return out
 
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_run_and_its_report_fit(runs, columns):
-    for arguments in ((*RUN, "--out", runs), ("report", runs)):
+    for arguments in ((*RUN, "--runs", runs), ("report", runs)):
         lines = on_terminal(columns, *arguments)
         assert max(map(len, lines)) <= columns
         heads = [line for line in lines if line.startswith(("benchmark", "method"))]
@@ -59,8 +59,8 @@ def test_a_run_and_its_report_fit(runs, columns):
 
 
 def test_a_pipe_gets_whole_rows(runs):
-    lines = latte(*RUN, "--out", runs).stdout.splitlines()
+    lines = latte(*RUN, "--runs", runs).stdout.splitlines()
     assert len(lines) == 4 and lines[0].split()[-2:] == ["first_quarter", "last_quarter"]
-    rows = json.loads(latte(*RUN, "--out", runs, "--json").stdout)
+    rows = json.loads(latte(*RUN, "--runs", runs, "--json").stdout)
     assert [f"{row['worst_client']:.2f}" for row in rows] == [line.split()[9] for line in lines[1:]]
     assert max(map(len, latte("report", runs, "--width", 90).stdout.splitlines())) <= 90

@@ -170,7 +170,7 @@ def latte(folder, *arguments):
 def test_run_tunes_the_prompts_of_an_open_clip_model(benchmark, tmp_path):
     answer = latte(
         tmp_path, "run", "--benchmark", benchmark, "--methods", "clip,tpt+lr=0.1", "--seeds", "0",
-        "--set", "clients_per_domain=2", "--set", f"text_encoder={SPEC}", "--out", tmp_path / "runs", "--json",
+        "--set", "clients_per_domain=2", "--set", f"text_encoder={SPEC}", "--runs", tmp_path / "runs", "--json",
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
     assert [row["method"] for row in json.loads(answer.stdout)] == ["clip", "tpt+lr=0.1"]
@@ -186,13 +186,13 @@ def test_run_tunes_the_prompts_of_an_open_clip_model(benchmark, tmp_path):
 def test_a_text_encoder_that_is_not_there_is_named(benchmark, tmp_path, encoder, message, code):
     answer = latte(
         tmp_path, "run", "--benchmark", benchmark, "--methods", "tpt", "--seeds", "0",
-        "--set", "clients_per_domain=2", "--set", f"text_encoder={encoder}", "--out", tmp_path / "runs",
+        "--set", "clients_per_domain=2", "--set", f"text_encoder={encoder}", "--runs", tmp_path / "runs",
     )  # fmt: skip
     assert answer.returncode == code and message in answer.stderr and "Traceback" not in answer.stderr
 
 
 def test_a_run_without_one_names_the_encoders_that_can(benchmark, tmp_path):
-    answer = latte(tmp_path, "run", "--benchmark", benchmark, "--methods", "tpt", "--out", tmp_path / "runs")
+    answer = latte(tmp_path, "run", "--benchmark", benchmark, "--methods", "tpt", "--runs", tmp_path / "runs")
     assert answer.returncode == 2 and "openclip:MODEL/WEIGHTS" in answer.stderr
 
 

@@ -210,9 +210,9 @@ def test_the_papers_numbers_on_the_command_line(tmp_path):
     mini = write_run(tmp_path / "mini", results, "mini-VLM")
     clip = write_run(tmp_path / "clip", results, "hf:openai/clip-vit-base-patch16")
     assert "Paper" not in invoke(silent).stdout
-    assert "40.06 ±0.13" in invoke(silent, "--paper-backbone", "RN50").stdout
+    assert "40.06 ±0.13" in invoke(silent, "--backbone", "RN50").stdout
     assert "68.27 ±0.13" in invoke(clip).stdout
     assert "Paper" not in invoke(mini).stdout
-    refused = invoke(mini, "--paper-backbone", "RN50")
+    refused = invoke(mini, "--backbone", "RN50")
     assert isinstance(refused.exception, ValueError)
     assert "mini-VLM" in str(refused.exception)

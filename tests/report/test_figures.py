@@ -395,7 +395,7 @@ FILES = {"period.png", "period.svg", "period.csv", "index.html", "figures.json",
 
 def test_command(setup, tmp_path):
     path, out = str(setup.benchmark.entry.path), tmp_path / "out"
-    arguments = ["figure", "period", "--benchmark", path, "--clients", "2", "--seeds", "0", "--values", "1,3"]
+    arguments = ["paper", "figure", "period", "--benchmark", path, "--clients", "2", "--seeds", "0", "--values", "1,3"]
     done = CliRunner().invoke(cli, [*arguments, "--out", str(out), "--jobs", "1"])
     assert done.exit_code == 0, done.output
     assert {file.name for file in out.iterdir()} == FILES
@@ -403,9 +403,9 @@ def test_command(setup, tmp_path):
     again = CliRunner().invoke(cli, [*arguments, "--out", str(out), "--jobs", "1"])
     assert again.exit_code == 0 and "period: there already" in again.stderr
     assert again.stdout == done.stdout
-    wrong = CliRunner().invoke(cli, ["figure", "ablation", "--benchmark", path, "--values", "1"])
+    wrong = CliRunner().invoke(cli, ["paper", "figure", "ablation", "--benchmark", path, "--values", "1"])
     assert wrong.exit_code == 2
-    wrong = CliRunner().invoke(cli, ["figure", "decentralisation", "--benchmark", path, "--clients", "2"])
+    wrong = CliRunner().invoke(cli, ["paper", "figure", "decentralisation", "--benchmark", path, "--clients", "2"])
     assert wrong.exit_code == 2 and "--values, not --clients" in wrong.output
     with pytest.raises(ValueError, match="--values"):
         CliRunner().invoke(cli, [*arguments[:-1], "0,x", "--out", str(out)], catch_exceptions=False)

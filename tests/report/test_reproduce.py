@@ -1,4 +1,4 @@
-"""``latte reproduce`` on small files that are named and labelled as the real ones, and without them."""
+"""``latte paper table`` on small files that are named and labelled as the real ones, and without them."""
 
 import json
 from dataclasses import replace

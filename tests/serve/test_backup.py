@@ -405,7 +405,7 @@ def test_a_backup_is_for_its_owner_only_and_complete_or_absent(places, tmp_path)
 def test_a_backup_onto_a_full_disk_is_one_line_and_leaves_nothing(places):
     place = fill(places("sqlite"), *(Record(f"{i}", 1, b"", bytes(100_000), 0.0) for i in range(30)))
     with small_disk(2) as disk:
-        refused = latte("store", "backup", disk / "backup", "--data", place.folder)
+        refused = latte("store", "backup", disk / "backup", "--folder", place.folder)
         assert refused.returncode == 1 and len(refused.stderr.splitlines()) == 1
         assert "full" in refused.stderr and str(disk / "backup") in refused.stderr
         assert not [path for path in disk.iterdir() if "backup" in path.name]

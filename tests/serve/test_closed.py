@@ -121,9 +121,9 @@ def test_tokens_that_vanish_under_a_running_server_open_nothing(place, request):
 
 
 def test_a_new_folder_is_told_what_cannot_be_known(tmp_path):
-    data, where = tmp_path / "data", ("--data", tmp_path / "new")
-    latte("token", "create", "a", "--data", data, check=True)
-    latte("store", "backup", tmp_path / "backup", "--data", data, check=True)
+    data, where = tmp_path / "data", ("--folder", tmp_path / "new")
+    latte("token", "create", "a", "--folder", data, check=True)
+    latte("store", "backup", tmp_path / "backup", "--folder", data, check=True)
     restored = latte("store", "restore", tmp_path / "backup", *where, check=True)
     assert "revoked since" in restored.stderr and len(restored.stderr.splitlines()) == 1
     again = latte("store", "restore", tmp_path / "backup", *where, "--replace", check=True)

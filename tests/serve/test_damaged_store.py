@@ -137,20 +137,20 @@ def test_a_cell_count_of_an_interior_page_stops_server_and_backup(stopped, tmp_p
     (folder / "clients.db").write_bytes(content)
     with closing(sqlite3.connect(folder / "clients.db")) as database:  # SQLite itself does not mind
         assert database.execute("SELECT count(*) FROM (SELECT * FROM clients ORDER BY id)").fetchone()[0] < COUNT
-    served = latte("serve", task_file(tmp_path, a_zero_shot(), k_e=3), "--data", folder, "--port", 0)
+    served = latte("serve", task_file(tmp_path, a_zero_shot(), k_e=3), "--folder", folder, "--port", 0)
     assert served.returncode == 2 and "damaged database" in served.stderr and len(served.stderr.splitlines()) == 1
-    backed_up = latte("store", "backup", tmp_path / "backup", "--data", folder)
+    backed_up = latte("store", "backup", tmp_path / "backup", "--folder", folder)
     assert backed_up.returncode == 2 and "damaged database" in backed_up.stderr
     assert not (tmp_path / "backup").exists()
-    checked = latte("store", "check", "--data", folder)
+    checked = latte("store", "check", "--folder", folder)
     assert checked.returncode == 1 and "(the file)" in checked.stdout
-    mended = latte("store", "check", "--data", folder, "--forget-damaged")
+    mended = latte("store", "check", "--folder", folder, "--forget-damaged")
     assert mended.returncode == 0
     found = held(folder)
     assert 0 < len(found[0]) < COUNT
     assert found[0].items() <= held(stopped)[0].items()
     assert found[1:] == held(stopped)[1:]
-    assert latte("store", "check", "--data", folder).returncode == 0
+    assert latte("store", "check", "--folder", folder).returncode == 0
 
 
 def test_a_flipped_bit_in_the_log_is_noticed_or_nobodys(killed, tmp_path):
@@ -200,7 +200,7 @@ def test_what_is_missing_is_noticed_until_somebody_decides(killed, tmp_path, los
         for use in (SqliteStore, lambda folder: back_up(StorePlace(folder, folder), tmp_path / "other")):
             with pytest.raises(InputError, match=r"missing|nothing, where \d+ commits were"):
                 use(folder)
-    words = latte("store", "check", "--data", folder)
+    words = latte("store", "check", "--folder", folder)
     assert words.returncode == 1 and "Traceback" not in words.stderr
     restore(tmp_path / "backup", place, Restoration(overwrite=True))
     assert held(folder) == held(sound)
@@ -289,7 +289,7 @@ def test_another_server_is_refused_without_the_lock_file_too(tmp_path):
     data = tmp_path / "data"
     with serving(TASK, data):
         (data / "clients.db.lock").unlink()
-        second = latte("serve", task_file(tmp_path, a_zero_shot(), k_e=3), "--data", data, "--port", 0)
+        second = latte("serve", task_file(tmp_path, a_zero_shot(), k_e=3), "--folder", data, "--port", 0)
     assert second.returncode == 2 and "another process at work" in second.stderr
 
 

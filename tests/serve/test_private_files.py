@@ -53,9 +53,9 @@ def test_a_token_is_written_to_a_private_file_or_not_made(tmp_path):
     data, out = tmp_path / "data", tmp_path / "token"
     out.write_text("old")
     out.chmod(0o644)
-    latte("token", "create", "a", "--data", data, "--out", out, check=True)
+    latte("token", "create", "a", "--folder", data, "--out", out, check=True)
     assert out.read_text().startswith("latte_") and mode(out) == 0o600
-    refused = latte("token", "create", "b", "--data", data, "--out", tmp_path / "missing" / "token")
+    refused = latte("token", "create", "b", "--folder", data, "--out", tmp_path / "missing" / "token")
     assert refused.returncode == 2 and "whose folder is not there" in refused.stderr
     with closing(TokenFile(data)) as tokens:
         assert [token.client for token in tokens.tokens().values()] == ["a"]
@@ -63,6 +63,6 @@ def test_a_token_is_written_to_a_private_file_or_not_made(tmp_path):
 
 @pytest.mark.parametrize("words", [("list",), ("revoke", "a"), ("rotate", "a")])
 def test_a_folder_without_tokens_is_refused_and_not_made(tmp_path, words):
-    refused = latte("token", *words, "--data", tmp_path / "typo")
+    refused = latte("token", *words, "--folder", tmp_path / "typo")
     assert refused.returncode == 2 and "which no server has used, and where no token was made" in refused.stderr
     assert not (tmp_path / "typo").exists()

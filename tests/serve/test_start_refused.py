@@ -23,20 +23,20 @@ def test_files_of_tls_that_cannot_be_used_are_named_before_the_server_is_announc
         run("openssl", *new, *names, cwd=tmp_path, check=True)
     (tmp_path / "junk.pem").write_text("junk")
     for options, words in (
-        (("--tls-cert", "one.pem", "--tls-key", "other.key"), "--tls-cert and --tls-key: got one.pem and other.key"),
-        (("--tls-cert", "junk.pem", "--tls-key", "one.key"), "--tls-cert and --tls-key: got junk.pem and one.key"),
+        (("--cert", "one.pem", "--key", "other.key"), "--cert and --key: got one.pem and other.key"),
+        (("--cert", "junk.pem", "--key", "one.key"), "--cert and --key: got junk.pem and one.key"),
         (
-            ("--tls-cert", "one.pem", "--tls-key", "one.key", "--client-ca", "junk.pem"),
+            ("--cert", "one.pem", "--key", "one.key", "--client-ca", "junk.pem"),
             "--client-ca: got junk.pem",
         ),
     ):
-        refused = latte("serve", path, "--data", "data", "--port", 0, *options, cwd=tmp_path)
+        refused = latte("serve", path, "--folder", "data", "--port", 0, *options, cwd=tmp_path)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert words in refused.stderr and "Traceback" not in refused.stderr
 
 
 def test_a_rate_that_is_no_number_is_refused(tmp_path):
-    refused = latte("serve", task_file(tmp_path, a_zero_shot()), "--data", tmp_path / "data", "--rate", "nan")
+    refused = latte("serve", task_file(tmp_path, a_zero_shot()), "--folder", tmp_path / "data", "--rate", "nan")
     assert refused.returncode == 2 and "rate: got nan, want requests per second" in refused.stderr
 
 

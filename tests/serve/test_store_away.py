@@ -101,7 +101,7 @@ def test_a_batch_with_a_held_row_is_written_without_it(postgres):
 def test_a_disk_that_cannot_be_written_is_a_clear_line(kind, tmp_path):
     task = task_file(tmp_path, a_zero_shot(), k_e=3)
     with small_disk(4) as disk:
-        latte("token", "create", "a", "--data", disk / "data", check=True)
+        latte("token", "create", "a", "--folder", disk / "data", check=True)
         if kind == "full":
             with (disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space"):
                 while ballast.write(bytes(4096)):
@@ -109,10 +109,10 @@ def test_a_disk_that_cannot_be_written_is_a_clear_line(kind, tmp_path):
         else:
             subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
         for words in (
-            ("serve", task, "--data", disk / "data", "--port", 0),
-            ("serve", task, "--data", disk / "new", "--port", 0),
-            ("token", "create", "b", "--data", disk / "data"),
-            ("store", "backup", disk / "backup", "--data", disk / "data"),
+            ("serve", task, "--folder", disk / "data", "--port", 0),
+            ("serve", task, "--folder", disk / "new", "--port", 0),
+            ("token", "create", "b", "--folder", disk / "data"),
+            ("store", "backup", disk / "backup", "--folder", disk / "data"),
         ):
             refused = latte(*words)
             said = refused.stderr.splitlines()[-1]

@@ -113,7 +113,7 @@ def test_columns_of_other_types_are_found_and_removed(place):
     assert report.damages[0].fault == "columns of the types bytes, int, bytes, int, int, float"
     with pytest.raises(DamagedRecordError, match="client 'a' is damaged"):
         start(place)
-    shown = latte("store", "check", "--data", place.folder)
+    shown = latte("store", "check", "--folder", place.folder)
     assert shown.returncode == 1 and "5 clients, 5 damaged" in shown.stdout and "Traceback" not in shown.stderr
     assert forget_damaged(place, report) == 5
     assert check_store(place, TASK) == StoreReport(0, ())
@@ -158,7 +158,7 @@ def test_faults_of_the_file_are_found(place):
     file.write_bytes(content[:36] + (5).to_bytes(4, "big") + content[40:])  # the number of free pages
     assert [one.client for one in check_store(place).damages] == [None]
     file.write_bytes(content[:5000] + b"\xa5" * 4000 + content[9000:])
-    ruined = latte("store", "check", "--data", place.folder)
+    ruined = latte("store", "check", "--folder", place.folder)
     assert ruined.returncode == 1
     assert "damaged database" in ruined.stderr
     assert "latte store restore --replace" in ruined.stderr
@@ -166,7 +166,7 @@ def test_faults_of_the_file_are_found(place):
 
 def test_the_command_line(place, tmp_path):
     path = task_file(tmp_path, a_zero_shot(), k_e=3)
-    where = ("--data", place.folder, *(("--store", place.store) if place.is_postgres else ()))
+    where = ("--folder", place.folder, *(("--store", place.store) if place.is_postgres else ()))
     change(place, "body = key WHERE name = ?", b"b")
     found = latte("store", "check", *where, "--task", path)
     assert found.returncode == 1
@@ -178,7 +178,7 @@ def test_the_command_line(place, tmp_path):
     mended = latte("store", "check", *where, "--forget-damaged", "--json", check=True)
     assert json.loads(mended.stdout)["damaged"] == [{"client": "b", "fault": "its checksum does not match"}]
     assert latte("store", "backup", tmp_path / "backup", *where, check=True).stdout.endswith("4 clients, 0 tokens\n")
-    other = ("--data", tmp_path / "other")
+    other = ("--folder", tmp_path / "other")
     restored = latte("store", "restore", tmp_path / "backup", *other, check=True).stdout
     assert restored.startswith("restored 4 clients, 0 tokens, as of 20")
     assert latte("store", "restore", tmp_path / "backup", *other).returncode == 2

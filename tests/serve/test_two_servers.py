@@ -176,7 +176,7 @@ def test_servers_that_start_at_once_on_a_new_database(postgres, tmp_path):
 
 def test_a_server_of_another_task_is_refused(pair, tmp_path):
     path = task_file(tmp_path, a_zero_shot(scale=30.0))
-    done = run(sys.executable, "-m", "latte", "serve", path, "--data", tmp_path / "x", "--store", pair[0], "--port", 0)
+    done = run(sys.executable, "-m", "latte", "serve", path, "--folder", tmp_path / "x", "--store", pair[0], "--port", 0)
     assert done.returncode == 2
     assert "the store of another task (logit scale, parameters of the method differ)" in done.stderr
 
@@ -184,7 +184,7 @@ def test_a_server_of_another_task_is_refused(pair, tmp_path):
 def test_a_server_without_its_database_says_so(tmp_path):
     path = task_file(tmp_path, a_zero_shot())
     url = "postgresql://latte:secret@127.0.0.1:9/none"
-    done = run(sys.executable, "-m", "latte", "serve", path, "--data", tmp_path / "x", "--store", url, "--port", 0)
+    done = run(sys.executable, "-m", "latte", "serve", path, "--folder", tmp_path / "x", "--store", url, "--port", 0)
     assert done.returncode == 1
     assert "refused" in done.stderr
     assert "secret" not in done.stdout + done.stderr

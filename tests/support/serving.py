@@ -56,7 +56,7 @@ def serving(task: Task, folder: Path, **options: object) -> Iterator[ThreadServe
 def server_process(task: Path, data: Path, *options: object, **environment: str) -> Iterator[tuple[str, Running]]:
     """Run ``latte serve`` as a process; yield its address and the process."""
     port = () if "--port" in options else ("--port", "0")
-    command = (sys.executable, "-m", "latte", "serve", task, "--data", data, *port, *options)
+    command = (sys.executable, "-m", "latte", "serve", task, "--folder", data, *port, *options)
     with running(*command, **environment) as process:
         match = wait_until(
             lambda: re.search(r"latte serves (\S+)", process.so_far().stdout), "the address of the server", process

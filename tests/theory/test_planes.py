@@ -1,4 +1,4 @@
-"""The lemma ε_asym ≤ ε_pre: exact, measured, over a grid, and in what ``latte theory`` writes."""
+"""The lemma ε_asym ≤ ε_pre: exact, measured, over a grid, and in what ``latte paper theory`` writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``latte classify``: pictures to labels, in one line."""
+"""``latte classify``: images to predictions."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         metavar="NAME[:PRESET][+KEY=VALUE...]",
         default="latte",
         show_default=True,
-        help="How to adapt: latte, ristretto, tda, dmn, or clip for the model's own answer (see: latte methods).",
+        help="How to adapt: latte, ristretto, tda, dmn, or clip for zero-shot predictions (see: latte methods).",
     ),
     PLUGINS,
     click.option("--zero-shot", "spec", flag_value="clip", help="The same as --method clip: do not adapt."),
-    click.option("--memory", type=FILE, help="Continue from this file, and save to it."),
+    click.option("--memory", type=FILE, help="File of the memory: continue from it, and save to it."),
     click.option(
         "--save-every",
         metavar="SECONDS",
@@ -53,9 +53,13 @@ _OPTIONS: list[Callable[[Command], Command]] = [
     ),
     NEAR_COPY,
     MAX_PIXELS,
-    click.option("--labels", type=InputFile(), help="CSV with FILE,CLASS of some pictures, to print the accuracy."),
-    click.option("--csv", type=FILE, help="Write a row per picture to this file, too."),
-    click.option("--json", "as_json", is_flag=True, help="JSON lines instead of a table."),
+    click.option(
+        "--labels",
+        type=InputFile(),
+        help="CSV with lines FILE,CLASS: the labels of some images, to print the accuracy.",
+    ),
+    click.option("--out", type=FILE, help="Write a row per image to this CSV file, too."),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON, a line per image."),
 ]
 
 
@@ -74,7 +78,7 @@ class ClassifyOptions:
     near_copy: float
     max_pixels: int
     labels: Path | None
-    csv: Path | None
+    out: Path | None
     as_json: bool
 
     def create_method(self, task: ZeroShot) -> Method:
@@ -113,21 +117,21 @@ def read_classnames(text: str) -> list[str]:
 @click.command()
 @classify_options
 def classify(chosen: ClassifyOptions) -> None:
-    """Say what the pictures show: IMAGES are files or folders.
+    """Classify IMAGES, which are files or folders.
 
-    The method adapts as it goes, from the pictures themselves; with --memory it goes on where it was the last time.
-    Ristretto syncs with itself, after 1, 2, 4, 8 and 16 pictures and then after every 16. The file is saved on the way,
-    at the end, and on Ctrl-C: after an interruption, the same command goes on with the next picture, and so does the
-    table of --csv. One process at a time may use them. An unreadable picture is reported and makes the exit code 1.
+    The method adapts on the way, from the images themselves; with --memory it continues from where it was the last
+    time. Ristretto syncs with itself, after 1, 2, 4, 8 and 16 images and then after every 16. The file is saved on the
+    way, at the end, and on Ctrl-C: after an interruption, the same command continues with the next image, and so does
+    the table of --out. One process at a time may use them. An unreadable image is reported and makes the exit code 1.
 
     Which method: Latte is the default; it is published, and holds while few clients are hostile. Ristretto is for
-    devices of one owner that see one domain each. Pictures that mix domains gain nothing with either (420 mixed
-    pictures: -1.9 points with Latte, +0.2 with Ristretto).
+    devices of one owner that see one domain each. Images that mix domains gain nothing with either (420 mixed
+    images: -1.9 points with Latte, +0.2 with Ristretto).
 
-    The probability is that of the label in the adapted model: a softmax of its scores, at a temperature that needs no
-    labels (with Latte, all in all as certain as the model without the memory). How often such an answer is right, only
-    labelled pictures can tell (docs/calibration.md). In JSON and CSV there are also the probability of the model's own
-    answer without the memory, and its certainty, 1 minus the entropy.
+    The probability is that of the adapted prediction: a softmax of its scores, at a temperature that is found without
+    labels (with Latte, so that adapted and zero-shot predictions are equally certain on average). Only labelled images
+    can tell how often a prediction is right (docs/calibration.md). JSON and CSV also have the probability of the
+    zero-shot prediction, and its certainty, 1 minus the entropy.
     """
     with ExitStack() as stack:
         bad = Classifying(chosen, stack).run()
@@ -176,14 +180,14 @@ class Classifying:
 
         chosen, files, start = self.chosen, self.files, 0
         method = chosen.create_method(ZeroShot(np.tile([1.0, 0.0], (len(names), 1)), names))
-        if chosen.csv is not None:
-            target = os.path.realpath(chosen.csv)
+        if chosen.out is not None:
+            target = os.path.realpath(chosen.out)
             if chosen.memory is not None and target == os.path.realpath(chosen.memory):
-                raise click.UsageError("--csv and --memory are the same file")
-            if any(file.name == chosen.csv.name and os.path.realpath(file) == target for file in files):
-                raise click.UsageError(f"--csv {chosen.csv} is one of the pictures")
+                raise click.UsageError("--out and --memory are the same file")
+            if any(file.name == chosen.out.name and os.path.realpath(file) == target for file in files):
+                raise click.UsageError(f"--out {chosen.out} is one of the pictures")
         memory = None if chosen.memory is None else stack.enter_context(locked_memory(chosen.memory))
-        table = None if chosen.csv is None else stack.enter_context(locked_answers(chosen.csv))
+        table = None if chosen.out is None else stack.enter_context(locked_answers(chosen.out))
         if memory is not None and memory.exists():
             notes = read_memory(memory).metadata
             check_author(memory, notes, method)
@@ -220,7 +224,7 @@ class Classifying:
         """Save what was learnt until something ended the work; return how to go on, empty where nothing is left."""
         total, learning = len(self.files), self.learning
         if learning is None:
-            rows = f"{self.chosen.csv} has the rows of {self.tally.counts().pictures} of {total} pictures"
+            rows = f"{self.chosen.out} has the rows of {self.tally.counts().pictures} of {total} pictures"
             return f"{rows}: without --memory, the same command starts over" if self.table else ""
         file = learning.file.name
         if learning.finished:
@@ -267,6 +271,6 @@ class Classifying:
             texts.append(f"accuracy unknown: {self.chosen.labels} names none of these pictures")
         texts += labelled_lines(compare_answers(self.labelled, self.labels))
         texts.append(memory_text(fill_of(self.method), self.task.classes, str(self.chosen.memory or "")))
-        texts.append(f"table: {self.chosen.csv}" if self.chosen.csv else "")
+        texts.append(f"table: {self.chosen.out}" if self.chosen.out else "")
         for text in filter(None, texts):
             line(text, err=True)

@@ -11,33 +11,38 @@ import click
 
 from ..version import __version__
 
-COMMANDS = {
-    "demo": ("latte.cli.demo:demo", "Show what Latte and Ristretto gain on real data, in seconds."),
-    "classify": (
-        "latte.cli.classify:classify",
-        "Say what pictures show, with a memory that adapts as it goes.",
-    ),
-    "embed": ("latte.cli.data:embed", "Embed the pictures of a dataset into a file, resumably."),
-    "export": ("latte.cli.data:export", "Write an encoder as an ONNX folder that needs no torch."),
-    "task": ("latte.cli.task:task", "Create and show the task that the clients of a federation share."),
-    "serve": ("latte.cli.serve:serve", "Serve a federation: devices sync with it over HTTP."),
-    "edge": ("latte.cli.edge:edge", "Run a device: classify what comes, adapt, and sync with a server."),
-    "token": ("latte.cli.store:token", "Create, rotate, revoke and list the tokens of a server."),
-    "client": ("latte.cli.store:client", "List and remove the clients of a federation."),
-    "store": ("latte.cli.store:store", "Back up, restore and check what a server stores."),
-    "run": ("latte.cli.experiments:run", "Run methods on benchmarks and print their accuracy."),
-    "sweep": ("latte.cli.experiments:sweep", "Run methods at every value of a parameter."),
-    "tune": ("latte.cli.experiments:tune", "Choose parameters on partitions that are not reported."),
-    "report": ("latte.cli.report:report", "Show the results of run folders as a table or a page."),
-    "reproduce": ("latte.cli.experiments:reproduce", "Run the paper's whole table for one benchmark."),
-    "theory": ("latte.cli.report:theory", "Check the paper's theory by simulation: bounds, rates, limits."),
-    "methods": ("latte.cli.methods:methods", "List the methods with their parameters, presets and grids."),
-    "data": ("latte.cli.data:data", "List, show, check and convert embedding files."),
-    "figure": ("latte.cli.report:figure", "Draw the figures of the paper for a benchmark."),
-    "cost": ("latte.cli.cost:cost", "What each method costs: computation, time, memory, bytes per round."),
-    "diagnose": ("latte.cli.cost:diagnose", "Look into the memories of a run, class by class."),
-    "doctor": ("latte.cli.doctor:doctor", "Say what is installed and what is missing, and how to get it."),
+FAMILIES = {
+    "Start": {
+        "demo": ("latte.cli.demo:demo", "Show in seconds what adapting gains on real images."),
+        "doctor": ("latte.cli.doctor:doctor", "Show what is installed and how to get what is missing."),
+    },
+    "Images": {
+        "classify": ("latte.cli.classify:classify", "Classify images with a memory that adapts on the way."),
+        "embed": ("latte.cli.data:embed", "Embed the images of a dataset into a file."),
+        "export": ("latte.cli.data:export", "Write an encoder as an ONNX folder that needs no torch."),
+    },
+    "Fleet": {
+        "task": ("latte.cli.task:task", "Create and show the task that a fleet shares."),
+        "serve": ("latte.cli.serve:serve", "Run the server that the devices of a fleet sync with."),
+        "edge": ("latte.cli.edge:edge", "Run a device: classify, adapt, and sync with a server."),
+        "client": ("latte.cli.store:client", "List and remove the clients of a server."),
+        "token": ("latte.cli.store:token", "Create, rotate, revoke and list a server's tokens."),
+        "store": ("latte.cli.store:store", "Back up, restore and check a server's store."),
+    },
+    "Research": {
+        "run": ("latte.cli.experiments:run", "Run methods on benchmarks and print their accuracy."),
+        "sweep": ("latte.cli.experiments:sweep", "Run methods at every value of a parameter."),
+        "tune": ("latte.cli.experiments:tune", "Choose parameters on splits that are not reported."),
+        "report": ("latte.cli.report:report", "Show the results of run folders as a table or a page."),
+        "diagnose": ("latte.cli.diagnose:diagnose", "Look into the memories of a run, class by class."),
+        "methods": ("latte.cli.methods:methods", "List the methods, their parameters and presets."),
+        "data": ("latte.cli.data:data", "List, show, check, convert and fetch data."),
+    },
+    "Paper": {
+        "paper": ("latte.cli.paper:paper", "Make the paper's table, figures, costs and theory."),
+    },
 }
+COMMANDS = {name: about for family in FAMILIES.values() for name, about in family.items()}
 
 
 class LazyGroup(click.Group):
@@ -56,9 +61,10 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
+        """List the commands by family, without importing them."""
+        for family, commands in FAMILIES.items():
+            with formatter.section(family):
+                formatter.write_dl([(f"{name:<8}", help_line) for name, (_, help_line) in commands.items()])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Offer near names for an unknown command."""
@@ -99,7 +105,7 @@ Environment variables:
   LATTE_MODELS   folder of model folders: onnx:NAME is then enough
   LATTE_ENCODER  the default of --encoder
   LATTE_STATE    folder of a device's record, the default of --state
-  LATTE_SERVER   address of a federation's server, the default of --server
+  LATTE_SERVER   address of a fleet's server, the default of --server
   OPENBLAS_NUM_THREADS, OMP_NUM_THREADS, MKL_NUM_THREADS
                  threads of linear algebra; worker processes use one each
 

@@ -17,13 +17,13 @@ from .output import absolute, bar, line, print_rows, problem
 
 @click.group()
 def data() -> None:
-    """List, show, check and convert embedding files."""
+    """List, show, check and convert embedding files, and fetch datasets of images."""
 
 
-@data.command("ls")
+@data.command("list")
 @DATA
 @JSON
-def ls(data: Path | None, as_json: bool) -> None:
+def list_data(data: Path | None, as_json: bool) -> None:
     """List the benchmarks: the bundled ones, and the embedding files in the data folder."""
     from ..data.catalogue import list_benchmarks, summarise_benchmark
 
@@ -81,20 +81,24 @@ def show(name: str, data: Path | None, as_json: bool) -> None:
 @data.command("check")
 @click.argument("names", nargs=-1)
 @DATA
-def check(names: tuple[str, ...], data: Path | None) -> None:
+@JSON
+def check(names: tuple[str, ...], data: Path | None, as_json: bool) -> None:
     """Check benchmarks (default: all): whole files, shapes that fit, unit rows, no empty domain."""
     from ..data.catalogue import find_benchmark, find_problems, list_benchmarks, read_benchmark
 
     chosen = [find_benchmark(name, data) for name in names] if names else list(list_benchmarks(data).values())
-    bad = 0
+    rows: list[dict[str, Any]] = []
     for entry in chosen:
         try:
             faults = list(find_problems(read_benchmark(entry)))
         except InputError as error:
             faults = [str(error)]
-        bad += bool(faults)
-        line(f"{entry.name}: {'; '.join(faults) or 'ok'}")
-    if bad:
+        rows.append({"name": entry.name, "faults": faults})
+        if not as_json:
+            line(f"{entry.name}: {'; '.join(faults) or 'ok'}")
+    if as_json:
+        line(json.dumps(rows))
+    if bad := sum(bool(row["faults"]) for row in rows):
         problem(f"{bad} of {len(chosen)} files are not sound")
         sys.exit(2)
 
@@ -115,11 +119,15 @@ def convert(source: Path, target: Path) -> None:
 
 
 @data.command("fetch")
-@click.argument("name")
-@click.option("--to", "dest", type=OutputFolder(), default=Path("data"), show_default=True)
-@click.option("--from", "source", type=Folder(exists=True), help="Where it already is.")
-def fetch(name: str, dest: Path, source: Path | None) -> None:
+@click.argument("name", required=False)
+@click.option(
+    "--out", type=OutputFolder(), default=Path("data"), show_default=True, help="Folder that the dataset goes to."
+)
+@click.option("--from", "source", type=Folder(exists=True), help="Folder in which the dataset already is.")
+def fetch(name: str | None, out: Path, source: Path | None) -> None:
     """Get the images of the dataset NAME: download it with checksums, or take it from a folder.
+
+    Without NAME, the names are listed.
 
     An interrupted download resumes. Some datasets must be downloaded by hand; the command prints the page and the
     target folder.
@@ -129,14 +137,18 @@ def fetch(name: str, dest: Path, source: Path | None) -> None:
     from ..data.fetch import fetch_dataset as get
 
     known = dataset_sources()
+    if name is None:
+        how = {True: "by hand: the command prints the page", False: "downloaded"}
+        print_rows([{"name": one, "how": how[bool(known[one].manual)]} for one in sorted(known)], False)
+        return
     if name not in known:
         raise click.UsageError(f"no dataset {name!r}; there is {', '.join(near(name, sorted(known)))}")
     if known[name].manual:  # nothing is downloaded: it is checked, or the steps are printed
-        line(str(get(name, dest, source)))
+        line(str(get(name, out, source)))
         return
     try:
         with bar(name, known[name].sums.size or 0, "bytes") as advance:
-            place = get(name, dest, source, absolute(advance))
+            place = get(name, out, source, absolute(advance))
     except ConnectionError as error:
         raise click.ClickException(str(error)) from None
     line(str(place))
@@ -149,20 +161,30 @@ def fetch(name: str, dest: Path, source: Path | None) -> None:
 @click.option("--views", default="0", help="Random views besides the plain image: 63 (AugMix) or crop_flip:63.")
 @click.option("--templates", help="A template set by name, or a file with one template per line.")
 @click.option(
-    "--severity", type=click.IntRange(1, 5), default=5, show_default=True, help="Of the corruptions of CIFAR-C."
+    "--severity",
+    type=click.IntRange(1, 5),
+    default=5,
+    show_default=True,
+    help="Severity of the corruptions of CIFAR-C.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0),
     default=0,
-    help="Of the random views, the corruptions and their assignment to images.",
+    help="Seed of the random views, the corruptions and their assignment to images.",
 )
 @click.option(
     "--frost",
     type=Folder(exists=True),
-    help="A folder of pictures for the frost of cifar10c: and cifar100c:, instead of the drawn one.",
+    help="Folder of frost images for cifar10c: and cifar100c:, instead of the drawn frost.",
 )
-@click.option("--dtype", type=click.Choice(["float16", "float32"]), default="float16", show_default=True)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float16", "float32"]),
+    default="float16",
+    show_default=True,
+    help="Precision in the file.",
+)
 @click.option("--skip-bad", is_flag=True, help="Leave unreadable images out instead of refusing them.")
 def embed(
     dataset: str,
@@ -176,7 +198,7 @@ def embed(
     dtype: str,
     skip_bad: bool,
 ) -> None:
-    """Embed the pictures of DATASET.
+    """Embed the images of DATASET.
 
     DATASET is folder:DIR (DIR/domain/class/image), classes:DIR (DIR/class/image), vlcs:DIR, terra:DIR, pacs:DIR,
     cifar10:PATH, cifar100:PATH, cifar10c:PATH, cifar100c:PATH (the official CIFAR, corrupted here), or
@@ -218,13 +240,13 @@ def embed(
     "--variants", default="fp32", show_default=True, help="fp32, and on request fp16 and int8, comma-separated."
 )
 @click.option(
-    "--images", type=click.Path(exists=True, path_type=Path), help="Pictures to compare on (default: synthetic)."
+    "--images", type=click.Path(exists=True, path_type=Path), help="Images to compare on (default: synthetic)."
 )
 @JSON
 def export(encoder: str, out: Path, variants: str, images: Path | None, as_json: bool) -> None:
     """Write ENCODER (hf:ID or hf:DIR) to the folder OUT: image, text, tokenizer, model.json.
 
-    Prints how well every variant agrees with the original: cosines of the same pictures and texts.
+    Prints how well every variant agrees with the original: cosines of the same images and texts.
     """
     from ..edge.classify.classify import find_pictures
     from ..encoders.export import export_onnx

@@ -23,24 +23,35 @@ _HEAD = f"{'images':>8}{'zero-shot, %':>15}{'adapted, %':>13}{'gain':>8}"
 
 
 @click.command()
-@click.option("--out", type=OutputFile(), default=Path("report.html"), show_default=True)
+@click.option("--out", type=OutputFile(), default=Path("report.html"), show_default=True, help="Page to write.")
 @click.option("--jobs", type=click.IntRange(0, 1024), default=0, help="Processes at once (default: one per core).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every method and domain.")
 @click.option("--fleet", is_flag=True, help="Start a server and devices instead, with a dashboard to look at.")
 @click.option("--join", metavar="URL", help="Join such a fleet, from another terminal or machine, as one more device.")
 @click.option("--token", help="With --join: the token that --fleet printed.")
-@click.option("--method", type=click.Choice(["latte", "ristretto"]), default="latte", help="Of the fleet.")
-@click.option("--devices", type=click.IntRange(1, 40), default=4, help="Of the fleet: processes (default: 4).")
+@click.option(
+    "--method", type=click.Choice(["latte", "ristretto"]), default="latte", help="Method of the fleet (default: latte)."
+)
+@click.option("--devices", type=click.IntRange(1, 40), default=4, help="Device processes of the fleet (default: 4).")
 @click.option(
     "--precision",
     type=click.Choice(["exact", "fp32", "fp16", "int8", "int4"]),
     default="fp32",
-    help="Of vectors on the way to the server and back (default: fp32).",
+    help="Precision of the vectors in uploads and downloads (default: fp32).",
 )
-@click.option("--seconds", type=click.FloatRange(0), default=60.0, help="For all images of the fleet (default: 60).")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0),
+    default=60.0,
+    help="Seconds that the fleet takes for all images (default: 60).",
+)
 @click.option("--lock-step/--free", default=True, help="Devices wait for each other, as in the simulator; or do not.")
-@click.option("--host", default="127.0.0.1", help="Of the fleet's server: its own address, for other machines to join.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Of the fleet's server (default: a free one).")
+@click.option(
+    "--host", default="127.0.0.1", help="Address of the fleet's server; give the machine's own for others to join."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=0, help="Port of the fleet's server (default: a free one)."
+)
 @click.option("--once", is_flag=True, help="End the fleet when all images are classified.")
 def demo(
     out: Path,
@@ -60,8 +71,8 @@ def demo(
 ) -> None:
     """Show what Latte and Ristretto gain over zero-shot on real data, and write report.html.
 
-    PACS as a whole: 9,991 images of four domains, embedded by a small vision-language model that is not CLIP, dealt to
-    forty clients, ten per domain, in ten ways (seeds 0 to 9). Nothing is downloaded. Every method has its defaults;
+    PACS as a whole: 9,991 images of four domains, embedded by a small vision-language model that is not CLIP, split
+    among forty clients, ten per domain, in ten ways (seeds 0 to 9). Nothing is downloaded. Every method has its defaults;
     Latte and Ristretto sync after 1, 2, 4, 8, 16 images of a client, then after every 16.
 
     With --fleet, the forty clients of seed 0 run in device processes of their own and sync with a server over HTTP. In

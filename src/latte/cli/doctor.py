@@ -17,11 +17,12 @@ from ..data.catalogue import FILE_SUFFIXES, data_folder
 from ..encoders import ENCODER_PACKAGES, MODELS, kind_of
 from ..errors import pip_line, requirements_of
 from ..version import __version__
+from .options import JSON
 from .output import line, print_rows
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def doctor(as_json: bool) -> None:
     """Say what is installed and what is missing: extras, the engine, data, encoders, and how to get each."""
     state = inspect_installation()
@@ -36,7 +37,7 @@ def doctor(as_json: bool) -> None:
     line("")
     line(f"engine: {_LOOPS[state.loops]}")
     files = f"{len(state.benchmarks)} embedding files" if state.benchmarks else "no embedding files yet"
-    line(f"data folder: {state.data}, {files} (latte data ls; latte embed makes them)")
+    line(f"data folder: {state.data}, {files} (latte data list; latte embed makes them)")
     for name, value in state.variables.items():
         line(f"{name}: {'not set' if value is None else value} ({VARIABLES[name]})")
     if missing := [extra for extra in state.extras if not extra.complete]:
@@ -65,14 +66,14 @@ def _encoder_row(encoder: EncoderState) -> dict[str, object]:
 _LOOPS = {
     "compiled": "compiled: long runs of Latte are fast from the first second",
     "not compiled yet": "not compiled yet: the first long run does so, about 40 s, once",
-    "missing": "numba is missing: Latte takes the readable simulator, 50 times slower",
+    "missing": "numba is missing: runs of Latte use the readable simulator, which is 50 times slower",
 }
 EXTRA_USES = {
     "onnx": "classify and embed with onnx: encoders",
     "torch": "hf: and openclip: encoders, TPT",
     "export": "latte export",
-    "data": "pictures of datasets",
-    "report": "latte figure, latte theory",
+    "data": "images of datasets",
+    "report": "latte paper figure, latte paper theory",
     "fast": "the engine: Latte 50 times faster",
     "cluster": "--executor dask:ADDRESS",
     "http": "latte edge (with onnx), HttpExchange",
@@ -85,7 +86,7 @@ VARIABLES = {
     MODELS: "folder of model folders: onnx:NAME is then enough",
     "LATTE_ENCODER": "what --encoder is by default",
     "LATTE_STATE": "folder of the record of a device, the default of --state",
-    "LATTE_SERVER": "address of the server of a federation, the default of --server",
+    "LATTE_SERVER": "address of a fleet's server, the default of --server",
 }
 _PIP_NAMES = {"PIL": "pillow", "open_clip": "open_clip_torch"}  # where they differ from the module's
 # how to get an encoder of each kind

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .answer_text import counted, summary_lines
-from .options import ENCODER, MAX_PIXELS, PLUGINS, Command, Folder, InputFile, OutputFile, load_plugins
+from .options import ENCODER, JSON, MAX_PIXELS, PLUGINS, Command, Folder, InputFile, OutputFile, load_plugins
 from .output import line, patient_line, problem
 from .run_options import collect_options
 from .serve import notifier
@@ -64,14 +64,16 @@ _OPTIONS: list[Callable[[Command], Command]] = [
     STATE,
     ENCODER,
     click.option("--any-encoder", is_flag=True, help="Take an encoder of another fingerprint than the task's."),
-    click.option("--threads", type=click.IntRange(0), default=0, show_default=True, help="Of the encoder; 0: all."),
+    click.option(
+        "--threads", type=click.IntRange(0), default=0, show_default=True, help="Threads of the encoder; 0: all."
+    ),
     MAX_PIXELS,
     click.option(
         "--precision",
         type=click.Choice(["exact", "fp32", "fp16", "int8", "int4"]),
         default="int8",
         show_default=True,
-        help="Of vectors on the way to the server and back.",
+        help="Precision of the vectors in uploads and downloads.",
     ),
     click.option(
         "--sync-seconds",
@@ -420,7 +422,7 @@ def _feed(chosen: EdgeOptions, paths: Iterator[Path], device: Device) -> Picture
 
 @edge.command()
 @STATE
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def status(state: Path | None, as_json: bool) -> None:
     """Show what a device is doing, and what can be said about its answers.
 
@@ -467,7 +469,7 @@ def retry(state: Path | None) -> None:
 @edge.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.argument("classname", metavar="CLASS", required=False)
-@click.option("--csv", "table", type=InputFile(), help="A file with lines FILE,CLASS instead.")
+@click.option("--labels", "table", type=InputFile(), help="CSV with lines FILE,CLASS, for many images at once.")
 @STATE
 def label(file: Path | None, classname: str | None, table: Path | None, state: Path | None) -> None:
     """Say what FILE really shows: CLASS. A few labels say how often the device is right, and whether adapting helps.
@@ -487,7 +489,7 @@ def label(file: Path | None, classname: str | None, table: Path | None, state: P
     if not (folder / TASK_FILE).is_file():
         raise refuse("device", f"{folder}, where no device has worked", "the --state folder of latte edge")
     if (table is None) == (file is None or classname is None) or (table is not None and file is not None):
-        raise click.UsageError("give FILE and CLASS, or --csv")
+        raise click.UsageError("give FILE and CLASS, or --labels")
     names = read_task(folder / TASK_FILE).zero_shot.classnames  # no answer of another class could be right
     if table is not None:
         labels = read_labels(table, names)

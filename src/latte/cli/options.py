@@ -93,7 +93,7 @@ MAX_PIXELS = click.option(
     type=click.IntRange(1, 4_294_967_296),
     default=300_000_000,
     show_default=True,
-    help="Larger pictures are unreadable. Above 89 million they are decoded at reduced size.",
+    help="Refuse larger images. Above 89 million pixels an image is decoded at reduced size.",
 )
 NEAR_COPY = click.option(
     "--near-copy",
@@ -101,10 +101,10 @@ NEAR_COPY = click.option(
     type=click.FloatRange(0, 0.9999),
     default=0.99,
     show_default=True,
-    help="Do not learn from a picture that is at least this similar to a remembered one; 0 learns from all.",
+    help="Do not learn from an image that is at least this similar to a remembered one; 0: learn from all.",
 )
 PLUGINS = click.option(
-    "--plugin", "plugins", type=InputFile(), multiple=True, help="Python file with methods of your own."
+    "--plugin", "plugins", type=InputFile(), multiple=True, help="Python file with methods of your own; repeatable."
 )
 
 
@@ -119,4 +119,5 @@ def load_plugins(plugins: Iterable[Path]) -> None:
 def store_options(command: Command) -> Command:
     """Add the options that say where a server stores what it has."""
     command = click.option("--store", help="postgresql://USER@HOST/DATABASE, as given to latte serve.")(command)
-    return click.option("--data", type=Folder(), required=True, help="The folder given to latte serve --data.")(command)
+    folder = click.option("--folder", type=Folder(), required=True, help="The folder given to latte serve --folder.")
+    return folder(command)

@@ -62,7 +62,7 @@ class ExperimentOptions:
         given = {"methods": methods, "seeds": self.seeds, "engine": self.engine}
         raw |= {key: value for key, value in given.items() if value}
         if self.benchmark is None and self.config is None:
-            raise click.UsageError("name a benchmark (--benchmark NAME, see: latte data ls) or give a CONFIG.toml")
+            raise click.UsageError("name a benchmark (--benchmark NAME, see: latte data list) or give a CONFIG.toml")
         if "methods" not in raw:
             example = "--methods clip,latte,ristretto (see: latte methods)"
             if self.config is not None:
@@ -95,14 +95,14 @@ def experiment_options(command: Command) -> Command:
     """Add the options that decide what is run; the command gets them as ``chosen``."""
     options = [
         click.argument("config", type=InputFile(), required=False),
-        click.option("--benchmark", metavar="NAME,...", help="Benchmarks by name or file (see: latte data ls)."),
+        click.option("--benchmark", metavar="NAME,...", help="Benchmarks by name or file (see: latte data list)."),
         click.option("--methods", metavar="SPEC,...", help="[LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated."),
         click.option("--seeds", metavar="LIST", help="Seeds, such as 0-4 or 0,2,7."),
         click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Change one value; repeatable."),
         click.option(
             "--engine",
             type=click.Choice(("auto", "readable")),
-            help="auto: the fast engine where a method has one; readable: sample by sample.",
+            help="auto: the fast engine where a method has one; readable: image by image.",
         ),
         DATA,
         PLUGINS,
@@ -113,7 +113,9 @@ def experiment_options(command: Command) -> Command:
 def running_options(command: Command) -> Command:
     """Add the options that decide how to run and what to print."""
     options = [
-        click.option("--out", type=Folder(), default=Path("runs"), show_default=True, help="Where run folders go."),
+        click.option(
+            "--runs", type=Folder(), default=Path("runs"), show_default=True, help="Folder of the run folders."
+        ),
         JOBS,
         click.option(
             "--executor", metavar="dask:ADDRESS", expose_value=False, callback=_remember, help="Run on a cluster."
@@ -146,12 +148,12 @@ def plain_options(jobs: int | str = 0) -> Options:
     return Options(number, command=typed, executor=executor, follow_compilation=draw_compilation)
 
 
-def check_requirements(plans: Sequence[Plan], out: Path, options: Options) -> None:
-    """Refuse what is planned if a package is missing or ``out`` cannot be written, before anything is computed."""
+def check_requirements(plans: Sequence[Plan], runs: Path, options: Options) -> None:
+    """Refuse what is planned if a package is missing or ``runs`` cannot be written, before anything is computed."""
     from ..experiment.runner import check_packages
     from ..files.atomic import check_writable_folder
 
-    check_writable_folder(out, "--out")
+    check_writable_folder(runs, "--runs")
     check_packages(plans, options)
 
 

@@ -1,4 +1,4 @@
-"""``latte serve``, the server of a federation; and messages to systemd (sd_notify) of the processes that it watches."""
+"""``latte serve``, the server of a fleet; and messages to systemd (sd_notify) of the processes that it watches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import click
@@ -18,12 +18,18 @@ from .output import line
 
 @click.command()
 @click.argument("task", type=InputFile())
-@click.option("--data", type=Folder(), required=True, help="Folder of the store, the tokens and the audit log.")
-@click.option("--store", help="postgresql://USER@HOST/DATABASE, for several servers; default: SQLite in --data.")
+@click.option("--folder", type=Folder(), required=True, help="Folder of the store, the tokens and the audit log.")
+@click.option("--store", help="postgresql://USER@HOST/DATABASE, for several servers; default: SQLite in --folder.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=8420, show_default=True, help="0: any free one.")
-@click.option("--tls-cert", type=InputFile(), help="The server's certificate chain in PEM.")
-@click.option("--tls-key", type=InputFile(), help="The key of the certificate in PEM.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8420,
+    show_default=True,
+    help="Port to listen on; 0: any free one.",
+)
+@click.option("--cert", type=InputFile(), help="The server's certificate chain in PEM.")
+@click.option("--key", type=InputFile(), help="The key of --cert in PEM.")
 @click.option("--client-ca", type=InputFile(), help="Accept only clients with a certificate of this authority.")
 @click.option(
     "--auth/--no-auth",
@@ -32,23 +38,31 @@ from .output import line
 )
 @click.option("--insecure", is_flag=True, help="Allow a public address without TLS or without tokens.")
 @click.option(
-    "--rate", type=click.FloatRange(0), default=50.0, show_default=True, help="Requests per second of a client; 0: any."
+    "--rate",
+    type=click.FloatRange(0),
+    default=50.0,
+    show_default=True,
+    help="Requests per second that a client may send; 0: any.",
 )
 @click.option(
-    "--max-clients", type=click.IntRange(1), default=100_000, show_default=True, help="Clients of the federation."
+    "--max-clients", type=click.IntRange(1), default=100_000, show_default=True, help="Clients that may join."
 )
 @PLUGINS
 @click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Least important lines that are logged.",
 )
 def serve(
     task: Path,
-    data: Path,
+    folder: Path,
     store: str | None,
     host: str,
     port: int,
-    tls_cert: Path | None,
-    tls_key: Path | None,
+    cert: Path | None,
+    key: Path | None,
     client_ca: Path | None,
     auth: bool | None,
     insecure: bool,
@@ -57,9 +71,9 @@ def serve(
     plugins: tuple[Path, ...],
     log_level: str,
 ) -> None:
-    """Serve the federation of the TASK file.
+    """Run the server of a fleet, whose devices share the TASK file. Its address is also the dashboard.
 
-    Devices upload what they learnt and get back what similar ones did. An upload is on disk before it is acknowledged.
+    Devices upload what they learnt and download what similar ones did. An upload is on disk before it is acknowledged.
     SIGTERM or Ctrl-C ends the server when everything that it accepted is answered. The log on stderr is lines of JSON.
     """
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -73,16 +87,18 @@ def serve(
     from ..server.http import running
     from ..server.http.service import Access, RequestRate, is_loopback
     from ..server.hub.hub import Limits
+    from ..server.store.base import open_tokens
+    from ..server.store.tokens import are_required
     from ..wire.task import read_task
 
     tls = None
-    if tls_cert is not None and tls_key is not None:
-        tls = running.Tls(tls_cert, tls_key, client_ca)
-    elif tls_cert or tls_key or client_ca:
-        raise click.UsageError("--tls-cert and --tls-key go together (and --client-ca needs both)")
+    if cert is not None and key is not None:
+        tls = running.Tls(cert, key, client_ca)
+    elif cert or key or client_ca:
+        raise click.UsageError("--cert and --key go together (and --client-ca needs both)")
     required = not is_loopback(host) if auth is None else auth
     options = running.ServerOptions(
-        data=data,
+        data=folder,
         store=store,
         host=host,
         port=port,
@@ -95,6 +111,10 @@ def serve(
 
     def announce(address: str) -> None:
         line(f"latte serves {address}")
+        with closing(open_tokens(store or folder)) as made:
+            asks = required or (auth is None and (made.made() or are_required(folder)))
+        tokens = "on: latte token create makes one" if asks else "off: whoever reaches the address is let in"
+        line(f"dashboard: {address}/ in a browser; tokens are {tokens}", err=True)
         if insecure:
             warning = "--insecure: anybody who reaches the address may read or change what is sent"
             logging.getLogger("latte.server").warning(warning)

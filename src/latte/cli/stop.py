@@ -30,7 +30,7 @@ _WAIT = 5.0  # seconds for killed workers to be gone
 _LOST = "nothing is kept: run the same command again to start over"
 _RESUMES = "what is finished is kept: run the same command again to go on"
 HINTS = {
-    **dict.fromkeys(("run", "sweep", "tune", "reproduce", "figure", "embed", "data fetch"), _RESUMES),
+    **dict.fromkeys(("run", "sweep", "tune", "paper table", "paper figure", "embed", "data fetch"), _RESUMES),
     "edge": "what is recorded is kept: run the same command again to go on",
     "classify": "without --memory nothing is kept: run the same command again to start over",
     "classify --memory": "what the memory file holds is kept: run the same command again to go on",

@@ -29,14 +29,14 @@ def store() -> None:
 @store.command("backup")
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 @store_options
-def backup(out: Path, data: Path, store: str | None) -> None:
+def backup(out: Path, folder: Path, store: str | None) -> None:
     """Write everything in a store to the file OUT. Servers need not be stopped: it is the store of one moment.
 
     The file is a database of SQLite, whatever the store is. A damaged store is refused.
     """
     from ..server.store.backup import StorePlace, back_up
 
-    clients, tokens = back_up(StorePlace(store or data, data), out)
+    clients, tokens = back_up(StorePlace(store or folder, folder), out)
     line(f"{out}: {clients} clients, {tokens} tokens")
 
 
@@ -45,7 +45,7 @@ def backup(out: Path, data: Path, store: str | None) -> None:
 @store_options
 @click.option("--replace", is_flag=True, help="Replace what the store holds.")
 @click.option("--keep-tokens", is_flag=True, help="Leave the tokens that are there as they are.")
-def restore(source: Path, data: Path, store: str | None, replace: bool, keep_tokens: bool) -> None:
+def restore(source: Path, folder: Path, store: str | None, replace: bool, keep_tokens: bool) -> None:
     """Fill a store from the backup IN, of whichever kind of store. No server may run on it.
 
     Nothing is changed unless the whole backup is sound. A token that is revoked in the store or in the backup is
@@ -54,7 +54,7 @@ def restore(source: Path, data: Path, store: str | None, replace: bool, keep_tok
     from ..server.store.backup import Restoration, StorePlace
     from ..server.store.backup import restore as fill
 
-    restored, unknown = fill(source, StorePlace(store or data, data), Restoration(replace, keep_tokens))
+    restored, unknown = fill(source, StorePlace(store or folder, folder), Restoration(replace, keep_tokens))
     when = datetime.fromtimestamp(restored.created, UTC).isoformat(timespec="seconds")
     tokens = "tokens as before" if keep_tokens else f"{len(restored.tokens)} tokens"
     line(f"restored {restored.clients} clients, {tokens}, as of {when}")
@@ -69,7 +69,7 @@ def restore(source: Path, data: Path, store: str | None, replace: bool, keep_tok
 @click.option("--forget-damaged", is_flag=True, help="Go on without what is damaged: its clients upload again.")
 @JSON
 def check(
-    data: Path, store: str | None, task: Path | None, plugins: tuple[Path, ...], forget_damaged: bool, as_json: bool
+    folder: Path, store: str | None, task: Path | None, plugins: tuple[Path, ...], forget_damaged: bool, as_json: bool
 ) -> None:
     """Read every upload in a store and list those that are damaged; exit code 1 if there are any."""
     from ..server.hub import check as store_check
@@ -78,7 +78,7 @@ def check(
     from ..wire.task import read_task
 
     load_plugins(plugins)
-    place = StorePlace(store or data, data)
+    place = StorePlace(store or folder, folder)
     try:
         report = store_check.check_store(place, None if task is None else read_task(task))
     except DamagedStoreError as error:
@@ -121,41 +121,41 @@ def token() -> None:
 @token.command("create")
 @_OUT
 @_whose
-def create(name: str | None, out: Path | None, data: Path, store: str | None) -> None:
+def create(name: str | None, out: Path | None, folder: Path, store: str | None) -> None:
     """Create a token for CLIENT and print it: it is not stored, and cannot be shown again."""
-    with _open_tokens(data, store) as tokens:
-        _create(tokens, data, name, out)
+    with _open_tokens(folder, store) as tokens:
+        _create(tokens, folder, name, out)
 
 
 @token.command("rotate")
 @_OUT
 @_whose
-def rotate(name: str | None, out: Path | None, data: Path, store: str | None) -> None:
+def rotate(name: str | None, out: Path | None, folder: Path, store: str | None) -> None:
     """Create a new token for CLIENT and revoke all earlier ones."""
     from ..server.store.tokens import valid_tokens
 
-    with _open_tokens(data, store, made=True) as tokens:
+    with _open_tokens(folder, store, made=True) as tokens:
         earlier = [entry.id for entry in valid_tokens(tokens.tokens(), name)]
-        _create(tokens, data, name, out)
-        _revoke(tokens, data, name, earlier)
+        _create(tokens, folder, name, out)
+        _revoke(tokens, folder, name, earlier)
 
 
 @token.command("revoke")
 @_whose
-def revoke(name: str | None, data: Path, store: str | None) -> None:
+def revoke(name: str | None, folder: Path, store: str | None) -> None:
     """Revoke all tokens of CLIENT."""
     from ..server.store.tokens import valid_tokens
 
-    with _open_tokens(data, store, made=True) as tokens:
-        _revoke(tokens, data, name, [entry.id for entry in valid_tokens(tokens.tokens(), name)])
+    with _open_tokens(folder, store, made=True) as tokens:
+        _revoke(tokens, folder, name, [entry.id for entry in valid_tokens(tokens.tokens(), name)])
 
 
 @token.command("list")
 @JSON
 @store_options
-def list_tokens(as_json: bool, data: Path, store: str | None) -> None:
+def list_tokens(as_json: bool, folder: Path, store: str | None) -> None:
     """List tokens: whose they are, since when, and whether they are valid. The tokens themselves are not stored."""
-    with _open_tokens(data, store, made=True) as tokens:
+    with _open_tokens(folder, store, made=True) as tokens:
         rows = sorted(tokens.tokens().values(), key=lambda entry: (entry.role, entry.client, entry.created))
     dates = [{"created": _date(entry.created), "revoked": _date(entry.revoked)} for entry in rows]
     whose = [{"id": entry.id, "role": entry.role, "client": entry.client} for entry in rows]
@@ -163,29 +163,31 @@ def list_tokens(as_json: bool, data: Path, store: str | None) -> None:
 
 
 @contextmanager
-def _open_tokens(data: Path, store: str | None, made: bool = False) -> Iterator[TokenStore]:
+def _open_tokens(folder: Path, store: str | None, made: bool = False) -> Iterator[TokenStore]:
     """Open the tokens; say so if no server has used the place. With ``made``, one that never had tokens is refused."""
     from ..errors import refuse
     from ..server.store.base import has_store, open_tokens
 
-    want = "the folder given to latte serve --data, or to latte token create"
-    if made and not has_store(store or data):
-        raise refuse("--data", f"{data}, which no server has used, and where no token was made", want)
-    with closing(open_tokens(store or data)) as tokens:
+    want = "the folder given to latte serve --folder, or to latte token create"
+    if made and not has_store(store or folder):
+        raise refuse("--folder", f"{folder}, which no server has used, and where no token was made", want)
+    with closing(open_tokens(store or folder)) as tokens:
         if made and not tokens.made():
-            raise refuse("--store" if store else "--data", "a store for which no token was made", want)
+            raise refuse("--store" if store else "--folder", "a store for which no token was made", want)
         yield tokens
         if not tokens.served():
-            problem(f"no server has used {'this --store' if store else data} yet: is it the one given to latte serve?")
+            problem(
+                f"no server has used {'this --store' if store else folder} yet: is it the one given to latte serve?"
+            )
 
 
-def _create(tokens: TokenStore, data: Path, name: str | None, out: Path | None) -> None:
+def _create(tokens: TokenStore, folder: Path, name: str | None, out: Path | None) -> None:
     from ..files.atomic import writing
     from ..server.store.audit import Audit
     from ..server.store.tokens import new_token, require_tokens
 
     text, stored = new_token(name)
-    data.mkdir(parents=True, exist_ok=True)  # with --store there may be none yet
+    folder.mkdir(parents=True, exist_ok=True)  # with --store there may be none yet
     if out is None:
         tokens.add(stored)
     else:
@@ -193,18 +195,18 @@ def _create(tokens: TokenStore, data: Path, name: str | None, out: Path | None) 
             file.write(f"{text}\n".encode())
             file.flush()
             tokens.add(stored)
-    require_tokens(data)
-    Audit(data).note("token created", name or "", stored.id, always=True)
+    require_tokens(folder)
+    Audit(folder).note("token created", name or "", stored.id, always=True)
     if out is None:
         line(text)
 
 
-def _revoke(tokens: TokenStore, data: Path, name: str | None, ids: list[str]) -> None:
+def _revoke(tokens: TokenStore, folder: Path, name: str | None, ids: list[str]) -> None:
     from ..server.store.audit import Audit
 
     tokens.revoke(ids)
     for token_id in ids:
-        Audit(data).note("token revoked", name or "", token_id, always=True)
+        Audit(folder).note("token revoked", name or "", token_id, always=True)
 
 
 def _date(seconds: Any) -> str | None:
@@ -215,14 +217,14 @@ _PAGE = 1000  # clients of one answer
 
 
 def _where(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say which federation, and how to reach it."""
+    """Add the options that say which server, and how to reach it."""
     for option in (
         JSON,
         click.option("--key", type=InputFile(), help="The key of --cert."),
         click.option("--cert", type=InputFile(), help="Certificate of yours, for a server with --client-ca."),
         click.option("--server-ca", type=InputFile(), help="Certificate of the authority that signed the server's."),
         click.option("--token-file", type=InputFile(), help="File with an admin's token (see: latte token)."),
-        click.option("--data", type=Folder(exists=True), help="The folder of a server that is not running, instead."),
+        click.option("--folder", type=Folder(exists=True), help="The folder of a server that is not running, instead."),
         click.option("--server", envvar="LATTE_SERVER", show_envvar=True, help="Address of latte serve."),
     ):
         command = option(command)
@@ -231,19 +233,19 @@ def _where(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def client() -> None:
-    """List and remove the clients of a federation, as an admin of its server or in its folder."""
+    """List and remove the clients of a server, as an admin or in its folder."""
 
 
 @client.command("list")
 @_where
-def list_clients(server: str | None, data: Path | None, as_json: bool, **how: Path | None) -> None:
+def list_clients(server: str | None, folder: Path | None, as_json: bool, **how: Path | None) -> None:
     """List the clients by name, with the version of their latest upload and when it came."""
     rows: list[dict[str, Any]] = []
-    if _in_folder(server, data):
-        assert data is not None
+    if _in_folder(server, folder):
+        assert folder is not None
         from ..server.store.backup import open_contents
 
-        with open_contents(data) as contents:
+        with open_contents(folder) as contents:
             found = sorted((bytes(row[0]).decode(errors="replace"), row[1], row[5]) for row in contents.rows)
         rows = [{"client": name, "version": version, "updated": updated} for name, version, updated in found]
     else:
@@ -264,7 +266,7 @@ def list_clients(server: str | None, data: Path | None, as_json: bool, **how: Pa
 @client.command("remove")
 @click.argument("name")
 @_where
-def remove(name: str, server: str | None, data: Path | None, as_json: bool, **how: Path | None) -> None:
+def remove(name: str, server: str | None, folder: Path | None, as_json: bool, **how: Path | None) -> None:
     """Remove the client NAME and what it uploaded. Revoke its token, too, or it may come back."""
     from ..core.validate import client_name
     from ..errors import refuse
@@ -273,27 +275,27 @@ def remove(name: str, server: str | None, data: Path | None, as_json: bool, **ho
     from ..server.store.sqlite import SqliteStore
 
     client_name(name)
-    if _in_folder(server, data):
-        assert data is not None
-        if not has_store(data):
-            raise refuse("--data", f"{data}, where there is no store", "the folder given to latte serve --data")
-        with closing(SqliteStore(data)) as store:
+    if _in_folder(server, folder):
+        assert folder is not None
+        if not has_store(folder):
+            raise refuse("--folder", f"{folder}, where there is no store", "the folder given to latte serve --folder")
+        with closing(SqliteStore(folder)) as store:
             if not store.remove(name):
                 raise refuse("client", repr(name), "one of: latte client list")
-        Audit(data).note("forgotten", name, always=True)
+        Audit(folder).note("forgotten", name, always=True)
     else:
         with closing(_calls(server, **how)) as calls:
             calls.delete(f"/v1/clients?client={quote(name, safe='')}")
     line(json.dumps({"client": name, "removed": True}) if as_json else f"removed {name}")
 
 
-def _in_folder(server: str | None, data: Path | None) -> bool:
+def _in_folder(server: str | None, folder: Path | None) -> bool:
     """Return whether a folder was named; an address given by the environment counts only without one."""
     source = click.get_current_context().get_parameter_source("server")
     typed = server is not None and source is click.core.ParameterSource.COMMANDLINE
-    if (server is None and data is None) or (typed and data is not None):
-        raise click.UsageError("give --server ADDRESS, or --data DIR of a server that is not running")
-    return data is not None
+    if (server is None and folder is None) or (typed and folder is not None):
+        raise click.UsageError("give --server ADDRESS, or --folder DIR of a server that is not running")
+    return folder is not None
 
 
 def _calls(

@@ -1,4 +1,4 @@
-"""``latte task``: what the clients of a federation agree on, in one file."""
+"""``latte task``: what the devices of a fleet agree on, in one file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def task() -> None:
-    """Create and show task files: classes, text embeddings, method and encoder of a federation."""
+    """Create and show task files: classes, text embeddings, method and encoder of a fleet."""
 
 
 @task.command("create")
@@ -61,8 +61,8 @@ def create(
     """Write the task file OUT: give --encoder and --classes, or --benchmark.
 
     Which method: Latte is the default; it is published, and holds while few clients are hostile. Ristretto is for
-    devices of one owner that see one domain each. A device whose pictures mix domains gains nothing with either (420
-    mixed pictures: -1.9 points with Latte, +0.2 with Ristretto).
+    devices of one owner that see one domain each. A device whose images mix domains gains nothing with either (420
+    mixed images: -1.9 points with Latte, +0.2 with Ristretto).
     """
     from ..data.catalogue import find_benchmark, read_benchmark
     from ..edge.classify.classify import with_near_copy

@@ -68,7 +68,7 @@ def open_service(task: Task, options: ServerOptions) -> Service:
     local = is_loopback(options.host)
     if not local and not options.insecure:
         if options.tls is None:
-            want = "--tls-cert and --tls-key (or --insecure, if something in front of the server does that)"
+            want = "--cert and --key (or --insecure, if something in front of the server does that)"
             raise refuse("host", f"{options.host}, which others can reach, without TLS", want)
         if not options.access.required:
             raise refuse("host", f"{options.host}, which others can reach, without tokens", "tokens, or --insecure")
@@ -160,7 +160,7 @@ def _tls_refusal(tls: Tls, error: OSError) -> InputError:
         except OSError:
             return refuse("--client-ca", f"{tls.client_authority} ({reason})", "certificates in PEM")
     shown = f"{tls.certificate} and {tls.key} ({reason})"
-    return refuse("--tls-cert and --tls-key", shown, "a certificate chain and its key, in PEM")
+    return refuse("--cert and --key", shown, "a certificate chain and its key, in PEM")
 
 
 class _Server(uvicorn.Server):

@@ -1,0 +1,411 @@
+"""``latte paper``: the tables, figures, costs and theory of the paper."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import InputError
+from ..text import short_count
+from .experiments import run_searches
+from .options import DATA, JSON, PLUGINS, Command, OutputFolder, load_plugins
+from .output import block, line, print_rows
+from .report import BACKBONES, format_of, report_options, write_output
+from .run_options import JOBS, collect_failures, collect_options, follow, plain_options
+
+if TYPE_CHECKING:
+    from ..methods.traffic import CostShape
+    from ..paper.cost import CostRow, Reference
+    from ..paper.studies import Setup
+
+
+@click.group()
+def paper() -> None:
+    """Make the paper's tables and figures, and check its costs and theory."""
+
+
+@paper.command()
+@click.argument("benchmark", type=click.Choice(["vlcs", "terra", "cifar10c", "cifar100c"]))
+@click.option(
+    "--backbone", type=BACKBONES, default="ViT-B/16", show_default=True, help="The paper's encoder of the data files."
+)
+@DATA
+@click.option("--text-encoder", help="hf:ID or openclip:MODEL/WEIGHTS of the same model, for TPT.")
+@click.option("--seeds", default="0-4", show_default=True, help="Seeds, such as 0-4 or 0,2,7.")
+@click.option(
+    "--baselines",
+    type=click.Choice(["tuned", "oracle", "default"]),
+    default="tuned",
+    show_default=True,
+    help="TDA and DMN: tuned on other seeds, on the reported ones, or not at all.",
+)
+@click.option("--runs", type=OutputFolder(), default=Path("runs"), show_default=True, help="Folder of the run folders.")
+@JOBS
+@report_options
+def table(
+    benchmark: str,
+    backbone: str,
+    data: Path | None,
+    text_encoder: str | None,
+    seeds: str,
+    baselines: str,
+    runs: Path,
+    jobs: int | str,
+    kind: str | None,
+    out: Path | None,
+) -> None:
+    """Run every method of the paper on one of its benchmarks and show the paper's numbers beside.
+
+    It needs two embedding files in the data folder, for example vlcs-vit-b-16.safetensors and, for VTE, TPT and Zero,
+    vlcs-vit-b-16-views64.safetensors. TDA and DMN are tuned first, as in the paper: by a grid search on other seeds
+    than the reported ones, whose choice is written to --runs. What is finished is kept there and not done again.
+    """
+    from ..data.catalogue import data_folder
+    from ..encoders.tuning import check_prompt_tuner
+    from ..experiment.collection import encoders, read_run
+    from ..experiment.config import parse_seeds
+    from ..experiment.runner import execute
+    from ..paper.reproduce import (
+        benches,
+        choose,
+        facts,
+        make_search,
+        needing_text_encoder,
+        notes,
+        one_name,
+        paper_files,
+        tuning_source,
+    )
+    from ..report.contents import Report
+    from ..report.page.sections import render_report
+    from ..report.published import display
+    from ..report.tables import build_table
+
+    numbers, folder = parse_seeds(seeds), data_folder(data)
+    plain, viewed = files = paper_files(benchmark, backbone, folder)
+    if not plain.path.is_file():
+        raise InputError(plain.missing())
+    if not viewed.path.is_file():
+        line(f"left out: {viewed.missing()}", err=True)
+    elif text_encoder is None:
+        for name in needing_text_encoder():
+            line(f"left out: {display(name)}, which needs the text encoder itself: --text-encoder", err=True)
+    if text_encoder is not None:
+        check_prompt_tuner(text_encoder)
+    tuning = tuning_source(benchmark, backbone, folder) if baselines == "tuned" else None
+    extra = [tuning] if tuning is not None and tuning.path.is_file() else []
+    there = [file for file in files if file.path.is_file()]
+    bench_files = benches([*there, *extra], numbers, text_encoder)
+    pool = bench_files.pop() if extra else None
+    search = None if baselines == "default" else make_search(bench_files[0], baselines, runs, pool)
+    if tuning is not None and search is not None and not search.apart:
+        line(f"tuning under the reported corruptions: {tuning.missing()}", err=True)
+    options = plain_options(jobs)
+    with collect_failures():
+        tuned = None
+        if search is not None:
+            run_searches(list(search.tunings), search.folder, options)
+            tuned = choose(search)
+            line(f"wrote {search.file}", err=True)
+        plans = [bench.plan(tuned) for bench in bench_files]
+        for plan in plans:
+            follow(execute(plan, runs, options), len(plan.items()), plan.config.benchmark)
+        source, zero_shot = bench_files[0].source, bench_files[0].benchmark.embeddings.zero_shot
+        folders = [read_run(runs / plan.name) for plan in plans]
+        encoder = next(iter(encoders(folders).values()), None)
+        found = [result for folder in folders for result in folder.results]
+        table = build_table(one_name(found, source.benchmark), encoder, source.backbone)
+        costs = facts(plans[0], source.benchmark, source.backbone, zero_shot)
+        sentences = (*notes(source, plans[0], search, tuned), *(fact.sentence() for fact in costs))
+        table = replace(table, notes=table.notes + sentences, facts=costs)
+        write_output(render_report(Report((table,), tuple(folders)), kind or format_of(out)), out)
+
+
+FIGURE_NAMES = (
+    "decentralisation",
+    "period",
+    "collaboration",
+    "memory",
+    "ablation",
+    "sensitivity",
+    "steps",
+    "routing",
+    "all",
+)
+VARIED = ("decentralisation", "period")
+
+
+@dataclass(frozen=True, slots=True)
+class FigureOptions:
+    """The options of a call that decide what the figures show."""
+
+    benchmark: str
+    data: Path | None
+    seeds: str
+    clients: int | None
+    preset: str | None
+
+    def setup(self) -> Setup:
+        """Open the benchmark."""
+        from ..core.validate import choice
+        from ..experiment.config import parse_seeds
+        from ..experiment.plan import open_benchmark
+        from ..methods.latte.client import PRESETS
+        from ..paper.studies import make_setup
+
+        if self.preset is not None:
+            choice("preset", self.preset, tuple(PRESETS))
+        benchmark = open_benchmark(self.benchmark, self.data)
+        return make_setup(benchmark, parse_seeds(self.seeds), self.clients, self.preset)
+
+
+def figure_options(command: Command) -> Command:
+    """Add the options that decide what the figures show; the command gets them as ``chosen``."""
+    options = [
+        click.option("--benchmark", default="cifar10c-mini", show_default=True, help="Benchmark by name or file."),
+        DATA,
+        click.option("--seeds", default="0-2", show_default=True, help="Seeds, such as 0-4 or 0,2,7."),
+        click.option("--clients", type=click.IntRange(1), help="Clients per domain (default: the benchmark's own)."),
+        click.option("--preset", help="Latte's parameters (default: those published for the benchmark, if any)."),
+    ]
+    return collect_options(command, FigureOptions, options)
+
+
+@paper.command()
+@click.argument("name", type=click.Choice(FIGURE_NAMES))
+@figure_options
+@click.option("--values", help="The values of a decentralisation or period figure, such as 1,2,5,10.")
+@click.option("--out", type=OutputFolder(), default=Path("figures"), show_default=True, help="Folder for the figures.")
+@JOBS
+def figure(name: str, chosen: FigureOptions, values: str | None, out: Path, jobs: int | str) -> None:
+    """Draw a figure of the paper or of Ristretto, or all, for a benchmark: PNG, SVG, the numbers as CSV, and a page.
+
+    \b
+    decentralisation  accuracy against clients per domain
+    period            accuracy against the images between two syncs
+    collaboration     who downloads from whom, clients sorted by domain
+    memory            t-SNE of one client's local and merged memory per domain
+    ablation          local, external or both; similarity, certainty or both
+    sensitivity       k_l, k_e, alpha, beta, gamma; kappa, rho, eta, nu of Ristretto
+    steps             Ristretto without each of its six steps
+    routing           whose evidence a head of Ristretto uses, clients sorted by domain
+
+    The runs behind the figures go to run folders in --out/runs: running again computes only what is missing there, and
+    draws only what is not drawn yet.
+    """
+    if values and name not in VARIED:
+        raise click.UsageError(f"--values is for {' and '.join(VARIED)}")
+    if chosen.clients and name == "decentralisation":
+        raise click.UsageError("decentralisation varies the clients per domain: give them as --values, not --clients")
+    from ..core.validate import whole
+    from ..paper.figures.make import make_figures, need_packages, write_gallery
+
+    names = FIGURE_NAMES[:-1] if name == "all" else (name,)
+    need_packages(names)  # before the data is read
+    with collect_failures():
+        setup, last = chosen.setup(), ""
+
+        def say(what: str, done: int, total: int) -> None:  # where the work is; a tenth of the runs is a step
+            nonlocal last
+            text = f"{what} {total * (10 * done // total) // 10}/{total}" if total > 1 else what
+            if text != last:
+                line(text, err=True)
+            last = text
+
+        parts = values.split(",") if values else []
+        numbers = tuple(sorted({whole("--values", part.strip(), 1) for part in parts}))
+        pictures = make_figures(names, setup, out, plain_options(jobs), numbers, say)
+        page = write_gallery(pictures, setup, out)
+        for picture in pictures:
+            line(picture.path("svg"))
+            line(f"  {picture.caption}")
+        line(f"wrote {page}", err=True)
+
+
+@paper.command("theory")
+@click.option(
+    "--out",
+    type=OutputFolder(),
+    default=Path("theory"),
+    show_default=True,
+    help="Folder for the figures (PNG, SVG, CSV), theory.json and theory.txt.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of the simulations."
+)
+@click.option("--quick", is_flag=True, help="Fewer repetitions, for a first look.")
+@JSON
+def theory(out: Path, seed: int, quick: bool, as_json: bool) -> None:
+    """Check the paper's theory: simulate its sphere model and compare with bounds, rates and limits."""
+    from ..errors import need
+    from ..paper.theory.figures import write_theory
+    from ..paper.theory.study import StudyPlan, run_study
+
+    need("matplotlib.figure", "report")  # before the simulation, not after it
+    line("simulating: about two minutes (half a minute with --quick) ...", err=True)
+    paths = write_theory(run_study(seed, StudyPlan.quick() if quick else StudyPlan()), out)
+    line(f"wrote {len(paths)} files to {out}", err=True)
+    block((out / ("theory.json" if as_json else "theory.txt")).read_text(encoding="utf-8"))
+
+
+# DMN with 20 images per class: with them the closed form gives the paper's bytes
+COST_METHODS = "clip,vte,tpt,zero,tda,tda-global,dmn+k=20,dmn-global+k=20,latte:cifar100c,ristretto"
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoder:
+    """The encoder that everything is set against."""
+
+    macs: int | None
+    reference: Reference | None
+    words: str
+    bytes: int | None = None  # where its size is known
+
+
+@paper.command()
+@click.option("--classes", type=click.IntRange(2), default=100, show_default=True, help="Number of classes.")
+@click.option("--dim", type=click.IntRange(1), default=512, show_default=True, help="Dimensions of an embedding.")
+@click.option(
+    "--views",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Views per image of the methods that augment.",
+)
+@click.option("--clients", type=click.IntRange(1, 10**9), default=190, show_default=True, help="Clients of the server.")
+@click.option("--methods", default=COST_METHODS, help="[LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated.")
+@PLUGINS
+@click.option("--encoder", metavar="DIR", help="Encoder to time: a model folder, or a name such as onnx:DIR, hf:ID.")
+@click.option(
+    "--encoder-macs", type=click.FloatRange(1, 1e15), help="MACs of one image (default: counted, else CLIP ViT-B/16)."
+)
+@JSON
+def cost(
+    classes: int,
+    dim: int,
+    views: int,
+    clients: int,
+    methods: str,
+    plugins: tuple[Path, ...],
+    encoder: str | None,
+    encoder_macs: float | None,
+    as_json: bool,
+) -> None:
+    """Show what each method costs: computation, time, memory, and bytes per sync, beside the paper's numbers.
+
+    The default sizes are the paper's (CIFAR-100-C with CLIP ViT-B/16). MACs and bytes are closed forms; time and
+    memory are measured here, on the processor, and set against one pass of the encoder in the same run: that of
+    --encoder, or one matrix product of as many MACs.
+    """
+    from ..core.validate import real
+    from ..experiment.config import MethodConfig, parse_method
+    from ..methods.traffic import CostShape
+    from ..paper.cost import cost_record, cost_rows
+
+    load_plugins(plugins)
+    shape = CostShape(classes, dim, views)
+    chosen = [MethodConfig(**parse_method(text)) for text in methods.split(",")]
+    against = _encoder(encoder, None if encoder_macs is None else int(real("--encoder-macs", encoder_macs, 1)))
+    rows = cost_rows(chosen, shape, against.macs, against.reference, clients)
+    if as_json:
+        encoder_facts = {"encoder_macs": against.macs, "encoder_macs_from": against.words}
+        facts = {"clients": clients, **encoder_facts, "encoder_bytes": against.bytes}
+        line(json.dumps({**cost_record(rows, shape, against.reference), **facts}))
+    else:
+        _print_text(rows, shape, clients, against)
+
+
+def _encoder(spec: str | None, macs: int | None) -> _Encoder:
+    from ..encoders import load_encoder
+    from ..paper.cost import VIT_B_16, counted_macs, encoder_bytes, encoder_reference, matmul_reference, one_picture
+
+    if spec is None and macs is None:
+        words, size = "CLIP ViT-B/16, closed form", encoder_bytes("ViT-B/16")
+        return _Encoder(VIT_B_16.macs, matmul_reference(VIT_B_16.macs), words, size)
+    if spec is None:
+        assert macs is not None
+        return _Encoder(macs, matmul_reference(macs), "given")
+    encoder, reference = encoder_reference(lambda: load_encoder(f"local:{spec}" if Path(spec).is_dir() else spec))
+    if macs is not None:
+        return _Encoder(macs, reference, "given")
+    if not hasattr(encoder, "torch"):
+        return _Encoder(None, reference, "not known (--encoder-macs)")
+    pixels = one_picture(encoder)
+    return _Encoder(counted_macs(lambda: encoder.images([pixels])), reference, "counted by torch")
+
+
+def _print_text(rows: list[CostRow], shape: CostShape, clients: int, against: _Encoder) -> None:
+    from ..paper.cost import PAPER_SHARE, PAPER_SIZES, paper_costs
+
+    macs = f"{short_count(against.macs) or '?'} ({against.words})"
+    line(f"{shape.classes} classes, {shape.dim} dimensions; MACs of the encoder: {macs}")
+    if against.reference is not None:
+        held = f", {short_count(against.reference.bytes)}B" if against.reference.bytes else ""
+        line(f"times are set against {against.reference.what}: {1e3 * against.reference.seconds:.1f} ms{held}")
+    block("\nper image\n")
+    beside = (shape.classes, shape.dim) == PAPER_SIZES  # the paper's numbers are for its own sizes only
+    print_rows([_computation(row, beside) for row in rows], False)
+    block("\nbytes per sync of one client, up + down (in brackets with entropies, validity and scales)\n")
+    print_rows([_bytes(row, beside) for row in rows if row.traffic], False)
+    block(f"\na sync of all {clients} clients, at the server\n")
+    print_rows([_server(row) for row in rows if row.server], False)
+    if against.bytes is not None:  # a round in per cent of the encoder, which is sent once
+        printed = f"; paper: {paper_costs()['clip'].bytes_per_round}" if beside else ""
+        line("")
+        line(f"the encoder in fp16, sent once: {short_count(against.bytes)}{printed}")
+        for row in rows:
+            if row.traffic:
+                claim = f"; paper: {PAPER_SHARE}" if beside and row.name == "latte" else ""
+                share = 100 * row.traffic["fp16"].vectors / against.bytes
+                line(f"{row.label}: a round in fp16 is {share:.3g} % of it{claim}")
+    block(_NOTES)
+
+
+def _computation(row: CostRow, beside: bool) -> dict[str, Any]:
+    direct, own, measured, paper = row.macs, row.own_macs, row.measured, row.paper
+    total = None if row.encoder_macs is None or direct is None else row.encoder_macs + direct
+    cells = {
+        "method": row.label,
+        "augments": "yes" if row.augments else "no",
+        "backprop": "yes" if row.backprop else "no",
+        "MACs": short_count(total) or "?",
+        "of which memory": "?" if direct is None else short_count(direct),
+        "here": "?" if own is None else short_count(own),
+        "ms": f"{1e3 * measured.seconds:.3f}" if measured else "-",
+        "extra time": f"{100 * (row.relative - 1):.3g} %" if row.relative is not None else "-",
+        "peak memory": f"{short_count(measured.peak)}B" if measured else "-",
+    }
+    if beside:
+        cells["paper: MACs"] = paper.macs if paper else "-"
+        cells["paper: ms"] = paper.runtime_ms if paper else "-"
+        cells["paper: memory"] = f"{paper.memory_gb} G" if paper else "-"
+    return cells
+
+
+def _bytes(row: CostRow, beside: bool) -> dict[str, Any]:
+    assert row.traffic is not None
+    cells = {
+        name: f"{short_count(t.up)} + {short_count(t.down)} = {short_count(t.vectors)} ({short_count(t.whole)})"
+        for name, t in row.traffic.items()
+    }
+    paper = row.paper.bytes_per_round if row.paper else ""
+    return {"method": row.label, **cells, **({"paper (fp16)": paper or "-"} if beside else {})}
+
+
+def _server(row: CostRow) -> dict[str, Any]:
+    assert row.server is not None
+    terms = " + ".join(f"{short_count(macs)} {name}" for name, macs in row.server.items())
+    return {"method": row.label, "MACs": short_count(sum(row.server.values())), "of which": terms}
+
+
+_NOTES = """
+MACs: encoder passes and what is beside them, as the printed formulas have it; "here" is what this package computes;
+"?" stands for the MACs of a method of your own; its bytes are shown if its class has messages(params, classes).
+ms: beside the encoder, median over images; extra time: that and the other views, in per cent of one encoder pass.
+Peak memory is that of the method's state and workspace, without the encoder; the paper's are with it, on a GPU.
+A client of Latte or Ristretto chooses when it syncs; a global memory needs a sync for every image.
+"""
