@@ -238,7 +238,8 @@ def test_labels_say_whether_it_helped(server, tmp_path):
     answers = devices.results(state)
     table = tmp_path / "labels.csv"
     table.write_text("".join(f"{answer['file']},{answer['label']}\n" for answer in answers[:20]))
-    assert "20 labels stored, 20 of them" in latte("edge", "label", "--state", state, "--labels", table, check=True).stdout
+    stored = latte("edge", "label", "--state", state, "--labels", table, check=True).stdout
+    assert "20 labels stored, 20 of them" in stored
     wrong = next(name for name in devices.CLASSES.split(",") if name != answers[20]["label"])
     said = latte("edge", "label", "--state", state, answers[20]["file"], wrong, check=True).stdout
     assert said.startswith("1 label stored, 1 of them")

@@ -111,7 +111,8 @@ census.messages = staticmethod(lambda params, classes: (Content(0, numbers=class
 @pytest.mark.slow
 def test_the_cost_of_a_method_of_ones_own(tmp_path):
     (tmp_path / "sized.py").write_text(SIZED.format(example=str(ROOT / "examples" / "own_exchange.py")))
-    done = latte("paper", "cost", "--plugin", tmp_path / "sized.py", "--methods", "lattelike=tda-global,census", check=True)
+    chosen = ("--plugin", tmp_path / "sized.py", "--methods", "lattelike=tda-global,census")
+    done = latte("paper", "cost", *chosen, check=True)
     rows = {line.split()[0]: line.split() for line in done.stdout.split("\n\n")[1].splitlines()[2:]}
     assert rows["census"][3:6] == ["?", "?", "?"] and rows["lattelike"][3] != "?"
     assert "census" in done.stdout.split("bytes per sync")[1], "its messages are known"

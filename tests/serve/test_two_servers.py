@@ -176,7 +176,8 @@ def test_servers_that_start_at_once_on_a_new_database(postgres, tmp_path):
 
 def test_a_server_of_another_task_is_refused(pair, tmp_path):
     path = task_file(tmp_path, a_zero_shot(scale=30.0))
-    done = run(sys.executable, "-m", "latte", "serve", path, "--folder", tmp_path / "x", "--store", pair[0], "--port", 0)
+    where = ("--folder", tmp_path / "x", "--store", pair[0])
+    done = run(sys.executable, "-m", "latte", "serve", path, *where, "--port", 0)
     assert done.returncode == 2
     assert "the store of another task (logit scale, parameters of the method differ)" in done.stderr
 

@@ -72,8 +72,8 @@ def demo(
     """Show what Latte and Ristretto gain over zero-shot on real data, and write report.html.
 
     PACS as a whole: 9,991 images of four domains, embedded by a small vision-language model that is not CLIP, split
-    among forty clients, ten per domain, in ten ways (seeds 0 to 9). Nothing is downloaded. Every method has its defaults;
-    Latte and Ristretto sync after 1, 2, 4, 8, 16 images of a client, then after every 16.
+    among forty clients, ten per domain, in ten ways (seeds 0 to 9). Nothing is downloaded. Every method has its
+    defaults; Latte and Ristretto sync after 1, 2, 4, 8, 16 images of a client, then after every 16.
 
     With --fleet, the forty clients of seed 0 run in device processes of their own and sync with a server over HTTP. In
     lock step they give what the simulator gives. Ctrl-C ends everything, and nothing is left behind.
