@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from latte.cli.experiments import reproduce
+from latte.cli.paper import table as paper_table
 from latte.cli.report import report as report_command
 from latte.core.zero_shot import ZeroShot
 from latte.data.corruptions import CORRUPTIONS
@@ -66,7 +66,7 @@ def one_each(first, images=114):
 
 def invoke(data, *more, benchmark="vlcs"):
     arguments = [benchmark, "--data", data, "--runs", data / "runs", "--seeds", "0-1", *more]
-    return CliRunner().invoke(reproduce, list(map(str, arguments)))
+    return CliRunner().invoke(paper_table, list(map(str, arguments)))
 
 
 @pytest.fixture
