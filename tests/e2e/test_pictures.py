@@ -43,7 +43,7 @@ def pictures(tmp_path):
 
 def test_embed_then_run(pictures, tmp_path):
     out = tmp_path / "mine.safetensors"
-    run("embed", f"folder:{pictures}", "--encoder", ENCODER, "--runs", out)
+    run("embed", f"folder:{pictures}", "--encoder", ENCODER, "--out", out)
     facts = json.loads(run("data", "show", out, "--json").stdout)
     assert facts["images"] == 36 and facts["domains"] == {"day": 18, "night": 18}
     assert facts["classes"] == ["cat", "dog", "sea_lion"]
@@ -221,7 +221,7 @@ def test_real_pictures_give_the_recorded_table(shared, tmp_path):
     with tarfile.open(shared / "data" / "images" / "pacs_60pc.tar") as tar:
         tar.extractall(tmp_path, filter="data")
     out = tmp_path / "made.safetensors"
-    run("embed", f"pacs:{tmp_path / 'PACS'}", "--encoder", f"onnx:{shared / 'data' / 'mini-vlm'}", "--runs", out)
+    run("embed", f"pacs:{tmp_path / 'PACS'}", "--encoder", f"onnx:{shared / 'data' / 'mini-vlm'}", "--out", out)
     recorded = same_pictures(shared, out, tmp_path / "recorded.npz")
     tables = []
     for file in (out, recorded):

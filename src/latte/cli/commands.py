@@ -110,7 +110,7 @@ Environment variables:
                  threads of linear algebra; worker processes use one each
 
 \b
-Completion of commands, options and files with the Tab key (bash; also zsh and fish):
+Completion with the Tab key (bash; also zsh and fish):
   eval "$(_LATTE_COMPLETE=bash_source latte)"
 """
 

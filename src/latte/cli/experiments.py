@@ -159,7 +159,7 @@ def tune(
     Use the choice with: latte run --tuned tuned.json
 
     \b
-    latte tune --benchmark cifar10c-mini --methods dmn,tda --set clients_per_domain=2
+    latte tune --benchmark cifar10c-mini --methods dmn,tda --seeds 100-101
     """
     from ..experiment.config import format_seeds
     from ..experiment.plan import open_benchmark

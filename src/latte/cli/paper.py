@@ -190,9 +190,9 @@ def figure(name: str, chosen: FigureOptions, values: str | None, out: Path, jobs
     collaboration     who downloads from whom, clients sorted by domain
     memory            t-SNE of one client's local and merged memory per domain
     ablation          local, external or both; similarity, certainty or both
-    sensitivity       k_l, k_e, alpha, beta, gamma; kappa, rho, eta, nu of Ristretto
+    sensitivity       k_l, k_e, alpha, beta, gamma; Ristretto: kappa, rho, eta, nu
     steps             Ristretto without each of its six steps
-    routing           whose evidence a head of Ristretto uses, clients sorted by domain
+    routing           whose evidence Ristretto uses, clients sorted by domain
 
     The runs behind the figures go to run folders in --out/runs: running again computes only what is missing there, and
     draws only what is not drawn yet.
