@@ -157,14 +157,12 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
     except InputError:
         path = folder / DEVICE_FILE
         for mode in ("mode=ro", "immutable=1"):  # the second where not even the files beside it can be made
-            database = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)
-            try:
+            with suppress(sqlite3.DatabaseError), ExitStack() as held:
+                database = held.enter_context(closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)))
                 if _version(database, path):
                     database.execute("SELECT count(*) FROM pictures").fetchone()
+                    held.pop_all()
                     return database
-            except sqlite3.DatabaseError:
-                pass
-            database.close()
         raise
 
 
