@@ -18,7 +18,7 @@ from engine.speed import high_water
 
 from latte.core.zero_shot import ZeroShot
 from latte.data.federation import ClientStream, Embeddings, Federation
-from latte.engine import replay, run_fast
+from latte.engine import reader, run_fast
 from latte.simulation.simulator import Schedule, run_readable
 
 CLASSES, DIM, LENGTH, PERIOD, DOMAINS = 10, 512, 20, 10, 19
@@ -74,7 +74,7 @@ def main() -> None:
     if not arguments.check:
         timed(many_clients(arguments.clients), arguments.threads)
         return
-    replay.SIMILARITY_BYTES = 0
+    reader.SIMILARITY_BYTES = 0
     federation = many_clients(arguments.check)
     outcome = timed(federation, arguments.threads)
     readable = run_readable(federation, "latte", None, Schedule(PERIOD), calibration=False)

@@ -3,6 +3,7 @@
 python benchmarks/robustness/hostile.py pacs.npz clip_dtd.npz clip_pets.npz --out hostile.jsonl  # every attack
 python benchmarks/robustness/hostile.py cifar10c.npz --clients-per-domain 2 --out hostile.jsonl  # some of the clients
 python benchmarks/robustness/hostile.py pacs.npz --conditions none,inflated --lies anti-1 --shares 0.1,0.5  # some
+python benchmarks/robustness/hostile.py pacs.npz --images 120 --in-turn  # short streams, attackers in every domain
 python benchmarks/robustness/hostile.py pacs.npz --conditions networks --seeds 0-4  # poor networks
 python benchmarks/robustness/hostile.py hostile.jsonl --read  # the table again
 
@@ -18,6 +19,7 @@ late            as pace, but from the middle of the streams on
 new devices     as head start; half of the honest clients join in the middle of the others' streams: gains are theirs
 pace, labels    as pace, with the true labels of all images, also of those of honest clients
 start, labels   as head start, with the true labels of all images
+inflated, labels  as inflated, with the true labels of all images
 
 Every method is told the same lies. Uploads of Latte have no counts: nobody can have a head start or inflate there.
 
@@ -69,7 +71,7 @@ from latte.methods import create_exchange, describe
 from latte.simulation.results import Outcome
 from latte.simulation.simulator import Schedule, set_up, simulate
 
-ATTACKS = ("pace", "head start", "inflated", "late", "new devices", "pace, labels", "start, labels")
+ATTACKS = ("pace", "head start", "inflated", "late", "new devices", "pace, labels", "start, labels", "inflated, labels")
 NETWORKS = ("missing", "joins", "int8", "skew")
 WITHOUT_COUNTS = ("pace", "late", "new devices", "pace, labels")  # what attackers of a method without counts can do
 NAMES = {"latte": "Latte", "ristretto": "Ristretto, fleet", "ristretto+trust=open": "Ristretto, open"}
@@ -142,18 +144,31 @@ def knowledge(embeddings: Embeddings, rows: Integers, labelled: Integers) -> lis
 
 @dataclass(frozen=True)
 class Scene:
-    """A federation of honest clients, and what attackers may know: from few labelled images, or from all labels."""
+    """A federation of honest clients, and what attackers may know: from few labelled images, or from all labels.
+
+    Attackers pose as clients of the domains of honest clients drawn at random, or of every domain ``in_turn``.
+    """
 
     federation: Federation
     few: Sequence[Knowledge]
     all: Sequence[Knowledge]
+    in_turn: bool
 
     @classmethod
     def of(cls, embeddings: Embeddings, seed: int, a: argparse.Namespace, name: str) -> Scene:
         rest, rows = hold_back(embeddings, np.random.default_rng([seed, 0]))
         federation = first_clients(federate(rest, default_clients(embeddings, name), seed), a)
+        clients = tuple(replace(client, samples=client.samples[: a.images]) for client in federation.clients)
         everything = np.arange(len(embeddings))
-        return cls(federation, knowledge(embeddings, rows, rows), knowledge(embeddings, rows, everything))
+        few, known = (knowledge(embeddings, rows, labelled) for labelled in (rows, everything))
+        return cls(Federation(rest, clients), few, known, a.in_turn)
+
+    def posing(self, attackers: int, rng: np.random.Generator) -> list[int]:
+        """Return the domain of every attacker."""
+        if self.in_turn:
+            return [i % len(self.federation.embeddings.domains) for i in range(attackers)]
+        order = rng.permutation(len(self.federation))
+        return [self.federation.clients[order[i % len(order)]].domain for i in range(attackers)]
 
 
 # --- runs -----------------------------------------------------------------------------------------------------
@@ -176,9 +191,8 @@ def measure(scene: Scene, case: Case) -> Measurement:
     attackers = round(case.share / (1 - case.share) * len(federation)) if case.lie else 0
     if attackers:
         domains = {client.name: client.domain for client in federation.clients}
-        order = rng.permutation(len(federation))
-        posing = [federation.clients[order[i % len(order)]].domain for i in range(attackers)]
         known = scene.all if case.condition.endswith("labels") else scene.few
+        posing = scene.posing(attackers, rng)
         exchange = AttackedExchange(exchange, attack_of(case, longest), zero_shot, domains, posing, known)
     elif case.condition == "int8":
         exchange = QuantisedExchange(exchange)
@@ -201,7 +215,7 @@ def attack_of(case: Case, longest: int) -> Attack:
         return Attack(case.lie)
     if case.condition == "late":
         return Attack(case.lie, first=1 + sum(is_due("doubling", image) for image in range(1, longest // 2)))
-    return Attack(case.lie, MOST if case.condition == "inflated" else HEAD_START, live=False)
+    return Attack(case.lie, MOST if case.condition.startswith("inflated") else HEAD_START, live=False)
 
 
 def run(federation: Federation, case: Case, schedule: Schedule, exchange: Any) -> Outcome:
@@ -305,6 +319,8 @@ def main() -> None:
     parser.add_argument("--conditions", default="attacks", help="attacks, networks, or some, comma-separated")
     parser.add_argument("--shares", default="0.1,0.3,0.5", help="of all clients that are attackers")
     parser.add_argument("--lies", default=",".join(LIES), help="that are told, the same to every method")
+    parser.add_argument("--images", type=int, help="use this many images of each client, its first")
+    parser.add_argument("--in-turn", action="store_true", help="attackers of every domain in turn, not of drawn ones")
     parser.add_argument("--read", action="store_true", help="FILES are JSON lines from before: print their table")
     a = parser.parse_args()
     groups = {"attacks": ("none", *ATTACKS), "networks": ("none", *NETWORKS)}

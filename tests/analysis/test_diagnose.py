@@ -10,9 +10,16 @@ import pytest
 from click.testing import CliRunner
 
 from latte import Latte, LatteParams
-from latte.analysis.diagnose import Diagnosis, HeadDiagnosis, diagnose, diagnose_heads
-from latte.analysis.diagnose_run import load_diagnosis, open_replay, save_diagnosis
-from latte.analysis.diagnose_run import replay_run as replay
+from latte.analysis.diagnose import (
+    Diagnosis,
+    HeadDiagnosis,
+    diagnose,
+    diagnose_heads,
+    load_diagnosis,
+    open_replay,
+    save_diagnosis,
+)
+from latte.analysis.diagnose import replay_run as replay
 from latte.analysis.stats import ZeroShotAnswers, zero_shot_answers
 from latte.cli import cli
 from latte.data.bundled import bundled

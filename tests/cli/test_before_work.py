@@ -63,7 +63,7 @@ PLACES = {  # command: the option that is named, the work
     ("paper", "table", "vlcs", "--runs", "PLACE"): ("--runs", "latte.paper.reproduce.paper_files"),
     ("data", "convert", "DATA.npz", "PLACE.safetensors"): ("TARGET", "latte.data.embeddings.convert_npz"),
     ("data", "fetch", "cifar10", "--out", "PLACE"): ("--out", "latte.data.fetch.fetch_dataset"),
-    ("diagnose", "RUNS", "--out", "PLACE"): ("--out", "latte.analysis.diagnose_run.open_replay"),
+    ("diagnose", "RUNS", "--out", "PLACE"): ("--out", "latte.analysis.diagnose.open_replay"),
     ("demo", "--out", "PLACE"): ("--out", "latte.files.atomic.write_text"),
 }  # fmt: skip
 DATA = {  # command: what the message says, the work

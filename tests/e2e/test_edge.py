@@ -7,6 +7,7 @@ import select
 import socket
 import subprocess
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -227,8 +228,8 @@ def test_status_and_results_need_no_room_and_no_right_to_write(server, tmp_path)
         lines = devices.result_lines(state)
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         assert status(state)["images"] == 3 and devices.result_lines(state) == lines
-        files = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
-        assert not [file for file in files if file.startswith(str(disk))]  # nothing keeps the disk from being taken out
+        held = [os.path.realpath(file) for file in Path("/proc/self/fd").iterdir()]
+        assert not [file for file in held if file.startswith(str(disk))]  # nothing keeps the disk from being taken out
 
 
 def test_labels_say_whether_it_helped(server, tmp_path):

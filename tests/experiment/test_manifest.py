@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from latte.experiment import session as manifest
+from latte.experiment import runner as manifest
 
 
 @pytest.mark.parametrize(("status", "changed"), [("", False), (" M a.py", True), (None, None)])

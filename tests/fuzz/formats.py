@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from fuzz.mutate import damage_bytes, damage_header, damage_tree, damage_zip
-from latte.analysis.diagnose import LEVELS, ClassReport, Diagnosis
-from latte.analysis.diagnose_run import load_diagnosis
+from latte.analysis.diagnose import LEVELS, ClassReport, Diagnosis, load_diagnosis
 from latte.core.zero_shot import ZeroShot
 from latte.data.catalogue import BenchmarkFile, find_problems, read_benchmark, summarise_benchmark
 from latte.data.cifar import open_cifar_c

@@ -11,7 +11,7 @@ from simulation.engine_support import compare, made_up
 if not has_loops():
     pytest.skip("Latte's loops need numba", allow_module_level=True)
 
-from latte.engine import blocks, replay
+from latte.engine import blocks, reader
 
 LENGTHS = (30, 25, 0, 30, 12, 30, 1, 28)
 SCHEDULES = [Schedule(), Schedule(5), Schedule(2, participation=0.4), Schedule(3, barrier=False)]
@@ -20,7 +20,7 @@ SCHEDULES = [Schedule(), Schedule(5), Schedule(2, participation=0.4), Schedule(3
 @pytest.fixture
 def in_blocks(monkeypatch):
     """As if there were too many clients to keep their similarities."""
-    monkeypatch.setattr(replay, "SIMILARITY_BYTES", 0)
+    monkeypatch.setattr(reader, "SIMILARITY_BYTES", 0)
     monkeypatch.setattr(blocks, "MEMBERS_AT_ONCE", 2)
     monkeypatch.setattr(blocks, "CLIENTS_AT_ONCE", 3)
 

@@ -16,12 +16,12 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent / "src")]
 def main() -> None:
     if importlib.util.find_spec("numba") is None:
         return
-    from latte.engine import replay, run_fast
+    from latte.engine import reader, run_fast
     from latte.engine.cache import prepare_loops
     from simulation.engine_support import made_up
 
     prepare_loops()
-    replay.SIMILARITY_BYTES = 0  # the loops for very many clients
+    reader.SIMILARITY_BYTES = 0  # the loops for very many clients
     run_fast(made_up((4,) * 4, 3, 8, absent=1), "latte")
 
 

@@ -35,9 +35,8 @@ def diagnose(
     One seed is replayed with the readable simulator. The diagnosis is stored in the folder and is a section of its
     report from then on (latte report RUN --format html).
     """
-    from ..analysis.diagnose import Diagnosis
-    from ..analysis.diagnose_run import open_replay, save_diagnosis
-    from ..analysis.diagnose_run import replay_run as replay
+    from ..analysis.diagnose import Diagnosis, open_replay, save_diagnosis
+    from ..analysis.diagnose import replay_run as replay
     from ..analysis.stats import zero_shot_answers
     from ..files.atomic import check_writable_folder, write_text
     from ..report.page.sections import diagnosis_sections, heads_sections, render_page

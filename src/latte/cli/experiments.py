@@ -53,8 +53,7 @@ def run(
     from ..experiment.config import format_seeds
     from ..experiment.folder import RunFolder
     from ..experiment.plan import open_benchmark, plan_on
-    from ..experiment.runner import execute, present_results
-    from ..experiment.session import Session
+    from ..experiment.runner import Session, execute, present_results
     from ..experiment.tune import read_tuned, use_tuned
 
     choices = read_tuned(tuned) if tuned else None

@@ -10,9 +10,9 @@ a tie within rounding may fall either way.
 replay of what is held, window of rounds by window, and a reading of each window::
 
     streams    streams.py    all samples end to end, their logits, pseudo-labels, entropies           -> Streams
-    queues     replay.py     the slot that each sample takes in its client's queue (loops/queues.py)  -> slot (n,)
+    queues     reader.py     the slot that each sample takes in its client's queue (loops/queues.py)  -> slot (n,)
     windows    streams.py    32 rounds at a time, and the syncs in them                               -> Window
-    uploads    replay.py     the prototypes of queues that changed (loops/upload.py)                  -> UploadBatch
+    uploads    reader.py     the prototypes of queues that changed (loops/upload.py)                  -> UploadBatch
     routes     server.py     similarities, donors, downloads (loops/route.py)                         -> ListChanges
     reading    reader.py     merge, readout, label of every sample (loops/merge.py, read.py)          -> labels
 

@@ -25,8 +25,7 @@ class LatteEngine(GridEngine[LatteParams]):
         self, federation: Federation, params: LatteParams, axes: ReadoutAxes, options: ReplayOptions
     ) -> GridOutcome:
         """Return the outcomes for every alpha and beta."""
-        from .reader import WindowReader  # these import numba
-        from .replay import LatteReplay
+        from .reader import LatteReplay, WindowReader  # this imports numba
 
         prepare_loops()
         with Crew(options.threads) as crew:

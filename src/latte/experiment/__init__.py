@@ -1,7 +1,7 @@
 """Campaigns: many runs of methods on benchmarks, in folders that can be resumed.
 
 ``config`` is what a user states, ``plan`` is the same with every default filled in and bound to its data. ``runner``
-does the items of plans with the ``workers``, ``session`` writes them; ``item`` runs one of them, or those together that
+does the items of plans with the ``workers`` and writes them; ``item`` runs one of them, or those together that
 share a replay. ``folder`` and ``predictions`` are the files of a run folder, ``collection`` reads finished and
 unfinished ones back. ``sweep`` runs a plan at every point of a grid, ``tune`` chooses parameters on partitions that no
 report shows.

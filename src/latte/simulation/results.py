@@ -258,14 +258,3 @@ class Outcome:
             error = expected_calibration_error(np.concatenate(self.confidences), np.concatenate(correct))
         name, engine = federation.embeddings.name, self.engine
         return Result(name, method, params, setting, seed, scores, engine, None, error, self.approximation)
-
-    def over_time(self, federation: Federation) -> Reals:
-        """Return the accuracy in per cent over all samples up to each position of the streams (longest,)."""
-        correct = self.correct(federation)
-        longest = max(map(len, correct))
-        right, there = np.zeros(longest), np.zeros(longest)
-        for answers in correct:
-            right[: len(answers)] += answers
-            there[: len(answers)] += 1
-        share: Reals = 100 * right.cumsum() / there.cumsum()
-        return share

@@ -17,6 +17,7 @@ import json
 import os
 import sqlite3
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
@@ -31,7 +32,7 @@ from ...errors import InputError, refuse
 from ...files.atomic import lock
 from ...files.documents import parse_json, structure
 from ...files.tensors import parse_safetensors, safetensors_bytes
-from ..classify.answers import json_line
+from ..classify.answers import ANSWER_COLUMNS, json_line
 from ..classify.classify import Answer
 from ..classify.evidence import MOST_STRETCHES, RECENT_ANSWERS, Labelled, SessionCounts, Stretch, Tally
 
@@ -115,7 +116,9 @@ class NumberedAnswer:
 
     def line(self) -> str:
         """Return the answer as a line of JSON."""
-        return json_line({"number": self.number, "time": self.time, **asdict(self.answer)})
+        answer = self.answer  # not asdict, which copies what it finds: this is done for every picture
+        fields = {name: getattr(answer, name) for name in ANSWER_COLUMNS}
+        return json_line({"number": self.number, "time": self.time, **fields})
 
 
 class DiskFullError(OSError):
@@ -157,14 +160,12 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
     except InputError:
         path = folder / DEVICE_FILE
         for mode in ("mode=ro", "immutable=1"):  # the second where not even the files beside it can be made
-            database = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)
-            try:
+            with suppress(sqlite3.DatabaseError), ExitStack() as held:
+                database = held.enter_context(closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)))
                 if _version(database, path):
                     database.execute("SELECT count(*) FROM pictures").fetchone()
+                    held.pop_all()
                     return database
-            except sqlite3.DatabaseError:
-                pass
-            database.close()
         raise
 
 
@@ -364,7 +365,7 @@ class DeviceRecord:
         if digest in self._done:
             return True
         older = self._older
-        place = int(older.searchsorted(np.uint64(digest)))
+        place = bisect_left(older, digest)  # not searchsorted, which gives the other threads their turn every time
         return place < len(older) and int(older[place]) == digest
 
     def add(self, source: Source, answer: Answer, row: Vectors | None) -> NumberedAnswer:

@@ -21,8 +21,7 @@ from typing import Any
 
 import jinja2
 
-from ...analysis.diagnose import LEVELS, Diagnosis, HeadDiagnosis
-from ...analysis.diagnose_run import load_diagnosis, load_heads
+from ...analysis.diagnose import LEVELS, Diagnosis, HeadDiagnosis, load_diagnosis, load_heads
 from ...analysis.stats import Paired
 from ...errors import refuse
 from ...text import visible
