@@ -167,7 +167,7 @@ def test_a_table_that_does_not_go_on_from_the_memory_is_refused(pictures, tmp_pa
     assert finish(process)[0] == 130
     table.write_text("mine", encoding="utf-8")
     code, lines, errors = classify(pictures, memory, "--out", str(table))
-    assert code == 2 and not lines and "give another --csv, or remove the file" in errors[-1]
+    assert code == 2 and not lines and "give another --out, or remove the file" in errors[-1]
     assert table.read_text(encoding="utf-8") == "mine"
     table.unlink()
     left = NUMBER - covered(memory)

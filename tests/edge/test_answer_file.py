@@ -88,7 +88,7 @@ def test_a_table_of_something_else_is_refused_and_left_alone(tmp_path, content):
     write(path, [])
     path.write_text(content.replace("HEADER", path.read_text(encoding="utf-8")), encoding="utf-8")
     before = path.read_bytes()
-    with pytest.raises(ValueError, match="give another --csv, or remove the file"):
+    with pytest.raises(ValueError, match="give another --out, or remove the file"):
         AnswerFile(path, FILES, 2)
     assert path.read_bytes() == before
 

@@ -102,7 +102,7 @@ def test_a_claim_helps_only_where_the_data_is_silent():
     assert comparable("vlcs", None, "RN50") == "RN50"
     assert comparable("vlcs", "CLIP RN50", "RN50") == "RN50"
     for encoder in ("mini-VLM", "CLIP ViT-B/16"):
-        with pytest.raises(ValueError, match="paper backbone"):
+        with pytest.raises(ValueError, match="--backbone"):
             comparable("vlcs", encoder, "RN50")
 
 

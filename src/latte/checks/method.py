@@ -53,7 +53,7 @@ def can_be_registered(make: MakeMethod) -> None:
         assert isinstance(target, str), want
         module, _, name = target.partition(":")
         _call(lambda: getattr(import_module(module), name), want)
-    if hasattr(kind, "messages"):  # counted by ``latte cost`` and ``latte run``
+    if hasattr(kind, "messages"):  # counted by ``latte paper cost`` and ``latte run``
         want = (
             "messages(params, classes) is a static method that returns two Contents: what goes up, and what comes down"
         )

@@ -140,14 +140,14 @@ def comparable(benchmark: str, encoder: str | None, claimed: str | None = None) 
 
     The rule: the benchmark is one of the paper's four *and* the run was made with one of the paper's two CLIP
     encoders. The encoder that the data file names decides. Where it names none, ``claimed`` (what the user states
-    with ``--paper-backbone``) does; where it names another, the claim is refused. An accuracy of any other model is
+    with ``--backbone``) does; where it names another, the claim is refused. An accuracy of any other model is
     never set beside a published one.
     """
     if claimed is not None:
-        choice("paper backbone", claimed, BACKBONES)
+        choice("--backbone", claimed, BACKBONES)
     backbone = backbone_of(encoder) if encoder else claimed
     if claimed is not None and backbone != claimed:
-        raise refuse("paper backbone", f"{claimed} for embeddings of {encoder!r}", "the encoder the data was made with")
+        raise refuse("--backbone", f"{claimed} for embeddings of {encoder!r}", "the encoder the data was made with")
     return backbone if canonical(benchmark) else None
 
 

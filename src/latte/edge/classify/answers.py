@@ -98,7 +98,7 @@ def _checked_length(path: Path, files: Sequence[Path]) -> int:
             whole = whole and row.endswith(b"\n") and row.startswith(_line([str(picture)])[:-1] + b",")
         if whole:
             return file.tell()
-    want = f"the rows of the {len(files)} pictures that the memory covers: give another --csv, or remove the file"
+    want = f"the rows of the {len(files)} pictures that the memory covers: give another --out, or remove the file"
     raise refuse(f"csv {path}", "other rows", want)
 
 

@@ -77,7 +77,7 @@ def _sqlite(store: Path, examine: bool) -> Iterator[Contents]:
     marked = sqlite.CommitMark(path).read()  # before the file: what is written meanwhile is not missing
     sqlite.check_present(path, marked)
     if not path.is_file():
-        raise refuse("store", f"{store}, where there is no {path.name}", "the folder given to latte serve --data")
+        raise refuse("store", f"{store}, where there is no {path.name}", "the folder given to latte serve --folder")
     with closing(open_to_read(path)) as database, sqlite.explain_errors(path):
         database.execute("BEGIN")  # and nothing that others write from here on is seen
         if database.execute("PRAGMA user_version").fetchone()[0] != sqlite.STORE_SCHEMA:
