@@ -114,7 +114,7 @@ def serve(
         with closing(open_tokens(store or folder)) as made:
             asks = required or (auth is None and (made.made() or are_required(folder)))
         tokens = "on: latte token create makes one" if asks else "off: whoever reaches the address is let in"
-        line(f"dashboard: {address}/ in a browser; tokens are {tokens}", err=True)
+        line(f"dashboard: {address}/ in a browser; tokens are {tokens}")
         if insecure:
             warning = "--insecure: anybody who reaches the address may read or change what is sent"
             logging.getLogger("latte.server").warning(warning)
