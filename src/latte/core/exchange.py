@@ -57,7 +57,7 @@ class NamedRows:
         return tuple([array[:n] for array in self._room])
 
     def set(self, name: str, *values: Any) -> None:
-        """Replace the row of a client, one value per array; a new client joins."""
+        """Replace the row of a client, one value per array, None: as it was; a new client joins."""
         row = self.row_of.get(name)
         if row is None:
             row, old = len(self.names), self._room
@@ -68,7 +68,8 @@ class NamedRows:
             self.row_of[name] = row
             self.names.append(name)
         for array, value in zip(self._room, values, strict=True):
-            array[row] = value
+            if value is not None:
+                array[row] = value
 
     def remove(self, name: str) -> None:
         """Remove a client: the last row takes its place."""

@@ -71,10 +71,12 @@ def unit_rows(name: str, value: Any, dim: int | None = None, normalise: bool | N
             return rows / np.float32(math.sqrt(square))
         return _odd_rows(name, rows, normalise)
     squares = np.einsum("nd,nd->n", rows, rows)
-    if not (squares.min() > _LOW and squares.max() < _HIGH):
+    low, high = np.minimum.reduce(squares), np.maximum.reduce(squares)
+    if not (low > _LOW and high < _HIGH):
         return _odd_rows(name, rows, normalise)
-    lengths = lengths_of(squares)
-    unit: Vectors = rows.copy() if (lengths == 1).all() else rows / lengths[:, None]
+    if 1 - low <= UNIT_ROUNDING and high - 1 <= UNIT_ROUNDING:
+        return rows.copy()
+    unit: Vectors = rows / lengths_of(squares)[:, None]
     return unit
 
 
@@ -122,6 +124,8 @@ def unit_where(name: str, vectors: Any, mask: Mask, shape: tuple[int, ...]) -> V
     array = numbers(name, vectors, f"shape {shape}")
     if array.shape != shape:
         raise refuse(name, f"shape {array.shape}", f"shape {shape}")
+    if mask.size and mask.all():  # the everyday case
+        return unit_rows(name, array.reshape(-1, shape[-1]), shape[-1]).reshape(shape)
     result = np.zeros(shape, np.float32)
     if mask.any():
         result[mask] = unit_rows(name, array[mask], shape[-1])

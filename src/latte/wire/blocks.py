@@ -158,38 +158,44 @@ def complete(
 
 
 def _complete(block: Block, expected: SameShapes | AtMost, base: Mapping[str, EncodedRows]) -> Block:
-    label, dtype, shape = f"array {block.name[:80]!r}", block.dtype, block.shape
+    dtype, shape = block.dtype, block.shape
     if dtype not in _DTYPES or len(shape) > _MOST_AXES or min(shape, default=0) < 0:
-        raise refuse(label, f"{dtype[:20]!r} of shape {str(shape)[:80]}", "an array")
+        raise refuse(_label(block), f"{dtype[:20]!r} of shape {str(shape)[:80]}", "an array")
     expected.check(block.name, dtype, shape)
     vectors = block.coding in PRECISIONS
     possible = dtype[0] == "f" and len(shape) > 1 and shape[-1] > 0
     if not possible if vectors else block.coding not in _NUMBERS.get(dtype, (_RAW,)):
-        raise refuse(label, f"coding {block.coding[:20]!r} of {dtype}", "a coding for that dtype")
+        raise refuse(_label(block), f"coding {block.coding[:20]!r} of {dtype}", "a coding for that dtype")
     source = None
     if vectors:
         count, stride = math.prod(shape[:-1]), _format_of(block).stride
         if block.source:
             if len(block.source) != 4 * count:
-                raise refuse(label, f"{len(block.source)} bytes that say where {count} rows are", f"{4 * count}")
+                raise refuse(
+                    _label(block), f"{len(block.source)} bytes that say where {count} rows are", f"{4 * count}"
+                )
             source = np.frombuffer(block.source, "<i4")
             if source.min(initial=NEXT) < ZERO:
-                raise refuse(label, "a row from a place below -2", "-2, -1, or the place of a row")
+                raise refuse(_label(block), "a row from a place below -2", "-2, -1, or the place of a row")
         want = stride * (count if source is None else int((source == NEXT).sum()))
     else:
         count = math.prod(shape)
         want = {_BITS: -(-count // 8), _SINGLE: 4 * count}.get(block.coding, count * _DTYPES[dtype].itemsize)
     if len(block.data) != want:
-        raise refuse(label, f"{len(block.data):,} bytes", f"{want:,} for shape {shape}")
+        raise refuse(_label(block), f"{len(block.data):,} bytes", f"{want:,} for shape {shape}")
     if source is None:
         return block
     have = base.get(block.name, np.zeros((0, stride), np.uint8))
     if source.max(initial=NEXT) >= len(have) or (len(have) and have.shape[1] != stride):
-        raise refuse(label, "rows that are left out and not here either", "all rows, or a base that is here")
+        raise refuse(_label(block), "rows that are left out and not here either", "all rows, or a base that is here")
     rows, held = np.zeros((count, stride), np.uint8), source >= 0
     rows[source == NEXT] = np.frombuffer(block.data, np.uint8).reshape(-1, stride)
     rows[held] = have[source[held]]
     return msgspec.structs.replace(block, data=rows.tobytes(), source=b"")
+
+
+def _label(block: Block) -> str:
+    return f"array {block.name[:80]!r}"
 
 
 def decode(blocks: Sequence[Block], kind: type[Any], task: str) -> Any:

@@ -13,7 +13,7 @@ chosen by products in double precision (:data:`NEARER`), a matrix product for al
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -36,10 +36,9 @@ NEAR = 4e-6
 NEARER = 2e-12  # the same of products in double precision: each is off by less than (D + C) 2^-53, D + C up to 4,096
 SPARE = 8  # candidates beyond the slots: with so many more that are just as near, all clients are looked at
 COLUMNS = 8  # of a product: 47 take longer than 48
-TOGETHER = 8  # choices of one class at once, for which it pays to look for copies beforehand
 ASKING = 512  # clients that are looked at closely at once, to bound the memory
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a digest: 2^64 over the golden ratio
-_MANY = 16  # pairs among which it pays to look for equal ones
+_MANY = 512  # pairs among which it pays to look for equal ones
 _CHUNK = 256  # vectors whose exact products are computed at a time, to bound the memory
 
 Scores: TypeAlias = NDArray[Any]  # float32 or float64
@@ -81,18 +80,19 @@ class Routing:
 class Uploaded(NamedTuple):
     """What everyone uploaded: ``vectors`` (C, n, D), ``seen`` (n, C), and ``ranking`` (n,), which decides ties.
 
-    ``digests`` (C, n) are :func:`digests_of` the vectors; None: they are computed when they are needed.
+    ``digests`` returns :func:`digests_of` the vectors (C, n), which are needed only where many clients are close; None:
+    they are computed then.
     """
 
     vectors: Vectors
     seen: Mask
     ranking: Integers
-    digests: Digests | None = None
+    digests: Callable[[], Digests] | None = None
 
     def digests_by_class(self, labels: Integers) -> Digests:
         """Return the digests (k, n) of some classes."""
         if self.digests is not None:
-            return self.digests[labels]
+            return self.digests()[labels]
         return np.stack([digests_of(self.vectors[label]) for label in labels])
 
 
@@ -120,6 +120,7 @@ def donors_of_many(uploaded: Uploaded, routing: Routing, clients: Integers) -> D
                 questions, similarity = questions.of(mine), similarity[mine]
             choices.make(questions, similarity, by_class=True)
         choices.make_unseen()
+        choices.settle()
     rows, valid = choices.donors
     if routing.drop_first_rank:
         allowed = seen[clients] | (routing.empty_query == "released")  # what a client may ask for
@@ -140,6 +141,7 @@ def donors_of_unseen(
         ((_, similarity),) = choices.products()
     choices.add_up(similarity)
     choices.make_unseen([label])
+    choices.settle()
     rows, valid = choices.donors
     return np.where(valid[0, label], rows[0, label], -1)
 
@@ -194,14 +196,15 @@ class _Choices:
         self.donors = Donors(np.zeros(shape, np.int64), np.zeros(shape, np.bool_))
         self.all_seen = bool(uploaded.seen.all())
         self.places = np.argsort(uploaded.ranking)  # of each client in the ranking
-        self.copies: list[bool] | None = None  # of each class, whether two donors have the same prototype
+        self.copies = False  # whether most prototypes of the last class that was looked at closely were copies
         # clients that get something for classes they have not seen, and their similarities summed over the classes
         asking = ~uploaded.seen[clients].all(axis=1) & (routing.empty_query != "none") & (not routing.drop_first_rank)
         self.partial = np.flatnonzero(asking)
         self.sums = np.zeros((len(self.partial), n))
-        self.close: list[tuple[Questions, Integers, Scores]] = []  # their choices that have to be settled
         self.alike: list[Questions] = []  # their choices with more close candidates than usual
         self.reached = np.zeros(n, np.bool_)  # which are these candidates
+        # choices with candidates that are too close to order, by class or not: they are settled many at once
+        self.close: dict[bool, list[tuple[Questions, Integers, Scores]]] = {True: [], False: []}
 
     def products(self) -> Iterator[tuple[Questions, Vectors]]:
         """Yield similarities (r, n): all classes of one client, or one class of many, a matrix product at a time.
@@ -230,29 +233,17 @@ class _Choices:
             if not self.all_seen:
                 np.copyto(scores, -np.inf, where=~self.uploaded.seen.T[questions.label])
             scores[np.arange(len(scores)), questions.client] = -np.inf
-        label = int(questions.label[0])
-        of_one_class = by_class and len(scores) >= TOGETHER and label == questions.label[-1]
-        if of_one_class and self._has_copies(label):
+        if by_class and self.copies:
             self._choose_without_copies(questions, scores)
         else:
-            everyone = np.broadcast_to(np.arange(scores.shape[1]), scores.shape) if of_one_class else None
-            self._choose(questions, scores, by_class, everyone)
-
-    def _has_copies(self, label: int) -> bool:
-        """Return whether two donors have the same prototype of a class."""
-        if self.copies is None:  # of all classes at once
-            ordered = np.sort(self.uploaded.digests_by_class(np.arange(self.uploaded.seen.shape[1])), axis=1)
-            equal = ordered[:, 1:] == ordered[:, :-1]
-            if not self.routing.drop_first_rank:
-                equal &= ordered[:, 1:] != 0  # of clients that have not seen the class
-            self.copies = equal.any(axis=1).tolist()
-        return self.copies[label]
+            self._choose(questions, scores, by_class, None)
 
     def _choose_without_copies(self, questions: Questions, scores: Scores) -> None:
         """Choose by ``scores`` (r, n) of a class without the clients whose copies come before them."""
         labels, place = np.unique(questions.label, return_inverse=True)
         digests, ranking = self.uploaded.digests_by_class(labels), self.uploaded.ranking
         columns, there = first_of_equals(digests, ranking, self.needed + 1, self.width)
+        self.copies = 2 * columns.shape[1] < scores.shape[1]
         scores = scores[:, columns[0]] if len(labels) == 1 else np.take_along_axis(scores, columns[place], axis=1)
         self._choose(questions, np.where(there[place], scores, -np.inf), True, columns[place])
 
@@ -273,10 +264,12 @@ class _Choices:
         limit = values[near, self.needed - 1] - tolerance
         crowded = np.isfinite(limit) & (values[near, -1] >= limit) & (self.width < scores.shape[1])
         few, many, limit = near[~crowded], near[crowded], limit[crowded, None]
-        if len(few) and by_class:
+        if len(few) and tolerance == NEAR:
+            self.close[by_class].append((questions.of(few), rows[few], values[few]))
+            if by_class and sum(len(part) for _, part, _ in self.close[True]) >= ASKING:
+                self._settle_close(True)
+        elif len(few):
             self._settle(questions.of(few), rows[few], values[few], by_class, tolerance)
-        elif len(few):  # at the end, all classes together: a product for each of them is needed again
-            self.close.append((questions.of(few), rows[few], values[few]))
         if not len(many):
             return
         questions, scores = questions.of(many), scores[many]
@@ -305,6 +298,19 @@ class _Choices:
                 scores[~reached[part][:, some]] = -np.inf
                 self._choose(questions.of(part), scores, True, np.broadcast_to(kept, scores.shape), NEARER)
 
+    def settle(self) -> None:
+        """Settle what was put off."""
+        self._settle_close(True)
+        self._settle_close(False)
+        if self.alike:
+            self._settle_alike(Questions.joined(self.alike))
+
+    def _settle_close(self, by_class: bool) -> None:
+        if self.close[by_class]:
+            parts, rows, values = zip(*self.close[by_class], strict=True)
+            self.close[by_class].clear()
+            self._settle(Questions.joined(parts), np.concatenate(rows), np.concatenate(values), by_class)
+
     def _settle(
         self, questions: Questions, rows: Integers, values: Scores, by_class: bool, tolerance: float = NEAR
     ) -> None:
@@ -328,9 +334,10 @@ class _Choices:
 
     def _products_of(self, labels: Integers, rows: Integers, others: Integers) -> Reals:
         """Return products (p,) in float64, those of many pairs only once for pairs of the same vectors."""
-        vectors, digests = self.uploaded.vectors, self.uploaded.digests
-        if len(rows) < _MANY or digests is None:
+        vectors = self.uploaded.vectors
+        if len(rows) < _MANY or self.uploaded.digests is None:
             return exact_products(vectors, labels, rows, others)
+        digests = self.uploaded.digests()
         pairs = digests[labels, rows] * _ODD + digests[labels, others]
         _, first, place = np.unique(pairs, return_index=True, return_inverse=True)
         return exact_products(vectors, labels[first], rows[first], others[first])[place]
@@ -365,11 +372,6 @@ class _Choices:
             mine = np.flatnonzero(~seen[own, label])
             questions = Questions(own[mine], np.full_like(mine, label), self.partial[mine])
             self.make(questions, scores[mine], by_class=False)
-        if self.close:
-            parts, rows, values = zip(*self.close, strict=True)
-            self._settle(Questions.joined(parts), np.concatenate(rows), np.concatenate(values), by_class=False)
-        if self.alike:
-            self._settle_alike(Questions.joined(self.alike))
 
     def _in_common(self, clients: Integers, others: Integers) -> Integers:
         """Return how many classes (m, p) each of ``clients`` (m,) and each of ``others`` (p,) have both seen."""

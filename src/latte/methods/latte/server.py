@@ -130,7 +130,7 @@ class GlobalMemory(TableExchange[Prototypes]):
         seen = boolean("upload.seen", upload.seen, (task.classes,))
         vectors = unit_where("upload.vectors", upload.vectors, seen, task.text.shape)
         logits = task.logits(vectors)  # (C, C), a row per prototype
-        if rounding is not None:
+        if rounding is not None and (seen & (logits.max(axis=1) > np.diagonal(logits))).any():
             # a vector that moved by its rounding changes the difference of two logits by at most that times the
             # distance of the two texts times the scale
             slack = task.scale * (np.asarray(rounding)[..., None] + SINGLE_ROUNDING) * task.distances
@@ -145,8 +145,7 @@ class GlobalMemory(TableExchange[Prototypes]):
     def store(self, client: str, prepared: PreparedRow) -> None:
         """Store what :meth:`prepare` returned; a new client joins."""
         with self._lock:
-            row = self._table.row_of.get(client)
-            place = self._next_place(client) if row is None else self._rows.order[row]
+            place = None if client in self._table.row_of else self._next_place(client)
             self._table.set(client, *prepared, place, 0, True)
             self._encode_again(self._table.row_of[client])
 
@@ -179,6 +178,13 @@ class GlobalMemory(TableExchange[Prototypes]):
 
     def _uploaded(self) -> Uploaded:
         rows = self._rows
+        return Uploaded(
+            rows.vectors.transpose(1, 0, 2), rows.seen, np.argsort(rows.order, kind="stable"), self._digests
+        )
+
+    def _digests(self) -> Digests:
+        """Return the digests (C, n), after those of the rows that have changed were computed."""
+        rows = self._rows
         vectors, digests = rows.vectors.transpose(1, 0, 2), rows.digests.T
         stale = np.flatnonzero(rows.stale)
         for start in range(0, len(stale), _CHUNK):
@@ -186,7 +192,7 @@ class GlobalMemory(TableExchange[Prototypes]):
             for label, of_class in enumerate(vectors):
                 digests[label, part] = digests_of(of_class[part])
         rows.stale[stale] = False
-        return Uploaded(vectors, rows.seen, np.argsort(rows.order, kind="stable"), digests)
+        return digests
 
     def neighbours(self, client: str) -> Donors:
         """Return the rows (C, E) whose prototypes ``client`` gets, most similar first, and which are real."""
