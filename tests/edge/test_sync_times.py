@@ -33,7 +33,7 @@ def synced_at(times, moments):
     clock, syncs, set_time = SyncClock(times), [], sync_times.time
     for images, seconds in enumerate(moments, start=1):
         set_time.now += seconds
-        clock.count(images)
+        clock.count()
         if clock.is_time():
             syncs.append((set_time.now, images))
             clock.restart()

@@ -147,29 +147,30 @@ class SyncTimes:
 class SyncClock:
     """Counts the pictures of a device, and says when it is time to share what was learnt from them.
 
-    ``unshared`` are pictures of an earlier run: whether their summary arrived, nobody knows.
+    ``images`` are those of an earlier run: whether their summary arrived, nobody knows.
 
     >>> clock = SyncClock(SyncTimes("every", period=2, pause=3600.0))
-    >>> for images in (1, 2):
-    ...     clock.count(images)
+    >>> clock.count(), clock.count()
+    (None, None)
     >>> clock.is_time()
     True
     >>> clock.restart()
-    >>> for images in (3, 4):
-    ...     clock.count(images)
+    >>> clock.count(), clock.count()
+    (None, None)
     >>> clock.is_time(), clock.unshared                        # it waits for the end of the pause
     (False, 2)
     """
 
-    def __init__(self, times: SyncTimes, unshared: int = 0) -> None:
-        self.times, self.unshared = times, unshared
+    def __init__(self, times: SyncTimes, images: int = 0) -> None:
+        self.times, self.images, self.unshared = times, images, images
         self._last = self._earliest = time.monotonic()  # the last sync (or the start), and when the next may come
         self._due = False
 
-    def count(self, images: int) -> None:
-        """Count a picture that was learnt from; with it, they are so many ``images``."""
+    def count(self) -> None:
+        """Count a picture that can be learnt from."""
+        self.images += 1
         self.unshared += 1
-        self._due = self._due or is_due(self.times.kind, images, self.times.period)
+        self._due = self._due or is_due(self.times.kind, self.images, self.times.period)
 
     def is_time(self) -> bool:
         """Return whether to sync now."""
