@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..core.maths import entropy_nats, entropy_of_one, softmax
+from ..core.maths import entropy_nats, entropy_of_one, ridge_products, softmax
 from ..core.types import MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, choice, factor, real
 from .base import ArrayMethod
@@ -130,13 +130,10 @@ class Adapt(ArrayMethod[AdaptParams]):
 
     def rebuild(self) -> None:
         """Calculate Λμ (C, D) and -ln C - ½ μᵀΛμ (C,) from the bank and the means."""
-        means, valid, dim = self.memory["means"], self.memory["valid"], self.zero_shot.dim
+        means, valid = self.memory["means"], self.memory["valid"]
         rows = (self.memory["vectors"] - means[:, None])[valid]
         if len(rows) > 1:
-            rows -= rows.mean(axis=0)
-            scatter = rows.T @ rows
-            matrix = scatter + np.trace(scatter) / (len(rows) - 1) * np.eye(dim)
-            self._weights = dim * np.linalg.solve(matrix, means.T).T
+            self._weights = ridge_products(means, rows - rows.mean(axis=0))
         else:
             self._weights = means.copy()  # Λ = I
         self._bias = -math.log(len(means)) - 0.5 * np.einsum("cd,cd->c", self._weights, means)
