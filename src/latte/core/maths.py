@@ -100,7 +100,7 @@ def ridge_products(vectors: Reals, rows: Reals) -> Reals:
     n, dim = rows.shape
     ridge = float((rows * rows).sum()) / (n - 1)
     if not ridge:  # equal images say nothing of how images differ
-        return dim * vectors
+        return np.asarray(dim * vectors, np.float64)
     if n < dim:
         inner = np.linalg.solve(rows @ rows.T + ridge * np.eye(n), rows @ vectors.T)  # (n, C)
         products: Reals = dim / ridge * (vectors - inner.T @ rows)

@@ -17,7 +17,7 @@ import numpy as np
 from ..core.maths import entropy_nats, entropy_of_one, ridge_products, softmax
 from ..core.types import MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, choice, factor, real
-from .base import ArrayMethod
+from .base import ArrayMethod, Origin
 from .traffic import Content, Messages
 from .views import check_views, most_confident
 
@@ -72,6 +72,14 @@ class Adapt(ArrayMethod[AdaptParams]):
 
     Params: ClassVar = AdaptParams
     title: ClassVar = "ADAPT"
+    origin: ClassVar = Origin(
+        paper="Backpropagation-Free Test-Time Adaptation via Probabilistic Gaussian Alignment (arXiv 2508.15568)",
+        venue="NeurIPS 2025",
+        code="AIM-SKKU/ADAPT",
+        licence="none",
+        constants="its authors, but s=100: one for all data",
+        per_dataset="yes",
+    )
     presets: ClassVar[dict[str, AdaptParams]] = {name: AdaptParams(s=float(s)) for name, s in PUBLISHED.items()}
 
     @staticmethod

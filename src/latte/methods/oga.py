@@ -10,7 +10,7 @@ streams of many classes lose against zero-shot for that reason.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..core.maths import entropy_of_one, ridge_products, softmax
 from ..core.types import MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, choice, factor
 from .addition import Adding, ClassStatistics
-from .base import ArrayMethod
+from .base import ArrayMethod, Origin
 from .traffic import Content, Messages
 
 
@@ -59,6 +59,12 @@ class Oga(ArrayMethod[OgaParams]):
 
     Params: ClassVar = OgaParams
     title: ClassVar = "OGA"
+    origin: ClassVar = Origin(
+        paper="Online Gaussian Test-Time Adaptation of Vision-Language Models",
+        venue="preprint 2025",
+        code="cfuchs2023/OGA",
+        licence="MIT",
+    )
 
     @staticmethod
     def messages(params: OgaParams, classes: int) -> Messages:
@@ -129,6 +135,7 @@ class OgaFed(Adding[OgaParams], Oga):
 
     has_scatter: ClassVar[bool] = True
     title: ClassVar = "OGA (by addition)"
+    origin: ClassVar = replace(Oga.origin, constants="its authors; the addition is this project's")
 
     @staticmethod
     def messages(params: OgaParams, classes: int) -> Messages:
