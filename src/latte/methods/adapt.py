@@ -14,10 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..core.maths import entropy_nats, entropy_of_one, softmax
+from ..core.maths import entropy_nats, entropy_of_one, ridge_products, softmax
 from ..core.types import MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, choice, factor, real
-from .base import ArrayMethod
+from .base import ArrayMethod, Origin
 from .traffic import Content, Messages
 from .views import check_views, most_confident
 
@@ -72,6 +72,14 @@ class Adapt(ArrayMethod[AdaptParams]):
 
     Params: ClassVar = AdaptParams
     title: ClassVar = "ADAPT"
+    origin: ClassVar = Origin(
+        paper="Backpropagation-Free Test-Time Adaptation via Probabilistic Gaussian Alignment (arXiv 2508.15568)",
+        venue="NeurIPS 2025",
+        code="AIM-SKKU/ADAPT",
+        licence="none",
+        constants="its authors, but s=100: one for all data",
+        per_dataset="yes",
+    )
     presets: ClassVar[dict[str, AdaptParams]] = {name: AdaptParams(s=float(s)) for name, s in PUBLISHED.items()}
 
     @staticmethod
@@ -130,13 +138,10 @@ class Adapt(ArrayMethod[AdaptParams]):
 
     def rebuild(self) -> None:
         """Calculate Λμ (C, D) and -ln C - ½ μᵀΛμ (C,) from the bank and the means."""
-        means, valid, dim = self.memory["means"], self.memory["valid"], self.zero_shot.dim
+        means, valid = self.memory["means"], self.memory["valid"]
         rows = (self.memory["vectors"] - means[:, None])[valid]
         if len(rows) > 1:
-            rows -= rows.mean(axis=0)
-            scatter = rows.T @ rows
-            matrix = scatter + np.trace(scatter) / (len(rows) - 1) * np.eye(dim)
-            self._weights = dim * np.linalg.solve(matrix, means.T).T
+            self._weights = ridge_products(means, rows - rows.mean(axis=0))
         else:
             self._weights = means.copy()  # Λ = I
         self._bias = -math.log(len(means)) - 0.5 * np.einsum("cd,cd->c", self._weights, means)

@@ -36,6 +36,33 @@ class NoParams:
     """The parameters of a method that has nothing to set."""
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a method comes from, as a table of methods prints it.
+
+    Parameters
+    ----------
+    paper, venue
+        The title of its paper, and where and when it was published.
+    code, licence
+        Of its authors; "" where no code could be had.
+    constants
+        Who chose the defaults here, and on what.
+    per_dataset
+        Whether its authors choose constants per dataset: "yes", "no", or what else is known.
+    test_labels
+        Whether constants were chosen on labels of sets that it is tested on, here or by its authors.
+    """
+
+    paper: str
+    venue: str
+    code: str = ""
+    licence: str = ""
+    constants: str = "its authors"
+    per_dataset: str = "no"
+    test_labels: str = "not known"
+
+
 def choose_parameters(
     method: str, kind: Any, params: ParameterChoice, preset: str | None, changes: Mapping[str, Any]
 ) -> Any:
@@ -108,6 +135,7 @@ class BaseMethod(WholeCopy, Generic[P]):
     Params: ClassVar[type] = NoParams
     presets: ClassVar[Mapping[str, Any]] = {}
     title: ClassVar[str] = ""  # in tables; whether it is local or global follows, if there are both forms
+    origin: ClassVar[Origin | None] = None  # the paper, its code, and how the constants were chosen
     colours: ClassVar[tuple[str, str, str] | None] = None  # light page, dark page, SVG dashes unless it is global
     tuning: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # the values that ``latte tune`` tries, by parameter
     tunes_prompt: ClassVar[bool] = False  # True: the constructor takes a ``text_encoder``

@@ -18,7 +18,7 @@ import numpy as np
 from ..core.maths import entropy_of_one, softmax
 from ..core.types import Prediction, State, Vectors
 from ..core.validate import factor, real
-from .base import ArrayMethod
+from .base import ArrayMethod, Origin
 from .traffic import Content, Messages
 from .views import check_views, confident_mean
 
@@ -66,6 +66,14 @@ class Bca(ArrayMethod[BcaParams]):
 
     Params: ClassVar = BcaParams
     title: ClassVar = "BCA"
+    origin: ClassVar = Origin(
+        paper="Bayesian Test-Time Adaptation for Vision-Language Models (arXiv 2503.09248)",
+        venue="CVPR 2025",
+        code="a port: walawalagoose/TTABC",
+        licence="MIT",
+        constants="those of the port",
+        per_dataset="not known",
+    )
 
     @staticmethod
     def messages(params: BcaParams, classes: int) -> Messages:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..core.maths import entropy_of_one
 from ..core.types import Prediction, Vectors
-from .base import BaseMethod
+from .base import BaseMethod, Origin
 from .traffic import CostShape, Terms
 
 
@@ -28,6 +28,14 @@ class Clip(BaseMethod[ClipParams]):
     Params: ClassVar = ClipParams
     engine: ClassVar = "latte.engine.streams:ClipEngine"
     title: ClassVar = "CLIP"
+    origin: ClassVar = Origin(
+        paper="Learning Transferable Visual Models From Natural Language Supervision",
+        venue="ICML 2021",
+        code="openai/CLIP",
+        licence="MIT",
+        constants="none to choose",
+        test_labels="no",
+    )
     colours: ClassVar = ("#5f6368", "#b4bac2", "2 4")
 
     @staticmethod

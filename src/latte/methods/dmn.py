@@ -21,7 +21,7 @@ from ..core.maths import entropy_of_one, softmax
 from ..core.memory import check_near_copy, near_copy_field
 from ..core.types import Arrays, MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, factor
-from .base import BaseMethod
+from .base import BaseMethod, Origin
 from .latte.readout import CANCELLED
 from .tda import Cache
 from .traffic import Content, CostShape, Messages, Terms
@@ -112,6 +112,15 @@ class Dmn(BaseMethod[DmnParams]):
         "paper": DmnParams(k=PAPER_K),
     }
     title: ClassVar = "DMN-ZS"
+    origin: ClassVar = Origin(
+        paper="Dual Memory Networks: A Versatile Adaptation Approach for Vision-Language Models",
+        venue="CVPR 2024",
+        code="YBZh/DMN",
+        licence="MIT",
+        constants="its authors, but weight=1: the choice without a search",
+        per_dataset="yes",
+        test_labels="its authors: yes; the default here: no",
+    )
     colours: ClassVar = ("#007a62", "#46cbb0", "6 4")
     tuning: ClassVar = {"weight": WEIGHT_GRID}
 

@@ -18,7 +18,7 @@ from ..core.types import MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import choice, factor, real
 from ..errors import refuse
 from .addition import Adding, ClassStatistics
-from .base import ArrayMethod
+from .base import ArrayMethod, Origin
 from .traffic import Content, Messages
 from .views import CONFIDENT, check_views, most_confident
 
@@ -73,6 +73,14 @@ class Dota(ArrayMethod[DotaParams]):
 
     Params: ClassVar = DotaParams
     title: ClassVar = "DOTA"
+    origin: ClassVar = Origin(
+        paper="DOTA: Distributional Test-Time Adaptation of Vision-Language Models",
+        venue="preprint 2024",
+        licence="not known",
+        constants="this project, with labels of DTD, PACS and Pets",
+        per_dataset="yes",
+        test_labels="yes",
+    )
 
     @staticmethod
     def messages(params: DotaParams, classes: int) -> Messages:

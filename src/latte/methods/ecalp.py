@@ -17,7 +17,7 @@ from ..core.maths import entropy_of_one, softmax
 from ..core.types import Arrays, Integers, MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import at_least, exactly, require
 from ..errors import refuse
-from .base import BaseMethod
+from .base import BaseMethod, Origin
 from .traffic import Content, Messages
 
 ITERATIONS, CARRIED, SHARPNESS = 3, 1 / 5, 10_000.0
@@ -68,6 +68,15 @@ class Ecalp(BaseMethod[EcalpParams]):
 
     Params: ClassVar = EcalpParams
     title: ClassVar = "ECALP"
+    origin: ClassVar = Origin(
+        paper=(
+            "Efficient and Context-Aware Label Propagation for Zero-/Few-Shot Training-Free "
+            "Adaptation of Vision-Language Model"
+        ),
+        venue="ICLR 2025",
+        code="Yushu-Li/ECALP",
+        licence="MIT",
+    )
 
     @staticmethod
     def messages(params: EcalpParams, classes: int) -> Messages:

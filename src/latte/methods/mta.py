@@ -13,7 +13,7 @@ import numpy as np
 from ..core.maths import entropy_of_one, softmax
 from ..core.types import Prediction, Reals, Vectors
 from ..core.validate import factor
-from .base import BaseMethod
+from .base import BaseMethod, Origin
 
 ROUNDS = 5  # of everything
 SAME = 1e-6  # a step shorter than this is the last
@@ -51,6 +51,12 @@ class Mta(BaseMethod[MtaParams]):
 
     Params: ClassVar = MtaParams
     title: ClassVar = "MTA"
+    origin: ClassVar = Origin(
+        paper="On the Test-Time Zero-Shot Generalization of Vision-Language Models: Do We Really Need Prompt Learning?",
+        venue="CVPR 2024",
+        code="MaxZanella/MTA",
+        licence="MIT",
+    )
     uses_views: ClassVar[bool] = True
 
     def predict_rows(self, views: Vectors) -> Prediction:

@@ -10,16 +10,16 @@ streams of many classes lose against zero-shot for that reason.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from ..core.maths import entropy_of_one, softmax
+from ..core.maths import entropy_of_one, ridge_products, softmax
 from ..core.types import MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, choice, factor
 from .addition import Adding, ClassStatistics
-from .base import ArrayMethod
+from .base import ArrayMethod, Origin
 from .traffic import Content, Messages
 
 
@@ -59,6 +59,12 @@ class Oga(ArrayMethod[OgaParams]):
 
     Params: ClassVar = OgaParams
     title: ClassVar = "OGA"
+    origin: ClassVar = Origin(
+        paper="Online Gaussian Test-Time Adaptation of Vision-Language Models",
+        venue="preprint 2025",
+        code="cfuchs2023/OGA",
+        licence="MIT",
+    )
 
     @staticmethod
     def messages(params: OgaParams, classes: int) -> Messages:
@@ -96,25 +102,23 @@ class Oga(ArrayMethod[OgaParams]):
 
     def rebuild(self) -> None:
         """Calculate means μ and precision Λ from the memory, and from them Λμ (C, D) and -½ μᵀΛμ (C,)."""
-        means, inverse = self.gaussians()
-        self._weights = means @ inverse
+        means, self._weights = self.gaussians()
         self._bias = -0.5 * np.einsum("cd,cd->c", self._weights, means)
 
     def gaussians(self) -> tuple[Reals, Reals]:
-        """Return the means (C, D), the text where fewer than two images are stored, and the precision (D, D)."""
+        """Return the means μ (C, D), the text where fewer than two images are stored, and Λμ (C, D)."""
         valid, dim = self.memory["valid"], self.zero_shot.dim
         stored = self.memory["vectors"].astype(np.float64)  # (C, K, D), zero where nothing is stored
         count = valid.sum(axis=1)
         divisor = self.params.k if self.params.mean == "capacity" else np.maximum(count, 1)[:, None]
         means: Reals = np.where(count[:, None] >= 2, stored.sum(axis=1) / divisor, self.zero_shot.text)
         if count.max() <= 2:
-            return means, dim * np.eye(dim)
+            return means, dim * means
         rows = (stored - means[:, None])[valid]
         rows -= rows.mean(axis=0)
-        scatter, images = rows.T @ rows, len(rows)
-        if images > 4 * dim:
-            return means, np.asarray(np.linalg.pinv(scatter / (images - 1), hermitian=True), np.float64)
-        return means, dim * np.linalg.inv(scatter + np.trace(scatter) / (images - 1) * np.eye(dim))
+        if len(rows) > 4 * dim:
+            return means, means @ np.linalg.pinv(rows.T @ rows / (len(rows) - 1), hermitian=True)
+        return means, ridge_products(means, rows)
 
     def memory_fill(self) -> MemoryFill:
         """Return how full the memory is."""
@@ -131,6 +135,7 @@ class OgaFed(Adding[OgaParams], Oga):
 
     has_scatter: ClassVar[bool] = True
     title: ClassVar = "OGA (by addition)"
+    origin: ClassVar = replace(Oga.origin, constants="its authors; the addition is this project's")
 
     @staticmethod
     def messages(params: OgaParams, classes: int) -> Messages:
@@ -154,12 +159,13 @@ class OgaFed(Adding[OgaParams], Oga):
         return count, sums, rows.T @ rows
 
     def gaussians(self) -> tuple[Reals, Reals]:
-        """Return the means (C, D) and the precision (D, D) of all images."""
+        """Return the means μ (C, D) of all images, and Λμ (C, D)."""
         dim = self.zero_shot.dim
         count, sums, scatter = self._own()
         count, sums, scatter = count + self.others.counts, sums + self.others.sums, scatter + self.others.scatter
         means: Reals = np.where(count[:, None] >= 2, sums / np.maximum(count, 1)[:, None], self.zero_shot.text)
         trace = float(np.trace(scatter))
         if count.max() <= 2 or trace <= 0:
-            return means, dim * np.eye(dim)
-        return means, dim * np.linalg.inv(scatter + trace / (count.sum() - 1) * np.eye(dim))
+            return means, dim * means
+        ridge = scatter + trace / (count.sum() - 1) * np.eye(dim)
+        return means, np.asarray(dim * np.linalg.solve(ridge, means.T).T, np.float64)

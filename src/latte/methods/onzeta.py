@@ -20,7 +20,7 @@ import numpy as np
 from ..core.maths import entropy_of_one, softmax
 from ..core.types import Prediction, State, Vectors
 from ..core.validate import at_least, factor, real
-from .base import ArrayMethod
+from .base import ArrayMethod, Origin
 from .traffic import Content, Messages
 
 
@@ -71,6 +71,14 @@ class OnZeta(ArrayMethod[OnZetaParams]):
 
     Params: ClassVar = OnZetaParams
     title: ClassVar = "OnZeta"
+    origin: ClassVar = Origin(
+        paper="Online Zero-Shot Classification with CLIP",
+        venue="ECCV 2024",
+        code="idstcv/OnZeta",
+        licence="Apache-2.0",
+        constants="its authors; beta of the TTA-VLM suite",
+        per_dataset="yes",
+    )
     presets: ClassVar[dict[str, OnZetaParams]] = {
         "imagenet": OnZetaParams(beta=0.8),
         "caltech101": OnZetaParams(alpha=0.0),

@@ -7,7 +7,7 @@ about 25 for a text and 70 to 95 for a mean of images. With ``gate``, an additio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..core.maths import entropy_of_one, normalised, softmax
 from ..core.types import MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import choice, factor, real
 from .addition import Adding, ClassStatistics
-from .base import ArrayMethod
+from .base import ArrayMethod, Origin
 from .traffic import Content, Messages
 from .views import check_views, confident_mean
 
@@ -69,6 +69,13 @@ class Pta(ArrayMethod[PtaParams]):
 
     Params: ClassVar = PtaParams
     title: ClassVar = "PTA"
+    origin: ClassVar = Origin(
+        paper="Prototype-Based Test-Time Adaptation of Vision-Language Models (arXiv 2604.21360)",
+        venue="ICML 2026",
+        code="hzhxmu/PTA",
+        licence="none",
+        per_dataset="Caltech101 alone",
+    )
     presets: ClassVar[dict[str, PtaParams]] = {"caltech101": PtaParams(tau=50.0)}
 
     @staticmethod
@@ -151,6 +158,9 @@ class PtaFed(Adding[PtaParams], Pta):
 
     Params: ClassVar = PtaFedParams
     title: ClassVar = "PTA (by addition)"
+    origin: ClassVar = replace(
+        Pta.origin, constants="this project, with labels of PACS, DTD, Pets and Cars", test_labels="yes"
+    )
     presets: ClassVar[dict[str, PtaParams]] = {"caltech101": PtaFedParams(tau=50.0)}
 
     @staticmethod

@@ -9,6 +9,7 @@ attribute         default                        meaning
 ``Params``        :class:`~.base.NoParams`       a frozen dataclass; a field is a number, a word, a bool or None
 ``presets``       none                           names of published or recommended parameters
 ``title``         its name                       how tables call it
+``origin``        none                           :class:`~.base.Origin`: paper, code, how constants were chosen
 ``colours``       none                           how charts draw it: light page, dark page, dashes
 ``tuning``        none                           the values that ``latte tune`` tries, by parameter
 ``tunes_prompt``  False                          the constructor takes a differentiable ``text_encoder``
@@ -41,7 +42,7 @@ from ..core.types import Arrays, CreatedMethod, Exchange, Prediction, State
 from ..core.validate import at_least, near
 from ..core.zero_shot import ZeroShot
 from ..errors import refuse
-from .base import NoParams, ParameterChoice, choose_parameters, predict_many
+from .base import NoParams, Origin, ParameterChoice, choose_parameters, predict_many
 
 
 class Registration(NamedTuple):
@@ -97,6 +98,7 @@ class MethodInfo:
     params: type
     presets: Mapping[str, Any]
     title: str
+    origin: Origin | None
     colours: tuple[str, str, str] | None
     tuning: Mapping[str, tuple[Any, ...]]
     tunes_prompt: bool
@@ -106,6 +108,11 @@ class MethodInfo:
     alone: bool
     engine: str | None
     target: str
+
+    @property
+    def form(self) -> str:
+        """How clients use it: "local", "global" (one memory of all) or "collaborative"."""
+        return "collaborative" if self.collaborative else "global" if self.shared else "local"
 
     @property
     def built_in(self) -> bool:
@@ -143,6 +150,7 @@ def describe(name: str) -> MethodInfo:
         params=getattr(kind, "Params", NoParams),
         presets=getattr(kind, "presets", {}),
         title=(getattr(kind, "title", "") or name) + (form if both else ""),
+        origin=getattr(kind, "origin", None),
         colours=None if colours is None else (*colours[:2], "" if shared else colours[2]),
         tuning=getattr(kind, "tuning", {}),
         tunes_prompt=bool(getattr(kind, "tunes_prompt", False)),

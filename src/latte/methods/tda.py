@@ -24,7 +24,7 @@ from ..core.memory import NAMES, LocalMemory, check_near_copy, near_copy_field
 from ..core.types import Arrays, Mask, MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, NORM_TOLERANCE, at_least, exactly, factor, finite_vectors, real, require
 from ..errors import refuse
-from .base import BaseMethod
+from .base import BaseMethod, Origin
 from .traffic import Content, CostShape, Messages, Terms
 from .views import check_views, mean_probabilities, most_confident
 
@@ -242,6 +242,14 @@ class Tda(BaseMethod[TdaParams]):
         name: TdaParams(alpha=alpha, beta=beta) for name, (alpha, beta) in PUBLISHED.items()
     }
     title: ClassVar = "TDA"
+    origin: ClassVar = Origin(
+        paper="Efficient Test-Time Adaptation of Vision-Language Models",
+        venue="CVPR 2024",
+        code="kdiAAA/TDA",
+        licence="MIT",
+        constants="this project: one neutral setting",
+        per_dataset="yes",
+    )
     colours: ClassVar = ("#0b67b2", "#6db9f5", "6 4")
     # the official configurations have alpha from 1 to 5 and beta from 1 to 8
     tuning: ClassVar = {"alpha": (0.5, 1.0, 2.0, 3.0, 5.0), "beta": (1.0, 3.0, 5.0, 8.0)}

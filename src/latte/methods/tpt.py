@@ -24,7 +24,7 @@ from ..core.types import Prediction, Vectors
 from ..core.validate import at_least, real
 from ..core.zero_shot import ZeroShot
 from ..errors import need, refuse
-from .base import BaseMethod
+from .base import BaseMethod, Origin
 from .traffic import CostShape, Terms
 from .views import CONFIDENT, check_share, most_confident
 
@@ -80,6 +80,12 @@ class Tpt(BaseMethod[TptParams]):
 
     Params: ClassVar = TptParams
     title: ClassVar = "TPT"
+    origin: ClassVar = Origin(
+        paper="Test-Time Prompt Tuning for Zero-Shot Generalization in Vision-Language Models",
+        venue="NeurIPS 2022",
+        code="azshue/TPT",
+        licence="MIT",
+    )
     colours: ClassVar = ("#b02a6b", "#f48bb8", "8 3 2 3")
     uses_views: ClassVar[bool] = True
     tunes_prompt: ClassVar[bool] = True

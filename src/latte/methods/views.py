@@ -12,7 +12,7 @@ from ..core.types import Integers, Mask, Prediction, Reals, Vectors
 from ..core.validate import choice, real
 from ..core.zero_shot import ZeroShot
 from ..errors import refuse
-from .base import BaseMethod
+from .base import BaseMethod, Origin
 from .traffic import CostShape, Terms
 
 VIEWS = ("first", "confident")
@@ -98,6 +98,10 @@ class Vte(BaseMethod[VteParams]):
 
     Params: ClassVar = VteParams
     title: ClassVar = "VTE"
+    origin: ClassVar = Origin(
+        paper="Test-time augmentation by voting of confident views (a baseline of Latte's paper)",
+        venue="2024",
+    )
     colours: ClassVar = ("#8a6a00", "#dcbc3c", "8 3 2 3")
     uses_views: ClassVar[bool] = True
 
@@ -157,6 +161,12 @@ class Zero(BaseMethod[ZeroParams]):
 
     Params: ClassVar = ZeroParams
     title: ClassVar = "Zero"
+    origin: ClassVar = Origin(
+        paper="Frustratingly Easy Test-Time Adaptation of Vision-Language Models",
+        venue="NeurIPS 2024",
+        code="FarinaMatteo/zero",
+        licence="MIT",
+    )
     colours: ClassVar = ("#6f3bb0", "#c4a0f5", "8 3 2 3")
     uses_views: ClassVar[bool] = True
     presets: ClassVar[dict[str, ZeroParams]] = {

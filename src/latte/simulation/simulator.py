@@ -221,7 +221,7 @@ def run_readable(
     text_encoder: Any = None,
     calibration: bool = True,
 ) -> Outcome:
-    """Walk the federation sample by sample.
+    """Walk the federation sample by sample; clients that exchange nothing one after the other, one memory at a time.
 
     ``text_encoder`` is for the methods that tune a prompt. Without ``calibration``, the outcome has no confidences.
 
@@ -231,10 +231,21 @@ def run_readable(
     35.57
     """
     check_data_views(name, federation.embeddings)
+    info = describe(name)
+    schedule = (schedule or Schedule()).for_method(info.sync)
+    if not info.collaborative and not info.shared and len(federation) > 1:
+        schedule.check(len(federation))
+        every = [
+            run_readable(
+                replace(federation, clients=(client,)), name, params, text_encoder=text_encoder, calibration=calibration
+            )
+            for client in federation.clients
+        ]
+        together = tuple(part for one in every for part in one.confidences or ()) if calibration else None
+        return Outcome(tuple(one.labels[0] for one in every), confidences=together)
     clients, exchange = set_up(federation, name, params, text_encoder, rng)
     labels = [np.full(len(client), -1, np.int64) for client in federation.clients]
     confidences = [np.zeros(len(client)) for client in federation.clients]
-    schedule = (schedule or Schedule()).for_method(describe(name).sync)
     for step in simulate(clients, exchange, schedule, rng):
         labels[step.client][step.sample] = step.prediction.label
         if calibration:

@@ -33,7 +33,7 @@ from ...core.validate import (
 )
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
-from ..base import BaseMethod
+from ..base import BaseMethod, Origin
 from ..traffic import Content, CostShape, Messages, Terms
 from .donors import EMPTY_QUERIES, Routing
 from .readout import EVERY, GATE, MergedMemory, merge_memories
@@ -168,6 +168,14 @@ class Latte(BaseMethod[LatteParams]):
     Upload: ClassVar = Prototypes
     Download: ClassVar = External
     title: ClassVar = "Latte"
+    origin: ClassVar = Origin(
+        paper="Latte: Collaborative Test-Time Adaptation of Vision-Language Models in Federated Learning",
+        venue="ICCV 2025",
+        code="the authors' release",
+        licence="none",
+        constants="this project: one setting for all data",
+        per_dataset="yes",
+    )
     colours: ClassVar = ("#c8420a", "#ff8d5c", "")
     # the published values span alpha 0.3 to 1.5 and beta 6 to 60; the grid reaches one step beyond both ends
     tuning: ClassVar = {"alpha": (0.1, 0.3, 0.7, 1.0, 1.5, 3.0), "beta": (3.0, 6.0, 15.0, 35.0, 60.0, 100.0)}

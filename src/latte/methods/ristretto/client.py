@@ -16,7 +16,7 @@ from ...core.types import Arrays, MemoryFill, Prediction, Reals, State
 from ...core.validate import exactly, numbers, precise_unit_rows, require
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
-from ..base import BaseMethod
+from ..base import BaseMethod, Origin
 from ..traffic import Content, CostShape, Messages, Terms
 from .heads import RistrettoParams
 from .server import RistrettoExchange
@@ -65,6 +65,12 @@ class Ristretto(BaseMethod[RistrettoParams]):
 
     _sums: RunningSums
     title: ClassVar = "Ristretto"
+    origin: ClassVar = Origin(
+        paper="this project",
+        venue="",
+        constants="this project, with labels of PACS, CIFAR-100-C, DTD, Pets, Caltech101 and SUN397",
+        test_labels="yes",
+    )
     colours: ClassVar = ("#4a2c17", "#e0b48c", "")
 
     @staticmethod

@@ -1,0 +1,64 @@
+"""Metrics beside accuracy, against recorded values where there are any (``LATTE_GOLDEN_MORE``)."""
+
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from latte.analysis.beyond import auroc, calibration, fpr95, over_orders, regret
+from latte.core.maths import softmax
+from latte.errors import InputError
+
+SHARED = Path(__file__).parents[3] / "shared" / "golden" / "more"
+FOLDER = Path(os.environ.get("LATTE_GOLDEN_MORE", SHARED)) / "metrics"
+recorded = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs the recordings of the shared material")
+
+
+@recorded
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("clip_*.npz")), ids=lambda path: path.stem)
+def test_recorded_calibration(path):
+    case = np.load(path)
+    want, labels = json.loads(str(case["values"])), case["y"].astype(np.int64)
+    twenty, fifteen = (calibration(case["q"], labels, bins) for bins in (20, 15))
+    ours = {"ece20": twenty.ece, "ece15": fifteen.ece, "adaptive_ece20": twenty.adaptive_ece}
+    ours |= {name: getattr(twenty, name) for name in ("accuracy", "gap", "brier", "nll")}
+    assert ours == pytest.approx(want, abs=1e-9)
+
+
+@recorded
+def test_recorded_detection():
+    case = np.load(FOLDER / "ood_dtd.npz")
+    logits, known = case["logits"], case["is_id"]
+    msp = softmax(logits).max(axis=1)
+    scores = {"msp": msp, "max_logit": logits.max(axis=1), "mcm_tau1": softmax(logits / 100).max(axis=1)}
+    highest = logits.max(axis=1)
+    scores["logsumexp"] = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
+    scores["msp_rounded2"] = msp.round(2)  # many ties
+    for name, want in json.loads(str(case["values"])).items():
+        got = auroc(scores[name][known], scores[name][~known]), fpr95(scores[name][known], scores[name][~known])
+        assert got == pytest.approx((want["auroc"], want["fpr95"]), abs=1e-12), name
+
+
+def test_nothing_to_detect_is_not_chance():
+    assert math.isnan(auroc(np.ones(3), np.zeros(0))) and math.isnan(fpr95(np.zeros(0), np.ones(3)))
+    assert auroc(np.ones(3), np.ones(2)) == 0.5
+
+
+def test_orders_that_change_nothing():
+    labels = np.array([0, 1, 2, 1])
+    stability = over_orders([labels] * 3, labels)
+    assert (stability.sd, stability.range, stability.flips, stability.tail) == (0, 0, 0, 100)
+
+
+def test_regret_ends_at_nothing():
+    assert regret(np.array([1, 1]), np.array([0, 1])) == 0
+
+
+def test_refusals():
+    with pytest.raises(InputError, match="sum to 1"):
+        calibration(np.ones((2, 2)), np.zeros(2, np.int64))
+    with pytest.raises(InputError, match="orders"):
+        over_orders([np.zeros(2, np.int64)], np.zeros(2, np.int64))
