@@ -184,7 +184,7 @@ def draw_vacuous(study: Study) -> Drawing:
     return Drawing("vacuous", caption, figure, ("series", "d", "log10_n"), rows)
 
 
-# --- what ``latte paper theory`` leaves behind: figures with their numbers, ``theory.json`` and a plain table -----------
+# --- what ``latte paper theory`` leaves behind: figures with their numbers, ``theory.json`` and a plain table ---------
 
 
 def write_theory(study: Study, out: Path) -> list[Path]:
