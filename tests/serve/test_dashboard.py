@@ -317,7 +317,7 @@ def test_the_course_of_a_client(fleet, width):
     )
     lines = page.locator(".course .plot .line").evaluate_all("lines => lines.map(line => line.getAttribute('d'))")
     assert lines == ["M0.00 0.00h0L100.00 25.00", "M0.00 50.00h0L100.00 75.00"]
-    shows(page, fact(page, "As zero-shot"), re.compile("of the latest images, 75.0 %$"))
+    shows(page, fact(page, "Changed by the memory"), re.compile("of the latest images, 25.0 %$"))
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 

@@ -97,7 +97,7 @@ def _ago(seconds: float) -> str:
 
 
 def course_lines(course: Sequence[Stretch]) -> Iterator[str]:
-    """Yield agreement with zero-shot and zero-shot entropy over time, the oldest first.
+    """Yield what the memory changed and the zero-shot entropy over time, the oldest first.
 
     Where there are few pictures, one number each: shares of two or three would look like a trend.
     """
@@ -105,11 +105,11 @@ def course_lines(course: Sequence[Stretch]) -> Iterator[str]:
         return
     length = course[0].images
     parts = course if length >= _LEAST else [sum(course[1:], course[0])]
-    agreement = " ".join(f"{100 * part.agreement:.0f}" for part in parts)
+    changed = " ".join(f"{100 * (1 - part.agreement):.0f}" for part in parts)
     entropy = " ".join(f"{100 * part.entropy:.0f}" for part in parts)
     per = f" per {length} pictures" if len(parts) > 1 else ""
-    yield f"agreement with zero-shot{per}: {agreement} %"
-    yield f"entropy of zero-shot (0 is certain): {entropy} %"
+    yield f"predictions the memory changed{per}: {changed} %"
+    yield f"zero-shot uncertainty{per} (0: certain, 100: no idea): {entropy} %"
 
 
 def labelled_lines(labelled: Labelled) -> Iterator[str]:

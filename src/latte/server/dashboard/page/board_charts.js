@@ -5,6 +5,7 @@ import { amount, clientLink, count, element, nameOf, percent } from "./board_tex
 const SVG = "http://www.w3.org/2000/svg";
 const LIGHT = ["#f4f6f9", "#b8cfe6", "#6a9fd0", "#2c67a8", "#0b2a55"];
 const DARK = ["#1d222a", "#244a75", "#2f7bb8", "#6fb4dd", "#d9f0ff"];
+const SMALL = 12; // clients of a map that has room for every name
 export const scheme = matchMedia("(prefers-color-scheme: dark)");
 
 const drawing = (tag, attributes) => {
@@ -69,16 +70,16 @@ export const drawLines = (figure, title, lines, step, unit) => {
   figure.replaceChildren(element("h3", {}, title), ...plotOf(lines, { places, ticks, high, unit, about }));
 };
 
-// Agreement and entropy over the images of a client; points, at least two: [{ images, agreement, entropy }].
+// What the memory changed, and the zero-shot entropy, over the images of a client; points, at least two: [{ images, agreement, entropy }].
 export const courseOf = (points) => {
   const [first, last] = [points[0], points[points.length - 1]];
   const places = points.map((point) => (point.images - first.images) / (last.images - first.images));
   const lines = [
-    { label: "as zero-shot", values: points.map((point) => point.agreement) },
-    { label: "zero-shot entropy", values: points.map((point) => point.entropy), second: true },
+    { label: "changed by the memory", values: points.map((point) => 1 - point.agreement) },
+    { label: "zero-shot uncertainty", values: points.map((point) => point.entropy), second: true },
   ];
-  const ends = (key) => `from ${percent(first[key])} to ${percent(last[key])}`;
-  const about = `After ${count(first.images)} to ${count(last.images)} images: as zero-shot ${ends("agreement")}, zero-shot entropy ${ends("entropy")}`;
+  const ends = (value) => `from ${percent(value(first))} to ${percent(value(last))}`;
+  const about = `After ${count(first.images)} to ${count(last.images)} images: changed by the memory ${ends((point) => 1 - point.agreement)}, zero-shot uncertainty ${ends((point) => point.entropy)}`;
   const ticks = [[0, count(first.images)], [1, count(last.images) + " images"]];
   const unit = (value) => Math.round(100 * value) + " %";
   return element("figure", { class: "course" }, ...plotOf(lines, { places, ticks, high: 1, unit, about }));
@@ -101,8 +102,9 @@ const mixed = (share) => {
   return stops[low].map((value, i) => Math.round(value + (at - low) * (stops[low + 1][i] - value)));
 };
 
-// Neighbours whose names differ only in a number at the end: [{ name, start, end }].
+// Neighbours whose names differ only in a number at the end: [{ name, start, end }]. In a small map each has its own name.
 export const groupsOf = (clients) => {
+  if (clients.length <= SMALL) return clients.map((name, start) => ({ name, start, end: start + 1 }));
   const stems = clients.map((name) => name.replace(/[\s._-]*\d+$/u, "") || name);
   const groups = [];
   stems.forEach((name, i) => {

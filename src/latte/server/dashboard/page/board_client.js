@@ -26,8 +26,8 @@ const facts = (row) => {
     return list;
   }
   fact(list, "Images", count(report.images) + (report.unreadable ? `, and ${count(report.unreadable)} that could not be read` : ""));
-  if (report.images && report.differing !== undefined) fact(list, "As zero-shot", `${percent(values.agreement)}: adaptation changed ${counted(report.differing, "answer", "answers")}; of the latest images, ${percent(report.agreement)}`);
-  if (report.entropy !== undefined) fact(list, "Zero-shot entropy", `${percent(report.entropy)} of the latest images (0: certain, 100: no idea)`);
+  if (report.images && report.differing !== undefined) fact(list, "Changed by the memory", `${counted(report.differing, "prediction", "predictions")} (${percent(values.changed)}); of the latest images, ${percent(1 - report.agreement)}`);
+  if (report.entropy !== undefined) fact(list, "Zero-shot uncertainty", `${percent(report.entropy)} on the latest images (0: certain, 100: no idea)`);
   if (row.accuracies) accuracyFacts(list, row.accuracies);
   fact(list, "Queue", `${count(report.waiting)} waiting, ${count(report.dropped)} dropped`);
   if (report.software) fact(list, "Software", visible(report.software));
@@ -60,7 +60,7 @@ const boundOf = (map) => (map && map.left_out ? `Of the ${map.clients.length} cl
 const overTime = (points) => {
   const [first, last] = [points[0], points[points.length - 1]];
   if (!first || first.images === last.images) return [element("p", { class: "caption" }, "There is nothing to show before the second report since the server started.")];
-  return [courseOf(points), element("p", { class: "caption" }, "As zero-shot: the share of answers that are zero-shot's. Entropy of zero-shot: 0 % is certain, 100 % is no idea. Both are of the latest 100 images of each report.")];
+  return [courseOf(points), element("p", { class: "caption" }, "Changed by the memory: the share of predictions that differ from zero-shot's. Zero-shot uncertainty: 0 % is certain, 100 % is no idea. Both are of the latest 100 images of each report.")];
 };
 
 export const drawClient = (place, name) => {

@@ -36,7 +36,7 @@ export const drawTiles = () => {
   const box = tile("Clients", count(sums.clients), stale ? count(stale) + " stale" : "all fresh");
   box.querySelector("small").className = stale ? "stale" : "";
   tile("Images", count(sums.images), counted(sums.reporting, "client reports", "clients report"));
-  tile("As zero-shot", sums.compared ? percent(1 - sums.differing / sums.compared) : DASH, counted(sums.differing, "answer changed", "answers changed"));
+  tile("Changed by the memory", sums.compared ? percent(sums.differing / sums.compared) : DASH, counted(sums.differing, "prediction", "predictions"));
   drawAccuracies(data.fleet.accuracies);
   const load = data.load;
   tile("Syncs per second", load.rate.toFixed(load.rate < 10 ? 2 : 0), "over the last minute");
@@ -47,7 +47,7 @@ const CELLS = [
   ["ago", (value) => ago(value)],
   ["classes", (value) => count(value) + " of " + count(data.task.classes)],
   ["images", count],
-  ["agreement", percent],
+  ["changed", percent],
   ["accuracy", percent, (all) => between(all.accuracy_interval)],
   ["gain", points, (all) => (all.gain_interval ? betweenPoints(all.gain_interval) : "")],
   ["syncs", count],

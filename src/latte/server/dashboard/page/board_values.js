@@ -28,7 +28,7 @@ export const valuesOf = (row) => {
     ago: Math.max(now() - row.synced, 0),
     classes: row.classes,
     images: report.images || null,
-    agreement: report.images && report.differing !== undefined ? 1 - report.differing / report.images : null,
+    changed: report.images && report.differing !== undefined ? report.differing / report.images : null,
     accuracy: accuracies.accuracy ?? null,
     gain: accuracies.gain ?? null,
     syncs: row.syncs,
