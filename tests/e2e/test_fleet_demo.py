@@ -135,6 +135,8 @@ def test_the_server_of_a_demo_that_has_already_ended_removes_its_folder(tmp_path
 def test_another_device_joins_with_one_command(tmp_path):
     with start(tmp_path) as process:
         address, admin, guest = address_of(process)
+        everyone = len(demo_federation(0))  # the guest takes a second: it could be through before they have begun
+        wait_until(lambda: fleet_at(address, admin)["images"] >= everyone, "the first uploads", process)
         done = latte("demo", "--join", address, "--token", guest, "--seconds", "0", cwd=tmp_path, check=True)
         rows = [[float(word.replace(",", "")) for word in line.split()] for line in done.stdout.splitlines()[1:]]
         assert "joined" in done.stderr and rows[-1][0] == rows[-1][0] // 1 > 100 and len(rows) >= 10
