@@ -77,6 +77,8 @@ def test_public_names_exist_and_are_no_modules(name):
     for public in package.__all__:
         assert getattr(package, public) is not None
     assert set(package.__all__) <= set(dir(package))
+    if hasattr(package, "_HOMES"):
+        assert dir(package) == sorted(package.__all__)
     assert not set(package.__all__) & {path.stem for path in Path(package.__file__).parent.iterdir()}
 
 

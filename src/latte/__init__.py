@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .methods.latte.client import Latte, LatteParams
     from .methods.latte.donors import Routing
     from .methods.latte.server import GlobalMemory
+    from .methods.ristretto.client import Ristretto, RistrettoParams
+    from .methods.tda import Tda, TdaParams
     from .simulation.simulator import Client, Schedule, simulate
 
 _HOMES = {
@@ -52,6 +54,8 @@ _HOMES = {
     "latte.methods.base": ("BaseMethod",),
     "latte.methods.clip": ("Clip",),
     "latte.methods.latte.client": ("Latte", "LatteParams"),
+    "latte.methods.ristretto.client": ("Ristretto", "RistrettoParams"),
+    "latte.methods.tda": ("Tda", "TdaParams"),
     "latte.edge": ("Answer", "classify_pictures"),
     "latte.edge.clients.http": ("HttpExchange",),
     "latte.encoders": ("load_encoder",),
@@ -81,8 +85,12 @@ __all__ = [
     "Privacy",
     "PrivateClient",
     "Prototypes",
+    "Ristretto",
+    "RistrettoParams",
     "Routing",
     "Schedule",
+    "Tda",
+    "TdaParams",
     "ZeroShot",
     "__version__",
     "check_exchange",

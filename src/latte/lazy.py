@@ -30,6 +30,6 @@ def lazy_names(
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *home_of})
+        return sorted(sys.modules[package].__all__)  # the API, and nothing else
 
     return get, names

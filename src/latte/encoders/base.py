@@ -60,6 +60,9 @@ class BaseEncoder:
         self.scale = scale
         self.preprocess = preprocess
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, D={self.dim}, scale={self.scale:g})"
+
     def image_batch(self, pixels: Vectors) -> NDArray[Any]:
         """Return (n, D) for (n, 3, H, W)."""
         raise TypeError(f"{type(self).__name__} has no image encoder")
