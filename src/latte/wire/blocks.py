@@ -198,7 +198,7 @@ def _label(block: Block) -> str:
     return f"array {block.name[:80]!r}"
 
 
-def decode(blocks: Sequence[Block], kind: type[Any], task: str) -> Any:
+def decode(blocks: Sequence[Block], kind: type, task: str) -> Any:
     """Return the message of ``kind`` that complete ``blocks`` are, for the classifier with the fingerprint ``task``."""
     arrays = {block.name: array_of(block) for block in blocks}
     names = array_fields(kind)
