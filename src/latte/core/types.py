@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
@@ -174,7 +173,6 @@ class Message(Protocol):
         """The fingerprint of the :class:`ZeroShot` that the message was made with."""
 
 
-@lru_cache
 def array_fields(kind: type[Any]) -> tuple[str, ...]:
     """Return the fields of a kind of message that are arrays: all but the task.
 
