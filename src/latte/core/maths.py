@@ -89,7 +89,7 @@ def normalised(vectors: Vectors | Reals) -> Vectors:
 def ridge_products(vectors: Reals, rows: Reals) -> Reals:
     """Return D (RᵀR + t I)⁻¹ v for each of ``vectors`` (C, D), where R are ``rows`` (n, D) and t = tr(RᵀR) / (n - 1).
 
-    With fewer rows than dimensions the system that is solved is (n, n): the Woodbury identity, twenty times as fast for
+    With fewer rows than dimensions the system that is solved is (n, n): the Woodbury identity, fewer operations for
     80 rows of 384.
 
     >>> rows, vectors = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 1.0]]), np.eye(3)
