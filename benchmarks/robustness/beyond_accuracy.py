@@ -2,7 +2,8 @@
 
 LATTE_DATA=FOLDER python benchmarks/robustness/beyond_accuracy.py clip_dtd pacs --methods clip,pta --out FILE.jsonl
 
-One line of JSON per benchmark and method; what FILE has is not measured again. Ten clients per domain, syncs after 1, 2, 4, 8, 16 images, then every 16; seed 0.
+One line of JSON per benchmark and method; what FILE has is not measured again. Ten clients per domain, syncs
+after 1, 2, 4, 8, 16 images, then every 16; seed 0.
 
 - orders: the same clients with the same images in three orders
 - label shift: the images of a domain dealt anew to its clients by class, in shares from a Dirichlet of 0.1
