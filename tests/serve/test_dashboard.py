@@ -193,7 +193,7 @@ def test_the_fleet_is_shown_and_follows_without_a_reload(fleet):
     page = fleet.open()
     page.evaluate("window.marker = 'same page'")
     shows(page, cell(page, "camera 1", "images"), "12")
-    shows(page, cell(page, "camera 1", "agreement"), "75.0 %")
+    shows(page, cell(page, "camera 1", "changed"), "25.0 %")
     shows(page, cell(page, "camera 1", "classes"), "2 of 5")
     shows(page, cell(page, "camera 1", "accuracy"), "–")
     shows(page, page.locator("#tiles [data-name=Clients] span"), "1")
@@ -229,7 +229,7 @@ def test_the_heat_map_shows_who_helps_whom(tmp_path, browser, method, params):
             for member in members:
                 member.sync(fleet.exchange)
         page = fleet.open(scheme="light")
-        shows(page, page.locator(".heat-rows"), "daynight")
+        shows(page, page.locator(".heat-rows"), "".join(names))
         pixels = page.evaluate(
             "[...document.querySelector('.heat canvas').getContext('2d').getImageData(0,0,6,6).data]"
         )
@@ -313,10 +313,10 @@ def test_the_course_of_a_client(fleet, width):
     plot = page.locator(".course .plot")
     plot.wait_for()
     assert re.search(
-        "10 to 40 images.* from 100.0 % to 75.0 %.* from 50.0 % to 25.0 %", plot.get_attribute("aria-label")
+        "10 to 40 images.* from 0.0 % to 25.0 %.* from 50.0 % to 25.0 %", plot.get_attribute("aria-label")
     )
     lines = page.locator(".course .plot .line").evaluate_all("lines => lines.map(line => line.getAttribute('d'))")
-    assert lines == ["M0.00 0.00h0L100.00 25.00", "M0.00 50.00h0L100.00 75.00"]
+    assert lines == ["M0.00 100.00h0L100.00 75.00", "M0.00 50.00h0L100.00 75.00"]
     shows(page, fact(page, "Changed by the memory"), re.compile("of the latest images, 25.0 %$"))
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
