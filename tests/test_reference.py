@@ -6,7 +6,7 @@ from dataclasses import MISSING, Field, fields
 
 import pytest
 
-from latte.encoders.onnx import Description, ImagePart, TextPart
+from latte.encoders.onnx import Description, ImagePart, TextPart, image_rule, read_model_json
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.simulation.simulator import Schedule
 from latte.wire.task import TaskDescription
@@ -42,18 +42,15 @@ def test_every_key_of_the_configuration_is_there_with_its_default(kind):
     }
 
 
-def test_every_key_of_a_model_json_is_there():
-    parts = {"": Description, "image.": ImagePart, "text.": TextPart}
-    names = {prefix + field.name for prefix, kind in parts.items() for field in fields(kind)} - {"image", "text"}
-    documented = rows("files.md", "model.json")
-    assert set(documented) == names
-    required = {
-        prefix + field.name
-        for prefix, kind in parts.items()
-        for field in fields(kind)
-        if field.default is MISSING and field.default_factory is MISSING
-    }
-    assert {key for key, cells in documented.items() if cells[1] == "required"} == required - {"image", "text"}
+def test_the_model_json_of_the_page_is_one_and_every_key_is_named(tmp_path):
+    text = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
+    section = text.partition("## The model folder\n")[2].partition("\n## ")[0]
+    (code,) = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
+    for name in ("model.json", "image.onnx", "text.onnx", "tokenizer.json"):
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    assert image_rule(read_model_json(tmp_path).image).size == (224, 224)
+    names = {field.name for kind in (Description, ImagePart, TextPart) for field in fields(kind)}
+    assert [name for name in sorted(names) if not re.search(rf'[`"]{name}[`"]', section)] == []
 
 
 def test_every_member_of_a_task_is_there():

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 RESULTS, FIGURES, TARGET = ROOT / "benchmarks" / "results", ROOT / "docs" / "figures", ROOT / "docs" / "results.md"
 SHOWN = "pacs"  # the benchmark of the figures, a folder of docs/figures
-LEFT_OUT = ("collaboration", "memory", "routing")  # the page does not show them; they are in the folder
+LEFT_OUT = ("collaboration", "memory", "routing", "steps")  # the page does not show them; they are in the folder
 
 
 def totals(name: str) -> dict[str, str]:
