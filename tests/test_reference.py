@@ -35,7 +35,7 @@ def default(field: Field) -> str:
 
 @pytest.mark.parametrize("kind", [RunConfig, MethodConfig, Schedule])
 def test_every_key_of_the_configuration_is_there_with_its_default(kind):
-    documented = rows("configuration.md", kind.__name__)
+    documented = rows("files.md", kind.__name__)
     assert list(documented) == [field.name for field in fields(kind)]
     assert {key: cells[1] for key, cells in documented.items()} == {
         field.name: default(field) for field in fields(kind)
@@ -70,7 +70,7 @@ def test_every_kind_of_file_is_there():
 
 
 def test_every_environment_variable_is_there():
-    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
     code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     used = set(re.findall(r'(?:envvar=|environ\.get\(|environ\[)"(LATTE_[A-Z]+)"', code))
     assert used and [name for name in sorted(used) if f"`{name}`" not in page] == []

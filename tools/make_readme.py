@@ -1,4 +1,4 @@
-"""Fill in what README.md, docs/ristretto.md and docs/calibration.md show of measurements; draw the README's picture.
+"""Fill in what README.md, docs/ristretto.md and benchmarks/results/calibration.md show; draw the README's picture.
 
     python tools/make_readme.py            # all; runs the demo
     python tools/make_readme.py --tables   # only the tables, from benchmarks/results/same-syncs/
@@ -22,7 +22,7 @@ from latte.experiment.runner import in_order, run_trials
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "same-syncs"
 README = ROOT / "README.md"
-RISTRETTO, CALIBRATION = ROOT / "docs" / "ristretto.md", ROOT / "docs" / "calibration.md"
+RISTRETTO, CALIBRATION = ROOT / "docs" / "ristretto.md", RESULTS.parent / "calibration.md"
 PICTURE = ROOT / "docs" / "figures" / "readme.svg"
 SMALL, CLIP = "a small model", "CLIP ViT-B/32"
 SPACE = "\N{NO-BREAK SPACE}"  # a number and its interval stay on one line
@@ -120,7 +120,7 @@ def ristretto_table() -> str:
 
 
 def calibration_table() -> str:
-    """Return the table of docs/calibration.md."""
+    """Return the table of benchmarks/results/calibration.md."""
     lines = [f"| | zero-shot | {' | '.join(ADAPTIVE)} |", "|:--" + "|--:" * (1 + len(ADAPTIVE)) + "|"]
     for name, (title, encoder) in SETS.items():
         measured = Measured(name)

@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 RESULTS, FIGURES, TARGET = ROOT / "benchmarks" / "results", ROOT / "docs" / "figures", ROOT / "docs" / "results.md"
 SHOWN = "pacs"  # the benchmark of the figures, a folder of docs/figures
+LEFT_OUT = ("collaboration", "memory", "routing")  # the page does not show them; they are in the folder
 
 
 def totals(name: str) -> dict[str, str]:
@@ -39,6 +40,7 @@ def figures() -> str:
     parts = [
         f"### {figure['title']}\n\n![{figure['title']}](figures/{SHOWN}/{name}.svg)\n\n{figure['caption']}"
         for name, figure in captions.items()
+        if name not in LEFT_OUT
     ]
     return "\n\n".join(parts)
 

@@ -261,7 +261,7 @@ def as_markdown(text: str, homes: Mapping[str, str]) -> str:
     """Return a docstring as Markdown.
 
     A doctest becomes a block of code, a simple table a table, ``::`` before an indented block a colon,
-    ``docs/calibration.md`` a link to that page, and ``:class:`Encoder` `` a link where the name is public.
+    ``docs/files.md`` a link to that page, and ``:class:`Encoder` `` a link where the name is public.
     """
 
     def linked(match: re.Match[str]) -> str:

@@ -74,7 +74,7 @@ def test_methods_for_people_fit_the_terminal():
     assert all(len(line) <= 72 for line in done.stdout.splitlines())
     assert "ristretto" in done.stdout and "latte methods NAME" in done.stderr
     detail = latte("methods", "latte", check=True, COLUMNS="72").stdout
-    assert all(len(line) <= 72 for line in detail.splitlines()) and "docs/variants.md" in detail
+    assert all(len(line) <= 72 for line in detail.splitlines()) and "docs/how-latte-works.md" in detail
 
 
 def test_one_method_in_detail():

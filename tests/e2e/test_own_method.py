@@ -127,10 +127,19 @@ def labels_of(name, schedule):
 def test_the_page_runs(tmp_path):
     """The blocks of docs/own-method.md, one after the other in one file, which workers import, too."""
     page = (ROOT / "docs" / "own-method.md").read_text("utf-8")
-    checks = "\n    from latte import check_method\n    print(len(results), len(check_method(Mine)))\n"
-    (tmp_path / "mine.py").write_text("\n\n".join(re.findall(r"```python\n(.*?)```", page, re.S)) + checks)
-    done = run(sys.executable, tmp_path / "mine.py", cwd=tmp_path, PYTHONPATH=f"{ROOT / 'examples'}:{ROOT / 'src'}")
-    assert done.returncode == 0 and done.stdout.split()[0] == "4", done.stderr
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    checks = """
+if __name__ == "__main__":
+    from latte import check_exchange, check_method
+
+    print(len(check_method(Centred)), len(check_method(Pooled)), len(check_exchange(Pooled.exchange_for, Pooled)))
+"""
+    (tmp_path / "centred.py").write_text("\n\n".join([*blocks, checks]))
+    done = run(sys.executable, tmp_path / "centred.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    *results, counts = done.stdout.splitlines()
+    assert [line.split()[:2] for line in results] == [["clip", "0"], ["clip", "1"], ["centred", "0"], ["centred", "1"]]
+    assert all(f"{count} rules hold" in page for count in counts.split())
 
 
 NUMPY_FAILS = """

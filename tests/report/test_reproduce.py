@@ -14,10 +14,11 @@ from latte.core.zero_shot import ZeroShot
 from latte.data.corruptions import CORRUPTIONS
 from latte.data.embeddings import load_embeddings, save_embeddings
 from latte.data.federation import Embeddings, federate
+from latte.experiment import tune
 from latte.experiment.config import parameters
 from latte.experiment.runner import Options
 from latte.experiment.sweep import SweepAxis
-from latte.experiment.tune import TUNING_GRIDS, execute_tunings, read_tuned
+from latte.experiment.tune import execute_tunings, read_tuned
 from latte.paper import reproduce as baselines
 from latte.paper.reproduce import benches, facts, make_search, other_seeds, paper_files, tuning_source
 
@@ -76,8 +77,7 @@ def small_search(monkeypatch):
         (SweepAxis("method.weight", (0.3, 3.0)),),
         (SweepAxis("method.alpha", (1.0, 2.0)), SweepAxis("method.beta", (5.0,))),
     )
-    for name in ("dmn", "dmn-global", "tda", "tda-global"):
-        monkeypatch.setitem(TUNING_GRIDS, name, dmn if name.startswith("dmn") else tda)
+    monkeypatch.setattr(tune, "tuning_grid", lambda name: dmn if name.startswith("dmn") else tda)
     monkeypatch.setattr(baselines, "SEEDS", 2)
 
 

@@ -130,7 +130,7 @@ def classify(chosen: ClassifyOptions) -> None:
 
     The probability is that of the adapted prediction: a softmax of its scores, at a temperature that is found without
     labels (with Latte, so that adapted and zero-shot predictions are equally certain on average). Only labelled images
-    can tell how often a prediction is right (docs/calibration.md). JSON and CSV also have the probability of the
+    can tell how often a prediction is right (docs/reports.md). JSON and CSV also have the probability of the
     zero-shot prediction, and its certainty, 1 minus the entropy.
     """
     with ExitStack() as stack:

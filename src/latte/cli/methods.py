@@ -48,7 +48,6 @@ def _card(name: str) -> dict[str, Any]:
     ``about`` is the first sentence of its module, ``help`` what its parameters mean. ``presets`` are the parameters
     that differ from the defaults, by name of the preset; ``grid`` the values that ``latte tune`` tries.
     """
-    from ..experiment.tune import TUNING_GRIDS
     from ..methods import describe
 
     info = describe(name)
@@ -69,7 +68,7 @@ def _card(name: str) -> dict[str, Any]:
             preset: {key: value for key in defaults if (value := getattr(values, key)) != defaults[key]}
             for preset, values in info.presets.items()
         },
-        "grid": {axis.key.rpartition(".")[2]: axis.values for axis in TUNING_GRIDS.get(info.name, ())},
+        "grid": dict(info.tuning),
         "help": re.sub(r"\n +", "\n", text),  # every parameter is a paragraph
     }
 

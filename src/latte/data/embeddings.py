@@ -3,7 +3,7 @@
 Tensors: ``views`` (n, V, D) float16 or float32, ``labels`` (n,) and ``domain`` (n,) int32, ``text`` (C, D) float32,
 ``index`` (n,) int64 (which source image), and, where a federation is fixed, ``client`` (n,) int32 in stream order.
 Metadata (strings): ``format``, ``name``, ``classes``, ``domains`` and ``templates`` as JSON lists, ``scale``,
-``encoder``, ``sources`` (JSON object: file -> sha256), ``made`` (a sentence). docs/embedding-files.md has the details.
+``encoder``, ``sources`` (JSON object: file -> sha256), ``made`` (a sentence). docs/files.md has the details.
 
 ``views`` is memory-mapped: opening a file of many gigabytes reads little more than its labels.
 """

@@ -24,11 +24,6 @@ from .sweep import Point, Sweep, SweepAxis, check_plain, execute_sweeps, make_sw
 
 TUNED_FORMAT = "latte-tuned/1"
 TUNING_RULE = "highest mean accuracy over samples and seeds; on ties the earlier point of the grid"
-TUNING_GRIDS: dict[str, tuple[SweepAxis, ...]] = {
-    name: tuple(SweepAxis(f"method.{key}", values) for key, values in describe(name).tuning.items())
-    for name in METHODS
-    if describe(name).tuning
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +76,18 @@ class TunedFile:
     methods: dict[str, Choice]
 
 
+def tuning_grid(name: str) -> tuple[SweepAxis, ...]:
+    """Return the grid that the class of a method names; empty if it names none."""
+    return tuple(SweepAxis(f"method.{key}", values) for key, values in describe(name).tuning.items())
+
+
 def make_tunings(config: RunConfig, benchmark: OpenBenchmark, axes: Sequence[SweepAxis] = ()) -> list[Tuning]:
     """Plan the search of every method in ``config``: over ``axes``, or over the method's own grid."""
     tunings = []
     for method in config.methods:
-        grid = tuple(axes) or TUNING_GRIDS.get(method.name)
-        if grid is None:
-            known = ", ".join(TUNING_GRIDS)
+        grid = tuple(axes) or tuning_grid(method.name)
+        if not grid:
+            known = ", ".join(name for name in METHODS if tuning_grid(name))
             raise refuse("tune", f"{method.name!r}, which has no grid", f"one of {known}, or --over KEY=V1,V2,...")
         tunings.append(Tuning(method, make_sweep(replace(config, methods=(method,)), grid, benchmark)))
     return tunings

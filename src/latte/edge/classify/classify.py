@@ -43,7 +43,7 @@ class Answer:
     """The label of a picture.
 
     ``probability`` is that of the label in the method's own ``Prediction.probabilities``: the adapted scores, at a
-    temperature that needs no labels. It has not been compared with labels of yours; docs/calibration.md says how far
+    temperature that needs no labels. It has not been compared with labels of yours; docs/reports.md says how far
     off it was elsewhere. ``certainty`` is 1 minus the entropy of the zero-shot prediction: 1 is certain, 0 is
     undecided. ``zero_shot`` is the label without the memory, and ``zero_shot_probability`` its probability.
     ``near_copy``: the method did not learn from the picture, because its memory has almost the same picture.

@@ -1,6 +1,7 @@
 """Latte: a local memory, an external memory of prototypes from similar clients, and a readout over both.
 
-Where the paper and the authors' released code disagree, the decision is named B1 to B17; docs/variants.md lists them.
+Where the paper and the authors' released code disagree, the decision is named B1 to B17;
+benchmarks/results/variants.md lists them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from .server import GlobalMemory
 
 @dataclass(frozen=True, slots=True)
 class LatteParams:
-    """Parameters of Latte; the names are the paper's, the letters B refer to docs/variants.md.
+    """Parameters of Latte; the names are the paper's, the letters B refer to docs/how-latte-works.md.
 
     The defaults are one setting for all datasets: a good mean over nine sets of real embeddings, on a partition that no
     report uses. The published settings are in ``PRESETS``.

@@ -1,6 +1,6 @@
 """Heads of the clients: each a linear discriminant of its neighbourhood, with one covariance for all.
 
-Steps 4 to 6 of docs/ristretto.md.
+Steps 4 to 6 of benchmarks/results/ristretto.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pooling: how much of each other client's evidence a client uses, and what its neighbourhood then knows of each class.
 
-These are steps 1 to 3 of docs/ristretto.md, for all n clients that have uploaded at once, in float64.
+These are steps 1 to 3 of benchmarks/results/ristretto.md, for all n clients that have uploaded at once, in float64.
 """
 
 from __future__ import annotations
