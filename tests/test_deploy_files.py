@@ -11,13 +11,12 @@ from ctypes.util import find_library
 from pathlib import Path
 from textwrap import dedent
 
-import click
 import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from command_lines import unknown_options
 from devices import ENCODER, end, make_task_file, recorded, said, write_pictures
-from latte.cli.commands import cli
 from waiting import run, running, wait_until
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -121,16 +120,7 @@ def command_lines():
 
 @pytest.mark.parametrize("words", list(command_lines()), ids=lambda words: words[0])
 def test_the_program_knows_every_option(words):
-    command = cli.get_command(click.Context(cli), words[0])
-    assert command is not None, words
-    known = {name for parameter in command.params for name in parameter.opts + parameter.secondary_opts}
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in [*command.list_commands(context), "run"]:
-            if sub := command.get_command(context, name):
-                known |= {option for parameter in sub.params for option in parameter.opts}
-    used = {word.partition("=")[0] for word in words if word.startswith("--")}
-    assert used <= known, used - known
+    assert unknown_options(words) == set()
 
 
 def test_compose_has_what_the_page_says():

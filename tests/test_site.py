@@ -20,7 +20,7 @@ SEARCHES = {  # what a reader types, and a page that must be among the first thr
     "Ristretto": "ristretto.html",
 }
 WIDTHS = (1280, 390)
-LOOKED_AT = ("index", "tutorials/compare-methods", "own-method", "files", "cli", "results", "api/latte")
+LOOKED_AT = ("index", "own-method", "deploy", "files", "cli", "results", "api/latte")
 SEARCH = """<pre id="seen"></pre><script>
 const shadows = (root) => [...root.querySelectorAll("*")].flatMap((one) => one.shadowRoot ? roots(one.shadowRoot) : []);
 const roots = (root) => [root, ...shadows(root)];

@@ -29,7 +29,7 @@ import griffe
 
 ROOT = Path(__file__).parents[1]
 POLL = 1.0  # seconds between two looks at the sources while serving
-LANDING_ENDS = "\n## Where to start\n"  # the first part of README.md: what it is, the demo, the results
+LANDING_ENDS = "\n## For research\n"  # the first part of README.md: what it is, the demo, the results, the API
 LARGEST_SHOWN = 100_000  # bytes: a larger file of the repository is linked as it is, not shown as a page
 LANGUAGES = {".py": "python", ".cff": "yaml", ".toml": "toml", ".json": "json", ".css": "css", ".js": "javascript"}
 SECTIONS = {  # what the landing page says of each section of the navigation
@@ -37,7 +37,7 @@ SECTIONS = {  # what the landing page says of each section of the navigation
     "How to": "Reach a goal.",
     "Explanation": "Understand how and why it works, and when it does not.",
     "Reference": "Look it up.",
-    "Project": "Take part.",
+    "For developers": "Take part.",
 }
 HIDDEN = "---\nsearch:\n  exclude: true\n---\n\n"
 LOADED = {"img": "src", "script": "src", "link": "href", "iframe": "src", "source": "src"}  # without a click

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from .core.types import Collaborative, CreatedMethod, Exchange, External, Method, Prediction, Prototypes
     from .core.zero_shot import ZeroShot
     from .edge import Answer, classify_pictures
+    from .edge.classifier import Classifier
+    from .edge.clients.calls import Connection
     from .edge.clients.http import HttpExchange
-    from .encoders import load_encoder
+    from .edge.device.feeds import LatestFrames
+    from .edge.device.program import Device
+    from .edge.joining import Membership, make_task, new_member
+    from .encoders import BadImageError, Encoder, Picture, load_encoder
     from .errors import InputError, refuse
     from .experiment import run_experiment
     from .methods import create, create_exchange, create_federation, describe, register
@@ -57,8 +62,13 @@ _HOMES = {
     "latte.methods.ristretto.client": ("Ristretto", "RistrettoParams"),
     "latte.methods.tda": ("Tda", "TdaParams"),
     "latte.edge": ("Answer", "classify_pictures"),
+    "latte.edge.classifier": ("Classifier",),
+    "latte.edge.clients.calls": ("Connection",),
     "latte.edge.clients.http": ("HttpExchange",),
-    "latte.encoders": ("load_encoder",),
+    "latte.edge.device.feeds": ("LatestFrames",),
+    "latte.edge.device.program": ("Device",),
+    "latte.edge.joining": ("Membership", "make_task", "new_member"),
+    "latte.encoders": ("BadImageError", "Encoder", "Picture", "load_encoder"),
     "latte.errors": ("InputError", "refuse"),
     "latte.experiment": ("run_experiment",),
     "latte.simulation.simulator": ("Client", "Schedule", "simulate"),
@@ -66,21 +76,29 @@ _HOMES = {
 
 __all__ = [
     "Answer",
+    "BadImageError",
     "BaseExchange",
     "BaseMethod",
+    "Classifier",
     "Client",
     "Clip",
     "Collaborative",
+    "Connection",
     "CreatedMethod",
+    "Device",
+    "Encoder",
     "Exchange",
     "External",
     "GlobalMemory",
     "HttpExchange",
     "InputError",
+    "LatestFrames",
     "Latte",
     "LatteParams",
     "LocalMemory",
+    "Membership",
     "Method",
+    "Picture",
     "Prediction",
     "Privacy",
     "PrivateClient",
@@ -101,6 +119,8 @@ __all__ = [
     "create_federation",
     "describe",
     "load_encoder",
+    "make_task",
+    "new_member",
     "refuse",
     "register",
     "run_experiment",

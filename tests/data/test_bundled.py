@@ -1,12 +1,19 @@
 """The bundled benchmarks are what their metadata says."""
 
 import json
+import tomllib
+from importlib.resources import files
 
 import numpy as np
 import pytest
 
 from latte.data.bundled import BUNDLED_FILE, DEMO_FILE, bundled, demo_embeddings
+from latte.data.catalogue import BenchmarkFile, find_benchmark, published_file
 from latte.data.embeddings import load_federation
+from small_benchmark import small_file
+from waiting import ROOT
+
+RESULTS = ROOT / "benchmarks" / "results" / "same-syncs"
 
 
 def test_size_and_shape():
@@ -61,3 +68,18 @@ def test_a_damaged_file_is_refused(tmp_path):
         load_federation(broken)
     with pytest.raises(ValueError, match="not there"):
         load_federation(tmp_path / "missing.safetensors")
+
+
+def test_a_file_is_known_as_the_one_that_was_measured(tmp_path):
+    assert published_file(find_benchmark("pacs-demo")) and published_file(find_benchmark("cifar10c-mini"))
+    other = small_file(tmp_path, "pacs")
+    assert published_file(BenchmarkFile("pacs", other)) is False and published_file(BenchmarkFile("own", other)) is None
+
+
+@pytest.mark.skipif(not RESULTS.is_dir(), reason="needs a checkout: a release has no benchmarks/")
+def test_the_known_files_are_those_of_the_manifests():
+    known = tomllib.loads((files("latte.data") / "measured.toml").read_text("utf-8"))
+    manifests = {
+        path.name.partition(".")[0]: json.loads(path.read_text("utf-8")) for path in RESULTS.glob("*.manifest.json")
+    }
+    assert known == {name: one["data"]["sha256"] for name, one in manifests.items()} | {"pacs-demo": known["pacs-demo"]}

@@ -1,6 +1,7 @@
 """What attackers send passes every check and misleads a fleet, an open task less; honest uploads stay as they are."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -128,10 +129,32 @@ def table_of(file):
 @in_checkout
 @pytest.mark.parametrize("name", ["attacks", "networks", "splits"])
 def test_the_page_has_the_tables_of_the_results(name):
-    page = (ROOT / "docs" / "robustness.md").read_text(encoding="utf-8").splitlines()
+    page = (RESULTS.parent / "hostile.md").read_text(encoding="utf-8").splitlines()
     lines = table_of(RESULTS / f"{name}.jsonl")
     assert len(lines) > 4
     assert [line for line in lines if line not in page] == [], "put in what hostile.py --read prints"
+
+
+@in_checkout
+def test_the_page_has_the_worst_of_the_attacks():
+    """The summary of docs/robustness.md is the least gain over all conditions, share by share."""
+    worst: dict[str, list[list[float]]] = {}
+    for line in table_of(RESULTS / "attacks.jsonl")[2:]:
+        condition, method, *cells = [cell.strip() for cell in line.replace("−", "-").strip("|").split("|")]
+        if condition != "none":
+            gains = [[float(part) for part in re.sub(r"\(.*", "", cell).split("/")] for cell in cells]
+            old = worst.setdefault(method, gains)
+            worst[method] = [[min(pair) for pair in zip(*both, strict=True)] for both in zip(old, gains, strict=True)]
+    page = (ROOT / "docs" / "robustness.md").read_text(encoding="utf-8").replace("−", "-")
+    titles = {
+        "Latte": "Latte",
+        "Ristretto, open": "Ristretto, `trust=open`",
+        "Ristretto, fleet": "Ristretto, `trust=fleet`",
+    }
+    assert worst.keys() == titles.keys()
+    for method, cells in worst.items():
+        shown = " | ".join(" / ".join(f"{gain:+.1f}" for gain in cell) for cell in cells)
+        assert f"| {titles[method]} | {shown} |" in page, (method, shown)
 
 
 @in_checkout

@@ -83,19 +83,26 @@ def show(name: str, data: Path | None, as_json: bool) -> None:
 @DATA
 @JSON
 def check(names: tuple[str, ...], data: Path | None, as_json: bool) -> None:
-    """Check benchmarks (default: all): whole files, shapes that fit, unit rows, no empty domain."""
-    from ..data.catalogue import find_benchmark, find_problems, list_benchmarks, read_benchmark
+    """Check benchmarks (default: all): whole files, shapes that fit, unit rows, no empty domain.
+
+    Of a benchmark with published results, also whether they were measured on this very file.
+    """
+    from ..data.catalogue import find_benchmark, find_problems, list_benchmarks, published_file, read_benchmark
+
+    note = {True: ", the file of the published results", False: ", not the file of the published results", None: ""}
 
     chosen = [find_benchmark(name, data) for name in names] if names else list(list_benchmarks(data).values())
     rows: list[dict[str, Any]] = []
     for entry in chosen:
+        published = None
         try:
             faults = list(find_problems(read_benchmark(entry)))
+            published = published_file(entry)
         except InputError as error:
             faults = [str(error)]
-        rows.append({"name": entry.name, "faults": faults})
+        rows.append({"name": entry.name, "faults": faults, "published": published})
         if not as_json:
-            line(f"{entry.name}: {'; '.join(faults) or 'ok'}")
+            line(f"{entry.name}: {'; '.join(faults) or 'ok'}{note[published]}")
     if as_json:
         line(json.dumps(rows))
     if bad := sum(bool(row["faults"]) for row in rows):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -166,9 +166,9 @@ class EdgeOptions:
 
 def state_folder(chosen: Path | None) -> Path:
     """Return the folder of a device's record."""
-    import platformdirs
+    from ..edge.device.record import default_folder
 
-    return chosen or Path(os.environ.get("LATTE_STATE") or platformdirs.user_state_path("latte") / "device")
+    return chosen or default_folder()
 
 
 class RoomWait:
@@ -372,14 +372,10 @@ class RunningDevice:
 
 def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     """Join the fleet, load the encoder, and continue what the record has."""
-    from dataclasses import replace
-
     from ..core.privacy import Privacy, PrivateClient
     from ..edge.clients.calls import Connection
-    from ..edge.device.device import Device
-    from ..edge.device.record import DeviceRecord
-    from ..edge.device.syncing import SyncTimes
-    from ..edge.joining import Membership, check_encoder, join, link_to, new_member
+    from ..edge.device.program import open_loop
+    from ..edge.joining import Membership
     from ..encoders import check_encoder_spec, load_encoder
 
     check_encoder_spec(chosen.encoder)
@@ -391,33 +387,30 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     )
     if membership.shows_token:
         problem(f"warning: the token goes to {chosen.server} in plain text, where others may read it: https is safe")
-    task, name = join(membership, chosen.folder)
-    method = new_member(task, privacy)
-    if isinstance(method, PrivateClient):
-        problem(f"privacy: {method.guarantee(task.zero_shot.dim)}")
-    record = stack.enter_context(closing(DeviceRecord(chosen.folder, task.fingerprint, RoomWait())))
-    encoder = load_encoder(chosen.encoder, chosen.threads)
-    check_encoder(task, encoder, chosen.any_encoder)
-    link = link_to(membership, task, name)
-    times = SyncTimes(task.sync, task.period, chosen.sync_seconds, chosen.sync_pause)
-    device = Device(encoder, task, method, record, link, times)
-    device.status = replace(device.status, name=name, server=chosen.server)
+    device = open_loop(
+        membership,
+        chosen.folder,
+        lambda task: load_encoder(chosen.encoder, chosen.threads),
+        any_encoder=chosen.any_encoder,
+        seconds=chosen.sync_seconds,
+        pause=chosen.sync_pause,
+        on_full=RoomWait(),
+    )
+    stack.callback(device.record.close)
+    if isinstance(device.method, PrivateClient):
+        problem(f"privacy: {device.method.guarantee(device.task.zero_shot.dim)}")
     return device
 
 
 def _feed(chosen: EdgeOptions, paths: Iterator[Path], device: Device) -> PictureFeed:
     from ..edge.classify.classify import absolute_name
-    from ..edge.device.feeds import NamedFiles, PictureFeed, WatchedFolder
+    from ..edge.device.feeds import NamedFiles, WatchedFolder
+    from ..edge.device.program import open_feed
     from ..edge.device.watch import FolderWatch
-    from ..encoders import open_picture
-
-    def prepare(path: Path) -> Any:
-        return device.encoder.preprocess(open_picture(path, chosen.max_pixels))
 
     is_done = device.record.is_done
-    if chosen.watch is not None:
-        return PictureFeed(WatchedFolder(FolderWatch(Path(absolute_name(chosen.watch)), is_done)), prepare)
-    return PictureFeed(NamedFiles(paths, is_done), prepare)
+    watched = chosen.watch and WatchedFolder(FolderWatch(Path(absolute_name(chosen.watch)), is_done))
+    return open_feed(device, watched or NamedFiles(paths, is_done), chosen.max_pixels)
 
 
 @edge.command()

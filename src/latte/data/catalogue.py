@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from ..core.types import Integers
 from ..core.validate import NORM_TOLERANCE, near
 from ..errors import InputError, refuse
+from ..files.documents import checksum, parse_toml
 from .bundled import BUNDLED_FILE, DEMO_FILE
 from .embeddings import describe_npz, load_embeddings
 from .federation import Embeddings, federate, fixed_federation, generators
@@ -99,6 +101,13 @@ def default_clients(embeddings: Embeddings, name: str) -> int | None:
     if embeddings.client is not None:
         return None
     return 3 if name.lower().replace("-", "").startswith("cifar100c") else 10
+
+
+def published_file(entry: BenchmarkFile) -> bool | None:
+    """Return whether the published results were measured on this very file; None: they have no benchmark of this name."""
+    known = parse_toml((files(__package__) / "measured.toml").read_bytes(), "measured.toml")
+    found = checksum(entry.path) in known.values()
+    return found if found or entry.name in known else None
 
 
 def find_problems(embeddings: Embeddings) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields
 from ipaddress import ip_address
@@ -19,7 +19,7 @@ from ..core.sync import SYNC_TIMES
 from ..core.types import Collaborative, Method
 from ..core.validate import at_least, choice, client_name
 from ..core.zero_shot import ZeroShot
-from ..encoders import Encoder
+from ..encoders import Encoder, FunctionEncoder
 from ..errors import InputError, refuse
 from ..files.atomic import write_text
 from ..files.documents import parse_json, read_text
@@ -70,6 +70,15 @@ class Membership:
             return host != "localhost" and not host.endswith(".localhost")
 
 
+def as_membership(server: str | Membership, name: str | None, token: str | None) -> Membership:
+    """Return a membership; with one attempt per request, because a program has its own pauses between syncs."""
+    if isinstance(server, Membership):
+        if name is not None or token is not None:
+            raise refuse("name or token", "a value", "it in the Membership")
+        return server
+    return Membership(server, token, name, connection=Connection(attempts=1))
+
+
 def read_token(path: Path) -> str:
     """Return the token in a file."""
     token = read_text(path, "token file", _LONGEST_TOKEN).strip()
@@ -98,12 +107,17 @@ def join(membership: Membership, folder: Path) -> DeviceIdentity:
     if path.is_file() and name_path.is_file():
         stored = read_text(name_path, "name").rstrip("\n")
         return DeviceIdentity(read_task(path), _own_name(membership.name, stored))
-    task, given = _ask_folder(membership.server) if is_folder(membership.server) else _ask_server(membership)
-    name = _own_name(membership.name, given)
+    identity = ask(membership)
     folder.mkdir(parents=True, exist_ok=True)
-    write_task(path, task)
-    write_text(name_path, f"{name}\n")
-    return DeviceIdentity(task, name)
+    write_task(path, identity.task)
+    write_text(name_path, f"{identity.name}\n")
+    return identity
+
+
+def ask(membership: Membership) -> DeviceIdentity:
+    """Return the task and the name that the server gives; nothing is stored."""
+    task, given = _ask_folder(membership.server) if is_folder(membership.server) else _ask_server(membership)
+    return DeviceIdentity(task, _own_name(membership.name, given))
 
 
 def _ask_server(membership: Membership) -> tuple[Task, str | None]:
@@ -142,14 +156,18 @@ def check_encoder(task: Task, encoder: Encoder, any_encoder: bool = False) -> No
         raise refuse(
             "encoder", f"{encoder.name} with {encoder.dim} dimensions", f"{task.zero_shot.dim}, as the task has"
         )
-    if task.encoder is None or any_encoder or encoder.fingerprint == task.encoder.fingerprint:
+    if task.encoder is None or any_encoder or isinstance(encoder, FunctionEncoder):  # that of a function is unknown
+        return
+    if encoder.fingerprint == task.encoder.fingerprint:
         return
     want = f"{task.encoder.name} ({task.encoder.fingerprint[:12]}…), or --any-encoder if it is the same in another form"
     raise refuse("encoder", f"{encoder.name} ({encoder.fingerprint[:12]}…)", want)
 
 
-def new_member(task: Task, privacy: Privacy | None = None) -> Method:
+def new_member(task: Task, privacy: Privacy | None = None) -> Collaborative[Any, Any]:
     """Return the method of a device in a fleet; with ``privacy``, its summaries hide single images.
+
+    It predicts, and goes into a sync: ``sync([("camera 7", member)], exchange)``.
 
     With noise it learns from near copies, too: without them, one image could change what is stored of many others, and
     nothing could be said about how much the noise hides.
@@ -236,14 +254,16 @@ class ServerTrip:
             self._exchange = None
 
 
-def link_to(membership: Membership, task: Task, name: str) -> BackgroundSync:
-    """Return the background syncs of a member."""
+def link_to(
+    membership: Membership, task: Task, name: str, tell: Callable[[str], object] = lambda problem: None
+) -> BackgroundSync:
+    """Return the background syncs of a member; ``tell`` is called with what is wrong, and with "" when it is over."""
     if is_folder(membership.server):
         hidden = Hidden(membership.privacy.least_images, membership.privacy.noise)
         exchange = FolderExchange(folder_of(membership.server), task, membership.precision, hidden)
-        return BackgroundSync(exchange.push_pull)
+        return BackgroundSync(exchange.push_pull, tell=tell)
     trip = ServerTrip(membership, task, name)
-    return BackgroundSync(trip, close=trip.close, notice=trip.notice, mended=trip.mended)
+    return BackgroundSync(trip, close=trip.close, notice=trip.notice, mended=trip.mended, tell=tell)
 
 
 def make_task(

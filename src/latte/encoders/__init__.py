@@ -10,8 +10,9 @@ name                           what it loads                                    
 ============================== ==================================================== =====================
 
 ``pictures`` opens image files, ``preprocess`` and ``views`` turn them into arrays, ``base`` encodes many files,
-``prompts`` makes the zero-shot classifier. ``onnx``, ``hf`` and ``open_clip`` are the three kinds of encoder,
-``export`` writes an ONNX folder, ``tuning`` is for prompt tuning. Heavy packages are imported when they are first used.
+``prompts`` makes the zero-shot classifier. ``onnx``, ``hf`` and ``open_clip`` are the three kinds of encoder, ``own``
+makes one of any function, ``export`` writes an ONNX folder, ``tuning`` is for prompt tuning. Heavy packages are
+imported when they are first used.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from ..core.validate import close_names
 from ..errors import need, refuse
 from ..lazy import lazy_names
 from .base import BATCH, BatchProgress, Encoder
-from .pictures import BadImageError, as_picture, open_picture
+from .own import FunctionEncoder, as_encoder
+from .pictures import BadImageError, Picture, as_picture, open_picture
 from .preprocess import Preprocess
 from .prompts import read_templates, template_sets, zero_shot
 
@@ -50,8 +52,11 @@ __all__ = [
     "BadImageError",
     "BatchProgress",
     "Encoder",
+    "FunctionEncoder",
+    "Picture",
     "Preprocess",
     "ViewPlan",
+    "as_encoder",
     "as_picture",
     "check_encoder_spec",
     "encode_files",

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from ..core.types import Integers, Vectors
 from ..core.validate import at_least, unit_rows
 from ..errors import InputError, refuse
-from .pictures import MOST_PIXELS, BadImageError, as_picture
+from .pictures import MOST_PIXELS, BadImageError, Picture, as_picture
 from .preprocess import Preprocess
 
 BATCH = 32
 BATCHES_AHEAD = 2  # batches of files decoded and waiting
 BatchProgress = Callable[[int, int], None]  # (done, total), after every batch
+Pictures: TypeAlias = Sequence[Picture] | NDArray[Any]  # an array: (N, H, W, 3) uint8, or (N, 3, H, W) preprocessed
 
 
 @runtime_checkable
@@ -40,7 +41,7 @@ class Encoder(Protocol):
     def fingerprint(self) -> str:
         """Sha256 of the weights, the tokenizer, the preprocessing and the scale."""
 
-    def images(self, images: Any, batch_size: int = BATCH, progress: BatchProgress | None = None) -> Vectors:
+    def images(self, images: Pictures, batch_size: int = BATCH, progress: BatchProgress | None = None) -> Vectors:
         """Return (N, D) unit rows for N pictures, or for N preprocessed arrays (3, H, W) float32."""
 
     def texts(self, texts: Sequence[str], batch_size: int = BATCH, progress: BatchProgress | None = None) -> Vectors:
@@ -71,7 +72,7 @@ class BaseEncoder:
         """Return (n, D) for n texts."""
         raise TypeError(f"{type(self).__name__} has no text encoder")
 
-    def images(self, images: Any, batch_size: int = BATCH, progress: BatchProgress | None = None) -> Vectors:
+    def images(self, images: Pictures, batch_size: int = BATCH, progress: BatchProgress | None = None) -> Vectors:
         """Return (N, D) unit rows for N pictures (PIL, path, bytes, uint8 array) or float32 arrays (3, H, W)."""
         return self._rows(images, self._image_rows, batch_size, progress)
 

@@ -7,13 +7,21 @@ import threading
 import warnings
 from importlib.util import find_spec
 from io import BytesIO
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError, need
 from ..files.documents import read_bytes
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# a file, its bytes, a picture of Pillow, or an array: uint8 (H, W, 3) in RGB, or float32 (3, H, W) preprocessed
+Picture: TypeAlias = Union[str, PathLike[str], bytes, "Image", NDArray[Any]]
 
 HEIC_SUFFIXES = frozenset({".heic", ".heif"})  # of telephones; a package that need not be there reads them
 _READS_HEIC = find_spec("pillow_heif") is not None
@@ -48,7 +56,7 @@ class BadImageError(InputError):
         self.passing = passing
 
 
-def open_picture(source: str | Path | bytes, most_pixels: int = MOST_PIXELS) -> Any:
+def open_picture(source: str | PathLike[str] | bytes, most_pixels: int = MOST_PIXELS) -> Image:
     """Return the picture in a file (or in the bytes of one) as an upright RGB ``PIL.Image``.
 
     Greyscale, palette, RGBA, CMYK and 16-bit pictures are converted, the EXIF rotation is applied. A very large picture
@@ -58,7 +66,8 @@ def open_picture(source: str | Path | bytes, most_pixels: int = MOST_PIXELS) -> 
     label = "image bytes" if isinstance(source, bytes) else str(source)
     data = source if isinstance(source, bytes) else _read(Path(source))
     try:
-        return _decode(data, most_pixels)
+        picture: Image = _decode(data, most_pixels)
+        return picture
     except BadImageError as error:
         raise BadImageError(f"{label}: {error}") from None
     except MemoryError:
@@ -142,7 +151,7 @@ def _open_header(data: bytes, most_pixels: int) -> Any:
             image_module.MAX_IMAGE_PIXELS = before
 
 
-def to_rgb(picture: Any, extremes: tuple[float, float] | None = None) -> Any:
+def to_rgb(picture: Image, extremes: tuple[float, float] | None = None) -> Image:
     """Return any ``PIL.Image`` as RGB; alpha is dropped, as the reference transform does.
 
     16-bit values keep their high byte; floating-point values are read as 0..1 if all of them fit, else as 0..255. The
@@ -159,20 +168,22 @@ def to_rgb(picture: Any, extremes: tuple[float, float] | None = None) -> Any:
             values = np.rint(values * 255.0 if high <= 1.0 and low >= 0.0 else values)
         elif high > 255:
             values = values >> 8
-        return need("PIL.Image", "onnx").fromarray(np.clip(values, 0, 255).astype(np.uint8)).convert("RGB")
+        grey: Image = need("PIL.Image", "onnx").fromarray(np.clip(values, 0, 255).astype(np.uint8))
+        return grey.convert("RGB")
     if picture.mode in ("P", "PA", "La"):  # by way of RGBA: Pillow warns about transparency otherwise
         picture = picture.convert("LA" if picture.mode == "La" else "RGBA")
     return picture.convert("RGB")
 
 
-def as_picture(value: Any, most_pixels: int = MOST_PIXELS) -> Any:
+def as_picture(value: Picture, most_pixels: int = MOST_PIXELS) -> Image:
     """Return a ``PIL.Image``, an (H, W, 3) uint8 array, a path or the bytes of a file as an RGB picture."""
-    if isinstance(value, (str, Path, bytes)):
+    if isinstance(value, (str, PathLike, bytes)):
         return open_picture(value, most_pixels)
     if isinstance(value, np.ndarray):
         if value.dtype != np.uint8 or value.ndim != 3 or value.shape[2] != 3 or not value.size:
             raise BadImageError(f"an array of {value.dtype} {value.shape}, want uint8 (H, W, 3)")
-        return need("PIL.Image", "onnx").fromarray(value)
+        picture: Image = need("PIL.Image", "onnx").fromarray(value)
+        return picture
     if not hasattr(value, "convert"):
         raise BadImageError(f"a {type(value).__name__}, want a PIL image, a path or a uint8 array (H, W, 3)")
     return to_rgb(value)

@@ -17,7 +17,7 @@ from ..core.types import Vectors
 from ..core.validate import at_least, choice
 from ..errors import refuse
 from ..files.documents import structure
-from .pictures import as_picture
+from .pictures import Picture, as_picture
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -66,7 +66,7 @@ class Preprocess:
         if self.low_res:
             at_least("low_res_size", self.low_res_size, 1)
 
-    def __call__(self, picture: Any) -> Vectors:
+    def __call__(self, picture: Picture) -> Vectors:
         """Return a picture (PIL image, path, bytes or uint8 array) as (3, H, W) float32."""
         return self.normalise(np.asarray(self.framed(as_picture(picture))))
 

@@ -126,12 +126,16 @@ def answer_picture(picture: EmbeddedPicture, zero_shot: ZeroShot, method: Method
     """Return the label of a picture; ``method`` learns from it."""
     if picture.row is None:
         return Answer(picture.file, None, problem=picture.problem)
+    return answer_of(picture.file, picture.row, zero_shot, method.predict(picture.row[None]))
+
+
+def answer_of(file: str, row: Vectors, zero_shot: ZeroShot, prediction: Prediction) -> Answer:
+    """Return the answer that a ``prediction`` for the embedding ``row`` (D,) stands for."""
     names = zero_shot.classnames
-    logits = zero_shot.logits(picture.row)
+    logits = zero_shot.logits(row)
     plain = int(logits.argmax())
-    prediction = method.predict(picture.row[None])
     return Answer(
-        file=picture.file,
+        file=file,
         label=names[prediction.label],
         probability=prediction.probability,
         certainty=1 - prediction.entropy,

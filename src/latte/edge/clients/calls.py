@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 import socket
 import ssl
@@ -42,6 +43,7 @@ _CLOSED = 3  # connections in a row that the server may have closed
 _MOST, _IDLE, _IDLE_SECONDS = 100, 20, 5.0  # connections at once, unused ones that stay open, and for how long
 _LONGEST_PROBLEM = 65_536  # bytes of a refusal that are read
 _PROBE = 3.0  # seconds to find out whether a port speaks TLS
+_THREAD = "latte-http"
 _TLS_ALERT = r"\x15\x03"  # how h11 shows the first bytes of a TLS alert where it expected HTTP
 
 
@@ -126,8 +128,10 @@ class Calls:
             limits=httpx.Limits(max_connections=_MOST, max_keepalive_connections=_IDLE, keepalive_expiry=_IDLE_SECONDS),
             headers={"User-Agent": f"latte/{__version__}", "Accept-Encoding": "identity"},
         )
+        for name in ("httpx2", "httpcore2.connection", "httpcore2.http11"):  # a line or more for every request
+            logging.getLogger(name).addFilter(_not_ours)
         self._loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=self._loop.run_forever, name="latte-http", daemon=True)
+        thread = threading.Thread(target=self._loop.run_forever, name=_THREAD, daemon=True)
         thread.start()
         self._end = weakref.finalize(self, _end_loop, self._loop, thread)
 
@@ -246,6 +250,11 @@ class Calls:
             pause = float(asked) if asked.isdecimal() and len(asked) < 6 else None
             raise UnreachableError(f"does not answer: {refusal.detail}", pause)
         raise refusal
+
+
+def _not_ours(record: logging.LogRecord) -> bool:
+    """Return whether a line of a library's log is about a request of the program's own."""
+    return record.threadName != _THREAD
 
 
 def _end_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:

@@ -17,7 +17,6 @@ from ...core.privacy import PrivateClient
 from ...core.sync import upload_of
 from ...core.types import Collaborative, Method
 from ...encoders import BadImageError, Encoder
-from ...errors import InputError
 from ...version import __version__
 from ...wire.messages import DeviceReport
 from ...wire.task import Task
@@ -210,18 +209,8 @@ class Device:
         return self.record.labelled() != self._labelled
 
     def _receive(self, link: BackgroundSync) -> None:
-        """Take over what others learnt; the memory is saved, because pictures alone cannot restore it any more.
-
-        A download that the method refuses changes nothing: the device goes on with what it has, and says so.
-        """
-        download = link.take()
-        if download is None:
-            return
-        try:
-            _collaborative(self.method).receive(download)
-        except InputError as error:
-            link.complain(f"the server sent what cannot be used: {error}")
-        else:
+        """Take over what others learnt; the memory is saved, because pictures alone cannot restore it any more."""
+        if link.deliver(_collaborative(self.method)):
             self._save()
 
     def _share(self, link: BackgroundSync) -> None:
@@ -259,25 +248,10 @@ class Device:
         )
 
     def summary_report(self) -> DeviceReport:
-        """Return what the owner of the fleet gets to know with a sync.
-
-        With noise, pictures are only counted: what they show is in the noisy upload, and nowhere else.
-        """
+        """Return what the owner of the fleet gets to know with a sync."""
         self._labelled = self.record.labelled()
-        fill, feed = fill_of(self.method), self._feed
-        waiting, dropped = getattr(feed, "waiting", 0), getattr(feed, "dropped", 0)
-        report = report_of(
-            self.tally, self._labelled, classes=fill.classes if fill else 0, waiting=waiting, dropped=dropped
-        )
-        if isinstance(self.method, PrivateClient) and self.method.privacy.noise:
-            return DeviceReport(
-                images=report.images,
-                unreadable=report.unreadable,
-                waiting=waiting,
-                dropped=dropped,
-                software=report.software,
-            )
-        return report
+        waiting, dropped = getattr(self._feed, "waiting", 0), getattr(self._feed, "dropped", 0)
+        return report_to_owner(self.method, self.tally, self._labelled, waiting, dropped)
 
     def close(self, patience: float = 5.0) -> None:
         """Share what is new, for which a server that answers gets ``patience`` seconds; save, and end the syncs.
@@ -294,6 +268,26 @@ class Device:
         self._save()
         self.record.report(replace(self.current_status(), waiting=0))
         self._record(self.record.flush)
+
+
+def report_to_owner(
+    method: Method, tally: Tally, labelled: Labelled, waiting: int = 0, dropped: int = 0
+) -> DeviceReport:
+    """Return what the owner of the fleet gets to know of a device.
+
+    With noise, pictures are only counted: what they show is in the noisy upload, and nowhere else.
+    """
+    fill = fill_of(method)
+    report = report_of(tally, labelled, classes=fill.classes if fill else 0, waiting=waiting, dropped=dropped)
+    if isinstance(method, PrivateClient) and method.privacy.noise:
+        return DeviceReport(
+            images=report.images,
+            unreadable=report.unreadable,
+            waiting=waiting,
+            dropped=dropped,
+            software=report.software,
+        )
+    return report
 
 
 def report_of(tally: Tally, labelled: Labelled, software: str = f"latte {__version__}", **more: Any) -> DeviceReport:

@@ -121,6 +121,13 @@ class NumberedAnswer:
         return json_line({"number": self.number, "time": self.time, **fields})
 
 
+def default_folder() -> Path:
+    """Return the folder of a device's record unless another is named: one in the home folder of its user."""
+    import platformdirs
+
+    return Path(os.environ.get("LATTE_STATE") or platformdirs.user_state_path("latte") / "device")
+
+
 class DiskFullError(OSError):
     """The record of a device cannot be written; nothing that was written before is lost."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -10,6 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.sync import is_due
+from ...core.types import Collaborative
+from ...errors import InputError
 from ...wire.messages import DeviceReport
 from ..clients.calls import RefusedError, UnreachableError
 
@@ -18,6 +21,8 @@ LOOK_SECONDS = 2.0  # between two looks, in a pause, at whether somebody has men
 FINAL = ("other_task", "unauthorized", "forbidden", "unsupported_protocol")  # only a person can mend these
 SYNC_SECONDS = 60.0  # after which something new is shared even if the task's number of pictures has not come
 SYNC_PAUSE = 1.0  # a folder of photos, a hundred per second, is no reason for six syncs per second
+
+log = logging.getLogger("latte.sync")
 
 Trip = Callable[[Any, DeviceReport], Any]  # upload and report to download
 
@@ -37,6 +42,7 @@ class BackgroundSync:
     After a failure it waits for a random time below a limit that doubles with every failure: a fleet whose server comes
     back does not come back all at once. ``close`` is called when it has been stopped. ``notice`` says what is wrong
     although a trip succeeded; ``mended`` says that what was refused may be accepted now, which ends a pause.
+    ``tell`` is called with every new problem, and with "" when it is over.
     """
 
     def __init__(
@@ -46,9 +52,10 @@ class BackgroundSync:
         close: Callable[[], object] = lambda: None,
         notice: Callable[[], str] = str,
         mended: Callable[[], bool] = bool,
+        tell: Callable[[str], object] = lambda problem: None,
     ) -> None:
         self._trip, self._rng, self._close = trip, rng or random.Random(), close
-        self._notice, self._mended = notice, mended
+        self._notice, self._mended, self._tell = notice, mended, tell
         self._offer: tuple[Any, DeviceReport] | None = None
         self._download: Any = None
         self._wake = threading.Condition()
@@ -70,6 +77,21 @@ class BackgroundSync:
         with self._wake:
             download, self._download = self._download, None
             return download
+
+    def deliver(self, method: Collaborative[Any, Any]) -> bool:
+        """Let ``method`` take over the latest download; return whether there was one that it could use.
+
+        One that it refuses changes nothing: the device goes on with what it has, and says so.
+        """
+        download = self.take()
+        if download is None:
+            return False
+        try:
+            method.receive(download)
+        except InputError as error:
+            self.complain(f"the server sent what cannot be used: {error}")
+            return False
+        return True
 
     def complain(self, problem: str) -> None:
         """Take note that the last download cannot be used; the next sync that succeeds makes it good."""
@@ -118,8 +140,18 @@ class BackgroundSync:
 
     def _note(self, state: SyncState) -> None:
         with self._wake:
-            self.state = state
+            news, self.state = state.problem != self.state.problem, state
             self._wake.notify_all()
+        if news:
+            self._tell(state.problem)
+
+
+def log_problem(problem: str) -> None:
+    """Log what is wrong with the syncs of a program that has no other place for it, and when it is over."""
+    if problem:
+        log.warning("no sync: %s", problem)
+    else:
+        log.info("syncs again")
 
 
 def pause_after(failures: int, error: Exception, rng: random.Random) -> float:

@@ -206,7 +206,7 @@ class Link:
             parts = info.conninfo_to_dict(url)
         except self._psycopg.Error:  # its text may repeat the password
             raise refuse(
-                "store", "an address that cannot be read", f"{_SCHEME}USER@HOST/DATABASE, see docs/store.md"
+                "store", "an address that cannot be read", f"{_SCHEME}USER@HOST/DATABASE, see docs/deploy.md"
             ) from None
         shown = f"{_SCHEME}{parts.get('host', '')}/{parts.get('dbname', '')}"
         missing = {key: value for key, value in _DEFAULTS.items() if key not in parts}
