@@ -104,7 +104,7 @@ def default_clients(embeddings: Embeddings, name: str) -> int | None:
 
 
 def published_file(entry: BenchmarkFile) -> bool | None:
-    """Return whether the published results were measured on this very file; None: they have no benchmark of this name."""
+    """Return whether the published results were measured on this very file; None: they have no such benchmark."""
     known = parse_toml((files(__package__) / "measured.toml").read_bytes(), "measured.toml")
     found = checksum(entry.path) in known.values()
     return found if found or entry.name in known else None
