@@ -9,7 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 RESULTS, FIGURES, TARGET = ROOT / "benchmarks" / "results", ROOT / "docs" / "figures", ROOT / "docs" / "results.md"
 SHOWN = "pacs"  # the benchmark of the figures, a folder of docs/figures
-LEFT_OUT = ("collaboration", "memory", "routing", "steps")  # the page does not show them; they are in the folder
+SPREAD = " Mean over 5 seeds; bands and whiskers are one standard deviation."  # said once
+LEFT_OUT = ("collaboration", "memory", "routing", "sensitivity", "steps")  # not on the page, but in the folder
 
 
 def totals(name: str) -> dict[str, str]:
@@ -38,7 +39,8 @@ def grid(names: list[str]) -> str:
 def figures() -> str:
     captions = json.loads((FIGURES / SHOWN / "captions.json").read_text(encoding="utf-8"))
     parts = [
-        f"### {figure['title']}\n\n![{figure['title']}](figures/{SHOWN}/{name}.svg)\n\n{figure['caption']}"
+        f"### {figure['title']}\n\n![{figure['title']}](figures/{SHOWN}/{name}.svg)\n\n"
+        + figure["caption"].removesuffix(SPREAD)
         for name, figure in captions.items()
         if name not in LEFT_OUT
     ]

@@ -1,4 +1,4 @@
-"""Ristretto: soft class sums go up, a personal linear head comes down. benchmarks/results/ristretto.md has the formulas."""
+"""Ristretto: soft class sums go up, a personal linear head comes down (benchmarks/results/ristretto.md: formulas)."""
 
 from __future__ import annotations
 
