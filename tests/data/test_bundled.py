@@ -7,9 +7,11 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
+from latte.data import catalogue
 from latte.data.bundled import BUNDLED_FILE, DEMO_FILE, bundled, demo_embeddings
 from latte.data.catalogue import BenchmarkFile, find_benchmark, published_file
 from latte.data.embeddings import load_federation
+from latte.errors import InputError
 from small_benchmark import small_file
 from waiting import ROOT
 
@@ -68,6 +70,13 @@ def test_a_damaged_file_is_refused(tmp_path):
         load_federation(broken)
     with pytest.raises(ValueError, match="not there"):
         load_federation(tmp_path / "missing.safetensors")
+
+
+def test_a_package_without_them_has_no_benchmark_of_their_names(monkeypatch, tmp_path):
+    monkeypatch.setattr(catalogue, "BUNDLED", {"pacs-demo": tmp_path / "removed.safetensors"})
+    assert "pacs-demo" not in catalogue.list_benchmarks(tmp_path)
+    with pytest.raises(InputError, match="benchmark: got 'pacs-demo'"):
+        find_benchmark("pacs-demo", tmp_path)
 
 
 def test_a_file_is_known_as_the_one_that_was_measured(tmp_path):

@@ -55,11 +55,11 @@ def data_folder(folder: Path | None = None) -> Path:
 
 
 def list_benchmarks(folder: Path | None = None) -> dict[str, BenchmarkFile]:
-    """Return all benchmarks by name; the bundled ones come first."""
+    """Return all benchmarks by name; the bundled ones come first, unless this installation was built without them."""
     where = data_folder(folder)
     if folder is not None and not where.is_dir():
         raise refuse("data folder", f"{where}, which is not there", "a folder of embedding files")
-    benchmarks = {name: BenchmarkFile(name, path) for name, path in BUNDLED.items()}
+    benchmarks = {name: BenchmarkFile(name, path) for name, path in BUNDLED.items() if path.is_file()}
     for suffix in FILE_SUFFIXES:
         for path in sorted(where.glob(f"*{suffix}")):
             if path.stem not in benchmarks or path.is_file():  # a folder never hides a file
@@ -74,7 +74,8 @@ def find_benchmark(name: str, folder: Path | None = None) -> BenchmarkFile:
     known = list_benchmarks(folder)
     if name not in known:
         where = f"a file, or a name in {data_folder(folder)} (--data DIR or LATTE_DATA changes the folder)"
-        raise refuse("benchmark", repr(name), f"{where}, such as {', '.join(near(name, sorted(known)))}")
+        such = f", such as {', '.join(near(name, sorted(known)))}" if known else ""
+        raise refuse("benchmark", repr(name), where + such)
     return known[name]
 
 
