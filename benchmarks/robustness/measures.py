@@ -34,7 +34,7 @@ class Stability:
 
 
 def over_orders(answers: Sequence[Integers], labels: Integers) -> Stability:
-    """Compare the predictions ``answers`` (n,) of at least three orders, each sorted by sample, with the true ``labels`` (n,).
+    """Compare the predictions ``answers`` (n,) of three or more orders, each sorted by sample, with ``labels`` (n,).
 
     >>> labels = np.array([0, 1, 1, 0])
     >>> stability = over_orders([labels, np.array([0, 1, 0, 0]), labels], labels)

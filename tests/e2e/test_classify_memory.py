@@ -294,7 +294,7 @@ def test_labels_say_how_often_the_answers_are_right(pictures, tmp_path):
     table = tmp_path / "labels.csv"
     table.write_text("file,label\n" + "".join(f"{answer['file']},{answer['label']}\n" for answer in answers[:4]))
     done = latte(*command, "--labels", table, check=True)
-    assert "4 labelled pictures: accuracy 100.0 %" in done.stderr and "gain " in done.stderr
+    assert "4 labelled images: accuracy 100.0 %" in done.stderr and "gain " in done.stderr
     assert re.search(r"^predictions the memory changed: \d+ %$", done.stderr, re.M), "too few for a course"
     table.write_text(f"elsewhere.png,{answers[0]['label']}\n")
     done = latte(*command, "--labels", table, check=True)

@@ -136,7 +136,7 @@ def test_systemd_is_told_that_the_device_is_ready_works_and_stops(tmp_path, abst
                 while told.count("WATCHDOG=1") < 5:
                     assert hear().startswith(("WATCHDOG=1", "STATUS="))
                 assert 1.0 < time.monotonic() - began < 30, "twice as often as it has to be"
-                assert any(text.startswith("STATUS=0 pictures") for text in told)
+                assert any(text.startswith("STATUS=0 images") for text in told)
                 end(device)
         while hear() != "STOPPING=1":
             pass

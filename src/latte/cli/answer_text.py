@@ -1,4 +1,4 @@
-"""Lines of ``latte classify`` and ``latte edge status`` for people: a row per picture, a summary, did it help?"""
+"""Lines of ``latte classify`` and ``latte edge status`` for people: a row per image, a summary, did it help?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _WIDEST = 40  # characters of a class name that the lines are aligned for
 _PROBABILITY = "probability"
-_LEAST = 5  # pictures of a stretch that is shown on its own
+_LEAST = 5  # images of a stretch that is shown on its own
 
 
 def label_width(classnames: Sequence[str]) -> int:
@@ -28,22 +28,22 @@ def header_text(width: int) -> str:
 
 
 def answer_text(answer: Answer, width: int) -> str:
-    """Return the line of a picture that has a label."""
+    """Return the line of an image that has a label."""
     changed = "" if answer.label == answer.zero_shot else f"   (zero-shot: {answer.zero_shot})"
     share = f"{100 * (answer.probability or 0):.1f} %"
     return f"{answer.label:<{width}}  {share:>{len(_PROBABILITY)}}  {answer.file}{changed}"
 
 
 def counts_text(counts: SessionCounts) -> str:
-    """Return how many pictures there were, and what became of them."""
-    parts = [counted(counts.pictures, "picture")]
+    """Return how many images there were, and what became of them."""
+    parts = [counted(counts.pictures, "image")]
     if counts.unreadable:
         parts.append(f"{counts.unreadable} unreadable")
     if counts.answered:
         parts.append(_changed(counts))
     if counts.near_copies:
         parts.append(f"{counted(counts.near_copies, 'near copy', 'near copies')} not learnt")
-    return f"{', '.join(parts)}; {counts.milliseconds:.1f} ms per picture"
+    return f"{', '.join(parts)}; {counts.milliseconds:.1f} ms per image"
 
 
 def _changed(counts: SessionCounts) -> str:
@@ -54,7 +54,7 @@ def memory_text(fill: MemoryFill | None, classes: int, file: str) -> str:
     """Return how full the memory is and where it was saved; empty if there is none."""
     if fill is None:
         return f"memory saved in {file}" if file else ""
-    room = f"{fill.items} of {fill.slots} slots" if fill.slots is not None else counted(fill.items, "picture")
+    room = f"{fill.items} of {fill.slots} slots" if fill.slots is not None else counted(fill.items, "image")
     place = f"saved in {file}" if file else "not saved (--memory FILE does)"
     return f"memory: {room}, {fill.classes} of {classes} classes; {place}"
 
@@ -62,8 +62,8 @@ def memory_text(fill: MemoryFill | None, classes: int, file: str) -> str:
 def counted(count: int, word: str, many: str = "") -> str:
     """Return a number with its word.
 
-    >>> counted(1, "picture"), counted(2, "near copy", "near copies")
-    ('1 picture', '2 near copies')
+    >>> counted(1, "image"), counted(2, "near copy", "near copies")
+    ('1 image', '2 near copies')
     """
     return f"{count} {word if count == 1 else many or f'{word}s'}"
 
@@ -99,7 +99,7 @@ def _ago(seconds: float) -> str:
 def course_lines(course: Sequence[Stretch]) -> Iterator[str]:
     """Yield what the memory changed and the zero-shot entropy over time, the oldest first.
 
-    Where there are few pictures, one number each: shares of two or three would look like a trend.
+    Where there are few images, one number each: shares of two or three would look like a trend.
     """
     if not course:
         return
@@ -107,7 +107,7 @@ def course_lines(course: Sequence[Stretch]) -> Iterator[str]:
     parts = course if length >= _LEAST else [sum(course[1:], course[0])]
     changed = " ".join(f"{100 * (1 - part.agreement):.0f}" for part in parts)
     entropy = " ".join(f"{100 * part.entropy:.0f}" for part in parts)
-    per = f" per {length} pictures" if len(parts) > 1 else ""
+    per = f" per {length} images" if len(parts) > 1 else ""
     yield f"predictions the memory changed{per}: {changed} %"
     yield f"zero-shot uncertainty{per} (0: certain, 100: no idea): {entropy} %"
 
