@@ -18,13 +18,13 @@ _LEAST = 5  # images of a stretch that is shown on its own
 
 
 def label_width(classnames: Sequence[str]) -> int:
-    """Return the width of the column of labels."""
-    return max(len("label"), min(_WIDEST, max(map(len, classnames))))
+    """Return the width of the column of predictions."""
+    return max(len("prediction"), min(_WIDEST, max(map(len, classnames))))
 
 
 def header_text(width: int) -> str:
     """Return the line above the answers."""
-    return f"{'label':<{width}}  {_PROBABILITY}  file"
+    return f"{'prediction':<{width}}  {_PROBABILITY}  file"
 
 
 def answer_text(answer: Answer, width: int) -> str:
@@ -47,7 +47,9 @@ def counts_text(counts: SessionCounts) -> str:
 
 
 def _changed(counts: SessionCounts) -> str:
-    return f"the memory changed {counted(counts.changed, 'label')} ({100 * counts.changed / counts.answered:.1f} %)"
+    return (
+        f"the memory changed {counted(counts.changed, 'prediction')} ({100 * counts.changed / counts.answered:.1f} %)"
+    )
 
 
 def memory_text(fill: MemoryFill | None, classes: int, file: str) -> str:
@@ -57,6 +59,18 @@ def memory_text(fill: MemoryFill | None, classes: int, file: str) -> str:
     room = f"{fill.items} of {fill.slots} slots" if fill.slots is not None else counted(fill.items, "image")
     place = f"saved in {file}" if file else "not saved (--memory FILE does)"
     return f"memory: {room}, {fill.classes} of {classes} classes; {place}"
+
+
+def collapse_line(collapse: tuple[str, float] | None) -> str:
+    """Return the warning about a zero-shot model that has collapsed, and what to do; empty where it has not."""
+    if collapse is None:
+        return ""
+    name, share = collapse
+    return (
+        f"warning: {100 * share:.0f} % of the latest zero-shot predictions are {name!r}. If most images do not show "
+        "that, the encoder does not tell these classes apart, and adapting may lose accuracy: try other class names, "
+        "--templates or another encoder, and compare with --zero-shot on labelled images"
+    )
 
 
 def counted(count: int, word: str, many: str = "") -> str:
@@ -75,16 +89,18 @@ def summary_lines(summary: DeviceSummary) -> Iterator[str]:
     yield f"device {status.name!r}: {state}; server {status.server}"
     if summary.hung and summary.silent is not None:
         yield f"problem: it has done nothing for {_ago(summary.silent)}: it hangs, or waits for room or for a reader"
-    shown = f"{counted(counts.answered, 'picture')} answered, {counts.unreadable} unreadable"
+    shown = f"{counted(counts.answered, 'image')} classified, {counts.unreadable} unreadable"
     yield f"{shown}, {status.waiting} waiting, {status.dropped} dropped"
     text = "never synced"
     if status.synced:
-        text = f"last sync {_ago(time.time() - status.synced)} ago, after {counted(status.sync_images, 'picture')}"
+        text = f"last sync {_ago(time.time() - status.synced)} ago, after {counted(status.sync_images, 'image')}"
     yield f"{text}; problem: {status.sync_problem}" if status.sync_problem else text
     if counts.answered:
         yield _changed(counts)
         yield from course_lines(summary.course)
     yield from labelled_lines(summary.labelled)
+    if summary.collapse:
+        yield collapse_line(summary.collapse)
     if status.problem:
         yield f"problem: {status.problem}"
 
@@ -108,7 +124,8 @@ def course_lines(course: Sequence[Stretch]) -> Iterator[str]:
     changed = " ".join(f"{100 * (1 - part.agreement):.0f}" for part in parts)
     entropy = " ".join(f"{100 * part.entropy:.0f}" for part in parts)
     per = f" per {length} images" if len(parts) > 1 else ""
-    yield f"predictions the memory changed{per}: {changed} %"
+    if len(parts) > 1:
+        yield f"predictions the memory changed{per}: {changed} %"
     yield f"zero-shot uncertainty{per} (0: certain, 100: no idea): {entropy} %"
 
 
@@ -120,7 +137,7 @@ def labelled_lines(labelled: Labelled) -> Iterator[str]:
     if found is None or found.gain_interval is None:
         return
     adapted, plain = _share(found.accuracy, found.accuracy_interval), _share(found.zero_shot, found.zero_shot_interval)
-    yield f"{counted(found.labelled, 'labelled picture')}: accuracy {adapted}, zero-shot {plain}"
+    yield f"{counted(found.labelled, 'labelled image')}: accuracy {adapted}, zero-shot {plain}"
     low, high = found.gain_interval
     yield f"gain {100 * found.gain:+.1f} points (95 % interval {100 * low:+.1f} to {100 * high:+.1f})"
 

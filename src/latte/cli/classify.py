@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from . import options
-from .answer_text import answer_text, counts_text, course_lines, header_text, label_width, labelled_lines, memory_text
+from . import answer_text, options
 from .output import line, problem
 from .stop import Stopped, postpone_stop
 
@@ -157,7 +156,7 @@ class Classifying:
             self.learning = Learning(memory, self.method, self.task, self.files, chosen.save_every, sync)
             if start := self.learning.start:
                 problem(f"going on after {start} of {len(self.files)} images, which {memory.name} covers")
-        self.tally, self.course, self.width = Tally(), Course(), label_width(names)
+        self.tally, self.course, self.width = Tally(), Course(), answer_text.label_width(names)
         self.labelled: list[Answer] = []  # answers whose true label is known
 
     def _lock_files(self, names: list[str], stack: ExitStack) -> tuple[Path | None, AnswerFile | None]:
@@ -196,7 +195,7 @@ class Classifying:
             if self.table.missing:
                 problem(f"{self.table.path} is new: the rows of the first {self.table.missing} images are not in it")
         if not self.chosen.as_json:
-            line(header_text(self.width))
+            line(answer_text.header_text(self.width))
         start = self.learning.start if self.learning else 0
         try:
             for picture in embed_files(self.model, self.files, start, self.chosen.max_pixels):
@@ -245,7 +244,7 @@ class Classifying:
             elif answer.problem is not None:
                 problem(answer.problem)
             else:
-                line(answer_text(answer, self.width))
+                line(answer_text.answer_text(answer, self.width))
         finally:  # it has been learnt, whether or not anybody reads the line
             if self.learning:
                 self.learning.count()
@@ -253,17 +252,18 @@ class Classifying:
     def _finish(self) -> None:
         """Save everything, and say what happened, and whether adapting helped."""
         from ..edge.classify.classify import fill_of
-        from ..edge.classify.evidence import compare_answers
+        from ..edge.classify.evidence import collapse_of, compare_answers
 
         if self.learning:
             self.learning.finish()
         if self.table:
             self.table.close()
-        texts = [counts_text(self.tally.counts()), *course_lines(self.course.stretches())]
+        texts = [answer_text.counts_text(self.tally.counts()), *answer_text.course_lines(self.course.stretches())]
         if self.chosen.labels and not self.labelled:
             texts.append(f"accuracy unknown: {self.chosen.labels} names none of these images")
-        texts += labelled_lines(compare_answers(self.labelled, self.labels))
-        texts.append(memory_text(fill_of(self.method), self.task.classes, str(self.chosen.memory or "")))
+        texts += answer_text.labelled_lines(compare_answers(self.labelled, self.labels))
+        texts.append(answer_text.collapse_line(collapse_of(self.tally.zero_shot, self.task.classes)))
+        texts.append(answer_text.memory_text(fill_of(self.method), self.task.classes, str(self.chosen.memory or "")))
         texts.append(f"table: {self.chosen.out}" if self.chosen.out else "")
         for text in filter(None, texts):
             line(text, err=True)

@@ -423,9 +423,12 @@ def status(state: Path | None, as_json: bool) -> None:
     """
     from ..edge.device.record import open_to_read
     from ..edge.device.report import summarise
+    from ..edge.joining import TASK_FILE
+    from ..wire.task import read_task
 
-    with closing(open_to_read(state_folder(state))) as database:
-        summary = summarise(database, state_folder(state))
+    folder = state_folder(state)
+    with closing(open_to_read(folder)) as database:
+        summary = summarise(database, folder, read_task(folder / TASK_FILE).zero_shot.classes)
     for text in [json.dumps(summary.document())] if as_json else summary_lines(summary):
         line(text)
     if not summary.well:
@@ -456,7 +459,7 @@ def retry(state: Path | None) -> None:
 
     with closing(open_record(state_folder(state))) as database:
         count = retry_unreadable(database)
-    line(f"{counted(count, 'unreadable picture')} to try again")
+    line(f"{counted(count, 'unreadable image')} to try again")
 
 
 @edge.command()

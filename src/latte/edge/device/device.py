@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
+import msgspec
+
 from ...core.privacy import PrivateClient
 from ...core.sync import upload_of
 from ...core.types import Collaborative, Method
@@ -22,7 +24,7 @@ from ...version import __version__
 from ...wire.messages import DeviceReport
 from ...wire.task import Task
 from ..classify.classify import EmbeddedPicture, answer_picture, fill_of
-from ..classify.evidence import Labelled, Tally
+from ..classify.evidence import Labelled, Tally, collapse_of
 from .feeds import PictureFeed
 from .record import DeviceRecord, DeviceStatus, NumberedAnswer, Source
 from .syncing import BackgroundSync, SyncClock, SyncState, SyncTimes
@@ -266,8 +268,14 @@ class Device:
         self._labelled = self.record.labelled()
         fill, feed = fill_of(self.method), self._feed
         waiting, dropped = getattr(feed, "waiting", 0), getattr(feed, "dropped", 0)
+        collapse = collapse_of(self.tally.zero_shot, self.task.zero_shot.classes)
         report = report_of(
-            self.tally, self._labelled, classes=fill.classes if fill else 0, waiting=waiting, dropped=dropped
+            self.tally,
+            self._labelled,
+            classes=fill.classes if fill else 0,
+            waiting=waiting,
+            dropped=dropped,
+            collapsed=collapse[1] if collapse else msgspec.UNSET,
         )
         if isinstance(self.method, PrivateClient) and self.method.privacy.noise:
             return DeviceReport(

@@ -251,6 +251,12 @@ def read_recent(database: sqlite3.Connection) -> list[Stretch]:
     return [Stretch(*row) for row in reversed(database.execute(statement, [RECENT_ANSWERS]).fetchall())]
 
 
+def read_zero_shot(database: sqlite3.Connection) -> list[str]:
+    """Return the latest zero-shot predictions, without those of near copies."""
+    statement = "SELECT zero_shot FROM pictures WHERE problem IS NULL AND NOT near_copy ORDER BY number DESC LIMIT ?"
+    return [name for (name,) in database.execute(statement, [RECENT_ANSWERS])]
+
+
 def read_course(database: sqlite3.Connection) -> list[Stretch]:
     """Return agreement and entropy over time, in a few stretches of equal length."""
     last = database.execute("SELECT coalesce(max(number), 0) FROM pictures").fetchone()[0]
