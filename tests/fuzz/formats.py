@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fuzz.mutate import damage_bytes, damage_header, damage_tree, damage_zip
-from latte.analysis.diagnose import LEVELS, ClassReport, Diagnosis, load_diagnosis
+from latte.analysis.diagnose import LEVELS, ClassReport, Diagnosis
 from latte.core.zero_shot import ZeroShot
 from latte.data.catalogue import BenchmarkFile, find_problems, read_benchmark, summarise_benchmark
 from latte.data.cifar import open_cifar_c
@@ -312,7 +312,7 @@ FORMATS = [
     Format("sweep.json", make_sweep_file, report_sweep, TREES, 400),
     Format("manifest.json", part("manifest.json"), report, TREES, 300),
     Format("done", part("done"), compare, (damage_bytes,), 300),
-    Format("diagnosis.json", part("diagnosis.json"), lambda path: load_diagnosis(path.parent), TREES, 1500),
+    Format("diagnosis.json", part("diagnosis.json"), lambda path: Diagnosis.load(path.parent), TREES, 1500),
     Format("model.json", make_model, lambda path: read_model_json(path.parent), TREES, 2000),
     Format("model.json, exported", make_exported, lambda path: read_model_json(path.parent), TREES, 2000),
     Format("tuned", make_tuned, read_tuned, TREES, 2000),
