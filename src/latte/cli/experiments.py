@@ -44,11 +44,13 @@ class ExperimentOptions:
 
     def configs(self, **defaults: Any) -> list[RunConfig]:
         """Return one configuration per benchmark; options override the file, ``defaults`` fill what neither has."""
-        from ..experiment.config import apply_settings, configure, parse_method, read_config
+        from ..experiment.config import MethodConfig, apply_settings, configure, parse_method, read_config
 
         load_plugins(self.plugins)
         raw = {**defaults, **(read_config(self.config) if self.config else {})}
         methods = [parse_method(text) for text in self.methods.split(",")] if self.methods else None
+        for method in methods or ():
+            MethodConfig(**method)  # refuses an unknown name as it was typed
         given = {"methods": methods, "seeds": self.seeds, "engine": self.engine}
         raw |= {key: value for key, value in given.items() if value}
         if self.benchmark is None and self.config is None:

@@ -103,7 +103,7 @@ def _study(name: str, setup: Setup, scores: Sequence[Score]) -> Drawing:
     if name == "decentralisation":
         figure, words = _decentralisation(scores)
     elif name == "period":
-        figure = draw.draw_against(scores, "images between two exchanges, $T$")
+        figure = draw.draw_against(scores, "images between two syncs, $T$")
         federation = federate(setup.benchmark.embeddings, setup.clients, setup.seeds[0])
         longest = max(len(client) for client in federation.clients)
         words = (
@@ -165,16 +165,15 @@ def _collaboration(setup: Setup) -> Drawing:
         f"{share.inside:.1f} % of downloads stay inside the domain"
         f"\n(by chance {share.chance:.1f} %, at best {share.best:.1f} %)"
     )
-    figure = draw.draw_heat_map(counts, ("whose prototypes", "client that downloads", "prototypes downloaded"), title)
     caption = (
         f"Pixel (i, j) counts the prototypes of client j that client i was given over the whole run (seed "
-        f"{setup.seeds[0]}, {len(counts.clients)} clients, an exchange after every image). {share.inside:.1f} % "
+        f"{setup.seeds[0]}, {len(counts.clients)} clients, a sync after every image). {share.inside:.1f} % "
         f"of {int(counts.downloads.sum()):,} downloads stay inside the domain; donors drawn evenly among the other "
         f"clients would give {share.chance:.1f} %, and at best it is {share.best:.1f} %: every client "
         f"takes the others of its own domain first, and anyone for what is left of its k_e = {setup.latte.k_e} slots."
     )
-    header = ("client", "domain", "from_client", "from_domain", "downloads")
-    return Drawing("collaboration", caption, figure, header, pair_rows(counts))
+    words = ("whose prototypes", "client that downloads", "prototypes downloaded")
+    return _heat_map("collaboration", counts, words, title, caption, "downloads")
 
 
 def _routing(setup: Setup) -> Drawing:
@@ -184,7 +183,6 @@ def _routing(setup: Setup) -> Drawing:
         f"{share.inside:.1f} % of others' evidence is of the own domain"
         f"\n(all alike: {share.chance:.1f} %, at best {share.best:.1f} %)"
     )
-    words = ("whose evidence", "client whose head it is", "share of the evidence that is used")
     caption = (
         "Pixel (i, j) is the share of client j's evidence that the head of client i uses, the mean over the syncs of "
         f"i (seed {setup.seeds[0]}, {len(shares.clients)} clients; a client's own evidence, of which it uses all, is "
@@ -192,8 +190,15 @@ def _routing(setup: Setup) -> Drawing:
         f"would be {share.chance:.1f} %, and at best, with heads that use their own domain only, "
         f"{share.best:.1f} %."
     )
-    header = ("client", "domain", "from_client", "from_domain", "share")
-    return Drawing("routing", caption, draw.draw_heat_map(shares, words, title), header, pair_rows(shares))
+    words = ("whose evidence", "client whose head it is", "share of the evidence that is used")
+    return _heat_map("routing", shares, words, title, caption, "share")
+
+
+def _heat_map(
+    name: str, found: Collaboration, words: tuple[str, str, str], title: str, caption: str, unit: str
+) -> Drawing:
+    header = ("client", "domain", "from_client", "from_domain", unit)
+    return Drawing(name, caption, draw.draw_heat_map(found, words, title), header, pair_rows(found))
 
 
 def pair_rows(counts: Collaboration) -> list[tuple[object, ...]]:
