@@ -257,9 +257,9 @@ def test_labels_say_whether_it_helped(server, tmp_path):
     ("arguments", "message"),
     [
         (("run",), "give FILES, --watch DIR or --from LIST"),
-        (("status", "--state", "nowhere"), "where no device has worked"),
-        (("label", "a.png", "--state", "nowhere"), "where no device has worked"),
-        (("results", "--state", "nowhere"), "where no device has worked"),
+        (("status", "--state", "nowhere"), "no device has worked here"),
+        (("label", "a.png", "--state", "nowhere"), "no device has worked here"),
+        (("results", "--state", "nowhere"), "no device has worked here"),
     ],
 )
 def test_what_edge_refuses(tmp_path, arguments, message):
@@ -345,7 +345,7 @@ def test_one_dangling_link_refuses_no_other_picture(tmp_path, server):
     done = run_device(server, tmp_path / "state", "linked", dangling, *pictures, code=1)
     assert [json.loads(line)["problem"] is None for line in done.stdout.splitlines()] == [False, True, True]
     done = latte("classify", *common, "--", tmp_path / "typo.png", *pictures)
-    assert done.returncode == 2 and "typo.png, which is not there" in done.stderr
+    assert done.returncode == 2 and "typo.png: no such file or folder" in done.stderr
 
 
 def test_a_record_that_may_only_be_read_is_one_line(server, tmp_path):

@@ -33,5 +33,5 @@ def test_every_command_of_the_page_works(tmp_path, postgres):
             continue
         answer = latte(group, *words, cwd=tmp_path)
         assert answer.returncode == 0, (words, answer.stderr)
-        assert "1 clients" in answer.stdout
+        assert "1 client" in answer.stdout
     assert {("serve", "", True), ("store", "backup", True), ("store", "restore", False)} <= seen

@@ -479,12 +479,12 @@ def label(file: Path | None, classname: str | None, table: Path | None, state: P
     from ..edge.classify.evidence import read_labels
     from ..edge.device.record import add_labels, open_record
     from ..edge.joining import TASK_FILE
-    from ..errors import refuse
+    from ..errors import InputError
     from ..wire.task import read_task
 
     folder = state_folder(state)
     if not (folder / TASK_FILE).is_file():
-        raise refuse("device", f"{folder}, where no device has worked", "the --state folder of latte edge")
+        raise InputError(f"{folder}: no device has worked here; give the folder that latte edge has as --state")
     if (table is None) == (file is None or classname is None) or (table is not None and file is not None):
         raise click.UsageError("give FILE and CLASS, or --labels")
     names = read_task(folder / TASK_FILE).zero_shot.classnames  # no answer of another class could be right
@@ -498,7 +498,7 @@ def label(file: Path | None, classname: str | None, table: Path | None, state: P
         known = {source for (source,) in database.execute("SELECT DISTINCT source FROM pictures")}
         missing = [name for name in labels if not os.path.lexists(name) and os.fsencode(name) not in known]
         if missing and file is not None:
-            raise refuse("FILE", f"{missing[0]}, which does not exist and was not classified", "the name of an image")
+            raise InputError(f"{missing[0]}: no such file, and no image of this name was classified")
         if missing:
             more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
             problem(f"labels of files that do not exist and were not classified: {missing[0]}{more}")

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import click
 
 from . import options
+from .answer_text import counted
 from .output import line, print_rows, problem
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def backup(out: Path, folder: Path, store: str | None) -> None:
     from ..server.store.backup import StorePlace, back_up
 
     clients, tokens = back_up(StorePlace(store or folder, folder), out)
-    line(f"{out}: {clients} clients, {tokens} tokens")
+    line(f"{out}: {counted(clients, 'client')}, {counted(tokens, 'token')}")
 
 
 @store.command("restore")
@@ -58,8 +59,8 @@ def restore(source: Path, folder: Path, store: str | None, replace: bool, keep_t
 
     restored, unknown = fill(source, StorePlace(store or folder, folder), Restoration(replace, keep_tokens))
     when = datetime.fromtimestamp(restored.created, UTC).isoformat(timespec="seconds")
-    tokens = "tokens as before" if keep_tokens else f"{len(restored.tokens)} tokens"
-    line(f"restored {restored.clients} clients, {tokens}, as of {when}")
+    tokens = "tokens as before" if keep_tokens else counted(len(restored.tokens), "token")
+    line(f"restored {counted(restored.clients, 'client')}, {tokens}, as of {when}")
     if unknown:
         problem(f"which tokens were revoked since {when} is not known here: revoke them again (latte token revoke)")
 
@@ -91,7 +92,7 @@ def check(
         line(json.dumps({"clients": report.clients, "damaged": rows}))
     else:
         print_rows([{**row, "client": row["client"] or "(the file)"} for row in rows], False)
-        line(f"{report.clients} clients, {len(rows) or 'none'} damaged")
+        line(f"{counted(report.clients, 'client')}, {len(rows) or 'none'} damaged")
     forgotten = store_check.forget_damaged(place, report) if forget_damaged else 0
     if forgotten:
         line(f"{forgotten} forgotten: they upload again at their next sync", err=True)
@@ -188,6 +189,8 @@ def _create(tokens: TokenStore, folder: Path, name: str | None, out: Path | None
     from ..server.store.audit import Audit
     from ..server.store.tokens import new_token, require_tokens
 
+    if not tokens.made():
+        problem("this is the first token: from now on the server asks every device for one")
     text, stored = new_token(name)
     folder.mkdir(parents=True, exist_ok=True)  # with --store there may be none yet
     if out is None:

@@ -129,7 +129,7 @@ def open_record(folder: Path, create: bool = False) -> sqlite3.Connection:
     """Open the file of a device, to read it or to add labels; the device may have it open, too."""
     path = folder / DEVICE_FILE
     if not create and not path.is_file():
-        raise refuse("device", f"{folder}, where no device has worked", "the --state folder of latte edge")
+        raise InputError(f"{folder}: no device has worked here; give the folder that latte edge has as --state")
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         database.execute(f"PRAGMA page_size={_PAGE}")  # of a new file
