@@ -12,14 +12,13 @@ import click
 from ..errors import InputError
 from ..text import short_count
 from .experiments import collect_failures, follow, how_to_run, run_searches
-from .options import DATA, JOBS, JSON, PLUGINS, RUNS, SET, Command, OutputFolder, collect_options, load_plugins
+from .options import DATA, JOBS, JSON, PLUGINS, RUNS, SET, OutputFolder, load_plugins
 from .output import block, line, print_rows
 from .report import BACKBONES, format_of, report_options, write_output
 
 if TYPE_CHECKING:
     from ..methods.traffic import CostShape
     from ..paper.cost import CostRow, Reference
-    from ..paper.studies import Setup
 
 
 @click.group()
@@ -140,55 +139,31 @@ FIGURE_NAMES = (
 VARIED = ("decentralisation", "period")
 
 
-@dataclass(frozen=True, slots=True)
-class FigureOptions:
-    """The options of a call that decide what the figures show."""
-
-    benchmark: str
-    data: Path | None
-    seeds: str
-    clients: int | None
-    preset: str | None
-    settings: tuple[str, ...]
-
-    def setup(self) -> Setup:
-        """Open the benchmark."""
-        from ..core.validate import choice
-        from ..experiment.config import parse_seeds
-        from ..experiment.plan import open_benchmark
-        from ..methods.latte.client import PRESETS
-        from ..paper.studies import make_setup
-
-        if self.preset is not None:
-            choice("preset", self.preset, tuple(PRESETS))
-        for text in self.settings:
-            if not text.startswith(("schedule.", "engine=")):
-                raise click.UsageError(f"--set {text}: a figure takes schedule.KEY=VALUE or engine=VALUE")
-        benchmark = open_benchmark(self.benchmark, self.data)
-        return make_setup(benchmark, parse_seeds(self.seeds), self.clients, self.preset, self.settings)
-
-
-def figure_options(command: Command) -> Command:
-    """Add the options that decide what the figures show; the command gets them as ``chosen``."""
-    options = [
-        click.option("--benchmark", default="cifar10c-mini", show_default=True, help="Benchmark by name or file."),
-        DATA,
-        click.option("--seeds", default="0-2", show_default=True, help="Seeds, such as 0-4 or 0,2,7."),
-        click.option("--clients", type=click.IntRange(1), help="Clients per domain (default: the benchmark's own)."),
-        click.option("--preset", help="Latte's parameters (default: those published for the benchmark, if any)."),
-        SET,
-    ]
-    return collect_options(command, FigureOptions, options)
-
-
 @paper.command()
 @click.argument("name", type=click.Choice(FIGURE_NAMES))
-@figure_options
+@click.option("--benchmark", default="cifar10c-mini", show_default=True, help="Benchmark by name or file.")
+@DATA
+@click.option("--seeds", default="0-2", show_default=True, help="Seeds, such as 0-4 or 0,2,7.")
+@click.option("--clients", type=click.IntRange(1), help="Clients per domain (default: the benchmark's own).")
+@click.option("--preset", help="Latte's parameters (default: those published for the benchmark, if any).")
+@SET
 @click.option("--values", help="The values of a decentralisation or period figure, such as 1,2,5,10.")
 @click.option("--out", type=OutputFolder(), default=Path("figures"), show_default=True, help="Folder for the figures.")
 @JOBS
 @JSON
-def figure(name: str, chosen: FigureOptions, values: str | None, out: Path, jobs: int | str, as_json: bool) -> None:
+def figure(
+    name: str,
+    benchmark: str,
+    data: Path | None,
+    seeds: str,
+    clients: int | None,
+    preset: str | None,
+    settings: tuple[str, ...],
+    values: str | None,
+    out: Path,
+    jobs: int | str,
+    as_json: bool,
+) -> None:
     """Draw a figure of the paper or of Ristretto, or all of them.
 
     Each is written as PNG and SVG, with its numbers as CSV, and a page shows them. --set changes the schedule or the
@@ -208,15 +183,25 @@ def figure(name: str, chosen: FigureOptions, values: str | None, out: Path, jobs
     """
     if values and name not in VARIED:
         raise click.UsageError(f"--values is for {' and '.join(VARIED)}")
-    if chosen.clients and name == "decentralisation":
+    if clients and name == "decentralisation":
         raise click.UsageError("decentralisation varies the clients per domain: give them as --values, not --clients")
-    from ..core.validate import whole
+    for text in settings:
+        if not text.startswith(("schedule.", "engine=")):
+            raise click.UsageError(f"--set {text}: a figure takes schedule.KEY=VALUE or engine=VALUE")
+    from ..core.validate import choice, whole
+    from ..experiment.config import parse_seeds
+    from ..experiment.plan import open_benchmark
+    from ..methods.latte.client import PRESETS
     from ..paper.figures.make import make_figures, need_packages, write_gallery
+    from ..paper.studies import make_setup
 
     names = FIGURE_NAMES[:-1] if name == "all" else (name,)
     need_packages(names)  # before the data is read
+    if preset is not None:
+        choice("preset", preset, tuple(PRESETS))
     with collect_failures():
-        setup, last = chosen.setup(), ""
+        setup = make_setup(open_benchmark(benchmark, data), parse_seeds(seeds), clients, preset, settings)
+        last = ""
 
         def say(what: str, done: int, total: int) -> None:  # where the work is; a tenth of the runs is a step
             nonlocal last
