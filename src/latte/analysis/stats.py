@@ -1,7 +1,7 @@
 """Means over seeds, paired differences and their confidence intervals.
 
 Every method is run on the same seeds, and a seed fixes one split: one partition and one order. So two methods are
-compared seed by seed (paired), which removes what the split does to both. Splits deal the same images in other ways:
+compared seed by seed (paired), which removes what the split does to both. All splits have the same images:
 an interval over splits says nothing about other images. :func:`with_images` does, by a bootstrap over the images.
 """
 

@@ -23,7 +23,7 @@ def label_width(classnames: Sequence[str]) -> int:
 
 
 def header_text(width: int) -> str:
-    """Return the line above the answers."""
+    """Return the line above the predictions."""
     return f"{'prediction':<{width}}  {_PROBABILITY}  file"
 
 

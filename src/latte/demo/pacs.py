@@ -40,7 +40,7 @@ ABOUT = (
     "Every method has one setting for all data. PACS was among the sets on which the defaults of Latte and Ristretto "
     "were chosen; docs/ristretto.md has sets that were not.",
     "Latte and Ristretto sync after 1, 2, 4, 8, 16 images of a client, then after every 16; the global forms of TDA "
-    "and DMN-ZS exchange after every image. kB per client: sent and received in the whole run, vectors in "
+    "and DMN-ZS sync after every image. kB per client: sent and received in the whole run, vectors in "
     "half precision.",
     "Ristretto is a method of this project, not of the paper. Both gain on PACS; docs/results.md has the data on which "
     "they lose.",
@@ -138,7 +138,7 @@ def demo_page(trials: Sequence[TrialRun], encoder: str) -> str:
     table = _with_zero_shot(demo_table(trials, encoder))
     gains = [pair for pair in table.differences if pair.second == ZERO_SHOT and pair.metric == "micro"]
     sections = [
-        page.differences_section("Gain over zero-shot", gains, "Seeds deal the images to the clients and order them."),
+        page.differences_section("Gain over zero-shot", gains, "A seed is one random split of the images."),
         page.table_section(table, "Accuracy"),
         _over_time(trials),
         _collaboration(trials, "latte", "Whose prototypes Latte's clients get"),

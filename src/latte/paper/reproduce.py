@@ -262,9 +262,9 @@ DEFAULTS = (
     "whereas the paper's are tuned: these rows do not follow its protocol."
 )
 APART = "No image is in the tuning under a corruption under which a reported seed shows it; its label was seen."
-SAME_IMAGES = "The tuning saw the reported images and their labels, dealt to other clients, as in the paper."
+SAME_IMAGES = "The tuning saw the reported images and their labels, split among other clients, as in the paper."
 SAME_CORRUPTIONS = (
-    "The tuning saw the reported images under the reported corruptions and their labels, dealt to other clients; "
+    "The tuning saw the reported images under the reported corruptions and their labels, split among other clients; "
     "the paper tunes under other corruptions, for which a file is missing: {command}"
 )
 ORACLE = (

@@ -127,7 +127,7 @@ def base_plan(setup: Setup, method: str = "latte") -> Plan:
 
 
 def decentralisation(setup: Setup, values: Sequence[int] = ()) -> list[Case]:
-    """Every domain dealt to more and more clients: less data for each."""
+    """Every domain split among more and more clients: less data for each."""
     return [
         Case("", name, clients, _config(replace(setup, clients=clients), name))
         for clients in values or client_numbers(setup)
@@ -360,7 +360,7 @@ class MemoryItems:
 def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[ClientMemory]:
     """Return the memories of the first client of some domains after ``samples`` images (or its whole stream).
 
-    On the first seed, with an exchange after every round. At most ``domains`` clients are chosen, evenly over the
+    On the first seed, with a sync after every round. At most ``domains`` clients are chosen, evenly over the
     benchmark's domains. What a client stores of its own does not depend on what it gets from others, so the whole
     federation need not predict: all clients store, and of all exchanges only the last has to take place.
     """
@@ -373,7 +373,7 @@ def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[ClientM
         first.setdefault(one.domain, i)
     firsts = [first[domain] for domain in sorted(first)]
     chosen = [firsts[round(place)] for place in np.linspace(0, len(firsts) - 1, min(domains, len(firsts)))]
-    last = max(map(len, federation.clients)) - 1  # there is no exchange after the last round (B13)
+    last = max(map(len, federation.clients)) - 1  # there is no sync after the last round (B13)
     for client in clients:
         _store(client, 0, last)
         exchange.push(client.name, latte_of(client).summary())

@@ -153,7 +153,7 @@ def _decentralisation(scores: Sequence[Score]) -> tuple[Any, str]:
         for method in dict.fromkeys(score.method for score in scores)
     )
     return figure, (
-        f"The images of each domain are dealt to {values[0]:g} … {values[-1]:g} clients. "
+        f"The images of each domain are split among {values[0]:g} … {values[-1]:g} clients. "
         f"Change in points from {values[0]:g} to {values[-1]:g} clients per domain: {moves}."
     )
 
