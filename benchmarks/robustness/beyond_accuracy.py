@@ -29,8 +29,8 @@ from typing import Any
 
 import numpy as np
 from label_skew import skew_labels
+from measures import auroc, fpr95, over_orders, regret
 
-from latte.analysis.beyond import auroc, fpr95, over_orders, regret
 from latte.core.zero_shot import ZeroShot
 from latte.data.catalogue import list_benchmarks, read_benchmark
 from latte.data.federation import Embeddings, Federation, federate

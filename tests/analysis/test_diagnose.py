@@ -15,9 +15,7 @@ from latte.analysis.diagnose import (
     HeadDiagnosis,
     diagnose,
     diagnose_heads,
-    load_diagnosis,
     open_replay,
-    save_diagnosis,
 )
 from latte.analysis.diagnose import replay_run as replay
 from latte.analysis.stats import ZeroShotAnswers, zero_shot_answers
@@ -158,8 +156,8 @@ def test_replay_gives_the_recorded_accuracy_and_is_kept(folder):
     recorded = next(r for r in asked.run.results if (r.method, r.seed) == ("mine", 1))
     assert found.accuracy == pytest.approx(recorded.micro)
     assert (found.method, found.seed, found.benchmark) == ("mine", 1, "few")
-    save_diagnosis(found, folder)
-    assert load_diagnosis(folder) == found
+    found.save(folder)
+    assert Diagnosis.load(folder) == found
 
 
 def test_wrong_questions_are_refused(folder, tmp_path):
@@ -167,7 +165,7 @@ def test_wrong_questions_are_refused(folder, tmp_path):
         open_replay(folder, seed=7)
     with pytest.raises(ValueError, match="mine"):
         open_replay(folder, label="clip")
-    assert load_diagnosis(tmp_path) is None
+    assert Diagnosis.load(tmp_path) is None
 
 
 def test_command_prints_keeps_and_the_report_shows_it(folder, tmp_path):

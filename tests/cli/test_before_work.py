@@ -61,7 +61,7 @@ PLACES = {  # command: the option that is named, the work
     ("report", "RUNS", "--out", "PLACE"): ("--out", "latte.experiment.collection.find_runs"),
     ("paper", "table", "vlcs", "--out", "PLACE"): ("--out", "latte.paper.reproduce.paper_files"),
     ("paper", "table", "vlcs", "--runs", "PLACE"): ("--runs", "latte.paper.reproduce.paper_files"),
-    ("data", "convert", "DATA.npz", "PLACE.safetensors"): ("TARGET", "latte.data.embeddings.convert_npz"),
+    ("data", "convert", "DATA.npz", "PLACE.safetensors"): ("OUT", "latte.data.embeddings.convert_npz"),
     ("data", "fetch", "cifar10", "--out", "PLACE"): ("--out", "latte.data.fetch.fetch_dataset"),
     ("diagnose", "RUNS", "--out", "PLACE"): ("--out", "latte.analysis.diagnose.open_replay"),
     ("demo", "--out", "PLACE"): ("--out", "latte.files.atomic.write_text"),

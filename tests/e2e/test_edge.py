@@ -103,7 +103,7 @@ def test_a_watched_folder_and_sigterm(server, tmp_path):
     answers = devices.results(state)
     assert [answer["problem"] is None for answer in answers].count(False) == 1, "only the text is unreadable"
     assert status(state)["unreadable"] == 1
-    assert "text.jpg: not an image" in errors and "6 pictures are recorded" in errors
+    assert "text.jpg: not an image" in errors and "6 images are recorded" in errors
     assert status(state)["sync_images"] == 5, "what is new is shared at the end"
 
 
@@ -248,7 +248,7 @@ def test_labels_say_whether_it_helped(server, tmp_path):
     assert labels["labelled"] == 21 and labels["accuracy"] == pytest.approx(20 / 21)
     assert labels["accuracy_interval"][0] < 20 / 21 < labels["accuracy_interval"][1]
     text = latte("edge", "status", "--state", state).stdout
-    assert "21 labelled pictures: accuracy 95.2 %" in text and "predictions the memory changed" in text
+    assert "21 labelled images: accuracy 95.2 %" in text and "predictions the memory changed" in text
     refused = latte("edge", "label", "--state", state, answers[0]["file"], "unicorn")
     assert refused.returncode == 2 and "'horse'" in refused.stderr
 
@@ -257,9 +257,9 @@ def test_labels_say_whether_it_helped(server, tmp_path):
     ("arguments", "message"),
     [
         (("run",), "give FILES, --watch DIR or --from LIST"),
-        (("status", "--state", "nowhere"), "where no device has worked"),
-        (("label", "a.png", "--state", "nowhere"), "where no device has worked"),
-        (("results", "--state", "nowhere"), "where no device has worked"),
+        (("status", "--state", "nowhere"), "no device has worked here"),
+        (("label", "a.png", "--state", "nowhere"), "no device has worked here"),
+        (("results", "--state", "nowhere"), "no device has worked here"),
     ],
 )
 def test_what_edge_refuses(tmp_path, arguments, message):
@@ -309,11 +309,11 @@ def test_an_unreadable_file_makes_the_exit_code_1_and_retry_tries_it_again(serve
     assert run_device(server, state, "bad", picture, other).stdout == "", "both are done"
     picture.write_bytes(whole)
     os.utime(picture, ns=(about.st_atime_ns, about.st_mtime_ns))
-    assert "1 unreadable picture to try again" in latte("edge", "retry", "--state", state, check=True).stdout
+    assert "1 unreadable image to try again" in latte("edge", "retry", "--state", state, check=True).stdout
     (line,) = run_device(server, state, "bad", picture, other).stdout.splitlines()
     assert json.loads(line)["file"] == str(picture) and json.loads(line)["label"]
     assert status(state)["unreadable"] == 0 and status(state)["images"] == 2
-    assert "0 unreadable pictures" in latte("edge", "retry", "--state", state, check=True).stdout
+    assert "0 unreadable images" in latte("edge", "retry", "--state", state, check=True).stdout
 
 
 @pytest.mark.slow
@@ -345,7 +345,7 @@ def test_one_dangling_link_refuses_no_other_picture(tmp_path, server):
     done = run_device(server, tmp_path / "state", "linked", dangling, *pictures, code=1)
     assert [json.loads(line)["problem"] is None for line in done.stdout.splitlines()] == [False, True, True]
     done = latte("classify", *common, "--", tmp_path / "typo.png", *pictures)
-    assert done.returncode == 2 and "typo.png, which is not there" in done.stderr
+    assert done.returncode == 2 and "typo.png: no such file or folder" in done.stderr
 
 
 def test_a_record_that_may_only_be_read_is_one_line(server, tmp_path):

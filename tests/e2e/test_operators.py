@@ -102,7 +102,7 @@ def test_a_label_of_a_file_that_does_not_exist(tmp_path):
     with server_process(task, tmp_path / "data") as (server, _):
         devices.run_device(server, state, "a", *pictures)
     bad = latte("edge", "label", tmp_path / "in" / "typo.png", "cat", "--state", state)
-    assert bad.returncode == 2 and "typo.png, which does not exist and was not classified" in bad.stderr
+    assert bad.returncode == 2 and "typo.png: no such file, and no image of this name was classified" in bad.stderr
     pictures[0].unlink()  # it was classified: its label still says something
     latte("edge", "label", pictures[0], "cat", "--state", state, check=True)
     table = tmp_path / "labels.csv"
@@ -136,7 +136,7 @@ def test_systemd_is_told_that_the_device_is_ready_works_and_stops(tmp_path, abst
                 while told.count("WATCHDOG=1") < 5:
                     assert hear().startswith(("WATCHDOG=1", "STATUS="))
                 assert 1.0 < time.monotonic() - began < 30, "twice as often as it has to be"
-                assert any(text.startswith("STATUS=0 pictures") for text in told)
+                assert any(text.startswith("STATUS=0 images") for text in told)
                 end(device)
         while hear() != "STOPPING=1":
             pass

@@ -146,7 +146,7 @@ def test_datasets_that_are_not_there(pictures, tmp_path, dataset, message):
 
 def test_classify_prints_a_table_and_json_lines(pictures):
     plain = run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", "--encoder", ENCODER)
-    assert len(plain.stdout.splitlines()) == 19 and plain.stdout.startswith("label     probability  file\n")
+    assert len(plain.stdout.splitlines()) == 19 and plain.stdout.startswith("prediction  probability  file\n")
     assert (
         plain.stderr.startswith("18 pictures, the memory changed ") and "not saved (--memory FILE does)" in plain.stderr
     )

@@ -18,7 +18,7 @@ pytestmark = [
 SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 AGAIN = "run the same command again to go on"
 WORDS = ("latte: interrupted", "latte: terminated")
-CLASSIFY_HEADER = "label  probability  file\n"
+CLASSIFY_HEADER = "prediction  probability  file\n"
 RUN = ("--benchmark", "cifar10c-mini", "--methods", "clip,tda,tda-global,dmn", "--seeds", "0-99", "--runs", "runs")
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from latte import LatteParams
 from latte.core.memory import NEAR_COPY
 from latte.edge import Answer, create_alone, fill_of
-from latte.edge.classify.evidence import SessionCounts, Tally
+from latte.edge.classify.evidence import LEAST_RECENT, SessionCounts, Tally, collapse_of
 from small_tasks import a_task
 
 ANSWERS = st.builds(
@@ -31,6 +31,14 @@ def test_every_answer_is_counted_once(answers):
     assert counts.changed == sum(answer.label != answer.zero_shot for answer in good)
     assert counts.near_copies == sum(answer.near_copy for answer in good)
     assert counts.seconds >= 0 and counts.milliseconds >= 0
+
+
+def test_a_collapse_needs_many_images_that_differ_and_one_class():
+    tally = Tally()
+    for number in range(4 * LEAST_RECENT):
+        tally.count(Answer("x.jpg", "cat", zero_shot="dog", near_copy=number % 4 > 0))
+        assert (collapse_of(tally.zero_shot, 3) == ("dog", 1.0)) == (number // 4 + 1 >= LEAST_RECENT)
+    assert collapse_of(["cat", "cat", "dog"] * LEAST_RECENT, 3) is None  # no more than half way to all
 
 
 def test_the_mean_time():

@@ -273,7 +273,7 @@ def test_a_manifest_says_what_was_calculated_approximately(tmp_path):
 def test_trials_are_run_in_memory():
     methods = (MethodConfig("clip"), MethodConfig("latte", params={"k_l": 2}))
     plan = make_plan(RunConfig("cifar10c-mini", methods, engine="readable"))
-    clip, latte = in_order(run_trials(plan, 2), plan)
+    clip, latte = in_order(run_trials(plan, Options(2)), plan)
     for trial in (clip, latte):
         assert trial.over_time[-1] == pytest.approx(trial.result.micro)
         assert trial.predictions is not None and trial.predictions.accuracy == trial.result.micro

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fuzz.mutate import damage_bytes, damage_header, damage_tree, damage_zip
-from latte.analysis.diagnose import LEVELS, ClassReport, Diagnosis, load_diagnosis
+from latte.analysis.diagnose import LEVELS, ClassReport, Diagnosis
 from latte.core.zero_shot import ZeroShot
 from latte.data.catalogue import BenchmarkFile, find_problems, read_benchmark, summarise_benchmark
 from latte.data.cifar import open_cifar_c
@@ -32,9 +32,8 @@ from latte.experiment.collection import collect, read_run
 from latte.experiment.config import configure, read_config
 from latte.experiment.folder import ResultLine, RunFolder
 from latte.experiment.tune import read_tuned
-from latte.files.documents import read_json, read_lines
+from latte.files.documents import read_lines
 from latte.methods import create
-from latte.paper.figures.make import ENDINGS, FigureRecord, Picture, RecordFile
 from latte.report.contents import build_report
 from latte.report.page.sections import render_report
 from latte.simulation.results import ClientScore, Result
@@ -236,21 +235,6 @@ def report_sweep(path: Path) -> None:
         render_report(contents, kind)
 
 
-def make_record(folder: Path) -> Path:
-    picture = Picture(folder, "period", "A title", "A caption.")
-    for ending in ENDINGS:
-        picture.path(ending).write_bytes(b"content")
-    FigureRecord(folder).add(picture, "inputs")
-    return FigureRecord(folder).path
-
-
-def read_record(path: Path) -> None:
-    """Whatever is in a record, asking for a figure gives it or None; the schema refuses what is no record."""
-    picture = FigureRecord(path.parent).find("period", "inputs")
-    assert picture is None or all(picture.path(ending).is_file() for ending in ENDINGS)
-    read_json(path, RecordFile)
-
-
 # --- the others -------------------------------------------------------------------------------------------
 
 
@@ -328,8 +312,7 @@ FORMATS = [
     Format("sweep.json", make_sweep_file, report_sweep, TREES, 400),
     Format("manifest.json", part("manifest.json"), report, TREES, 300),
     Format("done", part("done"), compare, (damage_bytes,), 300),
-    Format("diagnosis.json", part("diagnosis.json"), lambda path: load_diagnosis(path.parent), TREES, 1500),
-    Format("figures.json", make_record, read_record, TREES, 500),
+    Format("diagnosis.json", part("diagnosis.json"), lambda path: Diagnosis.load(path.parent), TREES, 1500),
     Format("model.json", make_model, lambda path: read_model_json(path.parent), TREES, 2000),
     Format("model.json, exported", make_exported, lambda path: read_model_json(path.parent), TREES, 2000),
     Format("tuned", make_tuned, read_tuned, TREES, 2000),

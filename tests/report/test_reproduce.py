@@ -125,7 +125,7 @@ def test_the_whole_table(tmp_path):
     assert "Tuned on seeds 100, 101, 102, 103, 104, each row by itself" in notes
     assert "DMN-ZS (local) and DMN-ZS (global) weight 0.001 0.003 0.01 0.03 0.1 0.3 1 3 10 30 100 300 1000." in notes
     assert str(choice) in notes
-    assert "saw the reported images and their labels, dealt to other clients, as in the paper" in notes
+    assert "saw the reported images and their labels, split among other clients, as in the paper" in notes
     assert "DMN-ZS holds 20 images per class" in notes
     assert "(172 M) in the paper" in notes
     assert "less than 0.4 % (beside Table 3: CIFAR-100-C, ViT-B/16) in the paper" in notes

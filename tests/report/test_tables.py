@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from latte.cli.run_options import summarise
+from latte.cli.experiments import summarise
 from latte.report.formats.markup import render
 from latte.report.page.charts import look
 from latte.report.page.sections import table_section

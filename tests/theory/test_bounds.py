@@ -18,7 +18,6 @@ from latte.paper.theory.bounds import (
     cap_angle_sharp,
     cap_share,
     multi_client,
-    ood_out_of_sight,
     poisson_mean,
     samples_needed,
     separable_excess,
@@ -201,12 +200,6 @@ def test_the_bound_is_vacuous_at_the_size_of_real_embeddings() -> None:
         needed = samples_needed(World.make(512, norm, 1.0, 0.3).setting, 8, 0.1)
         assert needed.conditions > 400
         assert needed.sharp > 40
-
-
-def test_strangers_are_out_of_sight_when_less_certain() -> None:
-    assert ood_out_of_sight(OVERLAP, 0.2, (OVERLAP.alignment - 0.1,))
-    assert not ood_out_of_sight(OVERLAP, 0.2, (OVERLAP.alignment,))
-    assert ood_out_of_sight(OVERLAP, 0.2, ())
 
 
 @pytest.mark.parametrize(

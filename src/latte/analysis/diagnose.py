@@ -42,13 +42,25 @@ LEVELS = tuple(round(0.05 * i, 2) for i in range(21))
 SHOWN = 10  # eigenvalues
 
 
-class DiagnosisFile:
-    """What a frozen dataclass needs to be written as a file and read again."""
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What every diagnosis of a method on one seed says, and the file of it in a run folder.
 
-    __slots__ = ()
+    ``accuracy`` is that of the replay.
+    """
+
     FORMAT: ClassVar[str]
+    FILE: ClassVar[str]
 
-    def to_json(self: Any) -> str:
+    benchmark: str
+    method: str
+    seed: int
+    params: dict[str, Any]
+    clients: int
+    samples: int
+    accuracy: float
+
+    def to_json(self) -> str:
         """Return everything as JSON."""
         return json.dumps({"format": self.FORMAT, **asdict(self)}, indent=1) + "\n"
 
@@ -59,6 +71,17 @@ class DiagnosisFile:
         if not isinstance(raw, dict) or raw.pop("format", None) != cls.FORMAT:
             raise refuse(name, "another kind of file", f"{cls.FORMAT}: what latte diagnose wrote")
         return structure(raw, cls, name)
+
+    def save(self, folder: Path) -> Path:
+        """Write the diagnosis into the run folder, where the report looks for it."""
+        write_text(folder / self.FILE, self.to_json())
+        return folder / self.FILE
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """Return the diagnosis in a run folder; None if there is none."""
+        file = folder / cls.FILE
+        return cls.from_json(read_bytes(file), str(file)) if file.exists() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +115,16 @@ class ClassReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis(DiagnosisFile):
-    """The diagnosis of one method on one seed.
+class Diagnosis(Replayed):
+    """The diagnosis of Latte on one seed.
 
     ``below`` gives, for images, local items and external items, the share in per cent with an entropy up to each of
-    :data:`LEVELS`. ``accuracy`` is that of the replay.
+    :data:`LEVELS`.
     """
 
     FORMAT: ClassVar = "latte-diagnosis/1"
+    FILE: ClassVar = "diagnosis.json"
 
-    benchmark: str
-    method: str
-    seed: int
-    params: dict[str, Any]
-    clients: int
-    samples: int
-    accuracy: float
     total: ClassReport
     classes: tuple[ClassReport, ...]
     below: dict[str, tuple[float, ...]]
@@ -146,7 +163,7 @@ class DomainReport:
 
 
 @dataclass(frozen=True, slots=True)
-class HeadDiagnosis(DiagnosisFile):
+class HeadDiagnosis(Replayed):
     """The diagnosis of Ristretto on one seed.
 
     ``trust_after``: the mean trust of the heads in use when a client has seen 1, 2, 4, ... images. ``chance``: what
@@ -155,14 +172,8 @@ class HeadDiagnosis(DiagnosisFile):
     """
 
     FORMAT: ClassVar = "latte-heads/1"
+    FILE: ClassVar = "heads.json"
 
-    benchmark: str
-    method: str
-    seed: int
-    params: dict[str, Any]
-    clients: int
-    samples: int
-    accuracy: float
     zero_shot: ZeroShotAnswers
     total: DomainReport
     domains: tuple[DomainReport, ...]
@@ -380,10 +391,7 @@ def _trust_after(trust: Sequence[Reals]) -> dict[str, float]:
     return means
 
 
-# --- a run folder: replay one method on one seed with the data of the run, and store the diagnosis there --------
-
-
-DIAGNOSIS_FILE, HEADS_FILE = "diagnosis.json", "heads.json"
+# --- a run folder: replay one method on one seed with the data of the run -----------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,25 +445,6 @@ def replay_run(
         got = f"accuracy {diagnosis.accuracy:.3f} where the run recorded {recorded[0].micro:.3f}"
         raise refuse("replay", got, "the same: run it again with this version (latte run)")
     return diagnosis
-
-
-def save_diagnosis(diagnosis: Diagnosis | HeadDiagnosis, path: Path) -> Path:
-    """Write a diagnosis into the run folder, where the report looks for it."""
-    file = path / (DIAGNOSIS_FILE if isinstance(diagnosis, Diagnosis) else HEADS_FILE)
-    write_text(file, diagnosis.to_json())
-    return file
-
-
-def load_diagnosis(path: Path) -> Diagnosis | None:
-    """Return the diagnosis in a run folder; None if there is none."""
-    file = path / DIAGNOSIS_FILE
-    return Diagnosis.from_json(read_bytes(file), str(file)) if file.exists() else None
-
-
-def load_heads(path: Path) -> HeadDiagnosis | None:
-    """Return the diagnosis of Ristretto in a run folder; None if there is none."""
-    file = path / HEADS_FILE
-    return HeadDiagnosis.from_json(read_bytes(file), str(file)) if file.exists() else None
 
 
 def _method(config: RunConfig, label: str | None) -> MethodConfig:

@@ -1,7 +1,7 @@
 """Means over seeds, paired differences and their confidence intervals.
 
 Every method is run on the same seeds, and a seed fixes one split: one partition and one order. So two methods are
-compared seed by seed (paired), which removes what the split does to both. Splits deal the same images in other ways:
+compared seed by seed (paired), which removes what the split does to both. All splits have the same images:
 an interval over splits says nothing about other images. :func:`with_images` does, by a bootstrap over the images.
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 from ..core.types import Integers
 from ..core.validate import at_least
 from ..data.federation import Federation
+from ..edge.classify.evidence import collapse_limit
 from ..errors import refuse
 
 # --- means over seeds, paired differences and their confidence intervals --------------------------------------
@@ -207,12 +208,12 @@ def t_cdf(t: float, freedom: int) -> float:
     return 0.5 + inside / 2
 
 
-# --- whether the zero-shot model has collapsed: most of its answers are one class, whatever the images show ---
+# --- whether the zero-shot model has collapsed: most of its predictions are one class, whatever the images show ---
 
 
 @dataclass(frozen=True, slots=True)
 class ZeroShotAnswers:
-    """The zero-shot answers of a federation: how many are correct, and how many are the most frequent class (in %)."""
+    """The zero-shot predictions of a federation: in per cent, how many are correct, and how many are one class."""
 
     classes: int
     accuracy: float
@@ -221,16 +222,12 @@ class ZeroShotAnswers:
 
     @property
     def limit(self) -> float:
-        """The share in per cent above which the model counts as collapsed: half way from an even share to all.
-
-        >>> ZeroShotAnswers(10, 15.0, "empty", 61.0).limit
-        55.0
-        """
-        return 50 + 50 / self.classes
+        """The share in per cent above which the model counts as collapsed."""
+        return 100 * collapse_limit(self.classes)
 
     @property
     def collapsed(self) -> bool:
-        """Whether most answers are one class."""
+        """Whether most predictions are one class."""
         return self.share > self.limit
 
     def warning(self) -> str | None:
@@ -238,13 +235,13 @@ class ZeroShotAnswers:
         if not self.collapsed:
             return None
         return (
-            f"the zero-shot model has collapsed: {self.share:.0f} % of its answers are {self.most_frequent!r}. "
-            "Adaptation learns from these answers and may lose accuracy: compare with clip on labelled images."
+            f"the zero-shot model has collapsed: {self.share:.0f} % of its predictions are {self.most_frequent!r}. "
+            "Every method learns from these predictions and may lose accuracy: compare with clip on labelled images."
         )
 
 
 def zero_shot_answers(federation: Federation) -> ZeroShotAnswers:
-    """Return the zero-shot answers to all images of all clients."""
+    """Return the zero-shot predictions of all images of all clients."""
     embeddings = federation.embeddings
     samples = np.concatenate([client.samples for client in federation.clients])
     names, text = embeddings.zero_shot.classnames, embeddings.zero_shot.text

@@ -1,4 +1,4 @@
-"""Lines of ``latte classify`` and ``latte edge status`` for people: a row per picture, a summary, did it help?"""
+"""Lines of ``latte classify`` and ``latte edge status`` for people: a row per image, a summary, did it help?"""
 
 from __future__ import annotations
 
@@ -14,56 +14,70 @@ if TYPE_CHECKING:
 
 _WIDEST = 40  # characters of a class name that the lines are aligned for
 _PROBABILITY = "probability"
-_LEAST = 5  # pictures of a stretch that is shown on its own
+_LEAST = 5  # images of a stretch that is shown on its own
 
 
 def label_width(classnames: Sequence[str]) -> int:
-    """Return the width of the column of labels."""
-    return max(len("label"), min(_WIDEST, max(map(len, classnames))))
+    """Return the width of the column of predictions."""
+    return max(len("prediction"), min(_WIDEST, max(map(len, classnames))))
 
 
 def header_text(width: int) -> str:
-    """Return the line above the answers."""
-    return f"{'label':<{width}}  {_PROBABILITY}  file"
+    """Return the line above the predictions."""
+    return f"{'prediction':<{width}}  {_PROBABILITY}  file"
 
 
 def answer_text(answer: Answer, width: int) -> str:
-    """Return the line of a picture that has a label."""
+    """Return the line of an image that has a label."""
     changed = "" if answer.label == answer.zero_shot else f"   (zero-shot: {answer.zero_shot})"
     share = f"{100 * (answer.probability or 0):.1f} %"
     return f"{answer.label:<{width}}  {share:>{len(_PROBABILITY)}}  {answer.file}{changed}"
 
 
 def counts_text(counts: SessionCounts) -> str:
-    """Return how many pictures there were, and what became of them."""
-    parts = [counted(counts.pictures, "picture")]
+    """Return how many images there were, and what became of them."""
+    parts = [counted(counts.pictures, "image")]
     if counts.unreadable:
         parts.append(f"{counts.unreadable} unreadable")
     if counts.answered:
         parts.append(_changed(counts))
     if counts.near_copies:
         parts.append(f"{counted(counts.near_copies, 'near copy', 'near copies')} not learnt")
-    return f"{', '.join(parts)}; {counts.milliseconds:.1f} ms per picture"
+    return f"{', '.join(parts)}; {counts.milliseconds:.1f} ms per image"
 
 
 def _changed(counts: SessionCounts) -> str:
-    return f"the memory changed {counted(counts.changed, 'label')} ({100 * counts.changed / counts.answered:.1f} %)"
+    return (
+        f"the memory changed {counted(counts.changed, 'prediction')} ({100 * counts.changed / counts.answered:.1f} %)"
+    )
 
 
 def memory_text(fill: MemoryFill | None, classes: int, file: str) -> str:
     """Return how full the memory is and where it was saved; empty if there is none."""
     if fill is None:
         return f"memory saved in {file}" if file else ""
-    room = f"{fill.items} of {fill.slots} slots" if fill.slots is not None else counted(fill.items, "picture")
+    room = f"{fill.items} of {fill.slots} slots" if fill.slots is not None else counted(fill.items, "image")
     place = f"saved in {file}" if file else "not saved (--memory FILE does)"
     return f"memory: {room}, {fill.classes} of {classes} classes; {place}"
+
+
+def collapse_line(collapse: tuple[str, float] | None) -> str:
+    """Return the warning about a zero-shot model that has collapsed, and what to do; empty where it has not."""
+    if collapse is None:
+        return ""
+    name, share = collapse
+    return (
+        f"warning: {100 * share:.0f} % of the latest zero-shot predictions are {name!r}. If most images do not show "
+        "that, the encoder does not tell these classes apart, and adapting may lose accuracy: try other class names, "
+        "--templates or another encoder, and compare with --zero-shot on labelled images"
+    )
 
 
 def counted(count: int, word: str, many: str = "") -> str:
     """Return a number with its word.
 
-    >>> counted(1, "picture"), counted(2, "near copy", "near copies")
-    ('1 picture', '2 near copies')
+    >>> counted(1, "image"), counted(2, "near copy", "near copies")
+    ('1 image', '2 near copies')
     """
     return f"{count} {word if count == 1 else many or f'{word}s'}"
 
@@ -75,16 +89,18 @@ def summary_lines(summary: DeviceSummary) -> Iterator[str]:
     yield f"device {status.name!r}: {state}; server {status.server}"
     if summary.hung and summary.silent is not None:
         yield f"problem: it has done nothing for {_ago(summary.silent)}: it hangs, or waits for room or for a reader"
-    shown = f"{counted(counts.answered, 'picture')} answered, {counts.unreadable} unreadable"
+    shown = f"{counted(counts.answered, 'image')} classified, {counts.unreadable} unreadable"
     yield f"{shown}, {status.waiting} waiting, {status.dropped} dropped"
     text = "never synced"
     if status.synced:
-        text = f"last sync {_ago(time.time() - status.synced)} ago, after {counted(status.sync_images, 'picture')}"
+        text = f"last sync {_ago(time.time() - status.synced)} ago, after {counted(status.sync_images, 'image')}"
     yield f"{text}; problem: {status.sync_problem}" if status.sync_problem else text
     if counts.answered:
         yield _changed(counts)
         yield from course_lines(summary.course)
     yield from labelled_lines(summary.labelled)
+    if summary.collapse:
+        yield collapse_line(summary.collapse)
     if status.problem:
         yield f"problem: {status.problem}"
 
@@ -99,7 +115,7 @@ def _ago(seconds: float) -> str:
 def course_lines(course: Sequence[Stretch]) -> Iterator[str]:
     """Yield what the memory changed and the zero-shot entropy over time, the oldest first.
 
-    Where there are few pictures, one number each: shares of two or three would look like a trend.
+    Where there are few images, one number each: shares of two or three would look like a trend.
     """
     if not course:
         return
@@ -107,8 +123,9 @@ def course_lines(course: Sequence[Stretch]) -> Iterator[str]:
     parts = course if length >= _LEAST else [sum(course[1:], course[0])]
     changed = " ".join(f"{100 * (1 - part.agreement):.0f}" for part in parts)
     entropy = " ".join(f"{100 * part.entropy:.0f}" for part in parts)
-    per = f" per {length} pictures" if len(parts) > 1 else ""
-    yield f"predictions the memory changed{per}: {changed} %"
+    per = f" per {length} images" if len(parts) > 1 else ""
+    if len(parts) > 1:
+        yield f"predictions the memory changed{per}: {changed} %"
     yield f"zero-shot uncertainty{per} (0: certain, 100: no idea): {entropy} %"
 
 
@@ -120,7 +137,7 @@ def labelled_lines(labelled: Labelled) -> Iterator[str]:
     if found is None or found.gain_interval is None:
         return
     adapted, plain = _share(found.accuracy, found.accuracy_interval), _share(found.zero_shot, found.zero_shot_interval)
-    yield f"{counted(found.labelled, 'labelled picture')}: accuracy {adapted}, zero-shot {plain}"
+    yield f"{counted(found.labelled, 'labelled image')}: accuracy {adapted}, zero-shot {plain}"
     low, high = found.gain_interval
     yield f"gain {100 * found.gain:+.1f} points (95 % interval {100 * low:+.1f} to {100 * high:+.1f})"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,10 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .answer_text import answer_text, counts_text, course_lines, header_text, label_width, labelled_lines, memory_text
-from .options import ENCODER, MAX_PIXELS, NEAR_COPY, PLUGINS, Command, InputFile, load_plugins
+from . import answer_text, options
 from .output import line, problem
-from .run_options import collect_options
 from .stop import Stopped, postpone_stop
 
 if TYPE_CHECKING:
@@ -25,13 +22,13 @@ if TYPE_CHECKING:
     from ..edge.classify.classify import Answer, EmbeddedPicture
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-_OPTIONS: list[Callable[[Command], Command]] = [
+_OPTIONS: list[options.Option] = [
     click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path)),
     click.option(
         "--classes", "classnames", required=True, help="Class names, comma-separated, or a file with one per line."
     ),
-    ENCODER,
-    click.option("--templates", help="A template set by name, or a file with one template per line."),
+    options.ENCODER,
+    options.TEMPLATES,
     click.option(
         "--method",
         "spec",
@@ -40,7 +37,7 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         show_default=True,
         help="How to adapt: latte, ristretto, tda, dmn, or clip for zero-shot predictions (see: latte methods).",
     ),
-    PLUGINS,
+    options.PLUGINS,
     click.option("--zero-shot", "spec", flag_value="clip", help="The same as --method clip: do not adapt."),
     click.option("--memory", type=FILE, help="File of the memory: continue from it, and save to it."),
     click.option(
@@ -51,11 +48,11 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         show_default=True,
         help="How often --memory is saved on the way.",
     ),
-    NEAR_COPY,
-    MAX_PIXELS,
+    options.NEAR_COPY,
+    options.MAX_PIXELS,
     click.option(
         "--labels",
-        type=InputFile(),
+        type=options.InputFile(),
         help="CSV with lines FILE,CLASS: the labels of some images, to print the accuracy.",
     ),
     click.option("--out", type=FILE, help="Write a row per image to this CSV file, too."),
@@ -93,11 +90,6 @@ class ClassifyOptions:
         return method
 
 
-def classify_options(command: Command) -> Command:
-    """Add the options; the command gets them as ``chosen``."""
-    return collect_options(command, ClassifyOptions, _OPTIONS)
-
-
 def read_classnames(text: str) -> list[str]:
     """Return class names: separated by commas, or the lines of the file that ``text`` names."""
     from ..encoders.prompts import check_classnames
@@ -115,7 +107,7 @@ def read_classnames(text: str) -> list[str]:
 
 
 @click.command()
-@classify_options
+@lambda command: options.collect_options(command, ClassifyOptions, _OPTIONS)
 def classify(chosen: ClassifyOptions) -> None:
     """Classify IMAGES, which are files or folders.
 
@@ -140,7 +132,7 @@ def classify(chosen: ClassifyOptions) -> None:
 
 
 class Classifying:
-    """One call: what is printed, what is in the table and what is in the memory are always the same pictures."""
+    """One call: what is printed, what is in the table and what is in the memory are always the same images."""
 
     def __init__(self, chosen: ClassifyOptions, stack: ExitStack) -> None:
         """Find what is wrong with the call, then load the model; ``stack`` holds the locks."""
@@ -151,7 +143,7 @@ class Classifying:
         self.chosen, self.files = chosen, find_pictures(chosen.images)
         names = read_classnames(chosen.classnames)
         templates = None if chosen.templates is None else read_templates(chosen.templates)
-        load_plugins(chosen.plugins)
+        options.load_plugins(chosen.plugins)
         memory, self.table = self._lock_files(names, stack)
         check_encoder_spec(chosen.encoder)
         self.labels = read_labels(chosen.labels, names) if chosen.labels is not None else {}
@@ -163,8 +155,8 @@ class Classifying:
             sync = self.table.sync if self.table else lambda: None
             self.learning = Learning(memory, self.method, self.task, self.files, chosen.save_every, sync)
             if start := self.learning.start:
-                problem(f"going on after {start} of {len(self.files)} pictures, which {memory.name} covers")
-        self.tally, self.course, self.width = Tally(), Course(), label_width(names)
+                problem(f"going on after {start} of {len(self.files)} images, which {memory.name} covers")
+        self.tally, self.course, self.width = Tally(), Course(), answer_text.label_width(names)
         self.labelled: list[Answer] = []  # answers whose true label is known
 
     def _lock_files(self, names: list[str], stack: ExitStack) -> tuple[Path | None, AnswerFile | None]:
@@ -185,7 +177,7 @@ class Classifying:
             if chosen.memory is not None and target == os.path.realpath(chosen.memory):
                 raise click.UsageError("--out and --memory are the same file")
             if any(file.name == chosen.out.name and os.path.realpath(file) == target for file in files):
-                raise click.UsageError(f"--out {chosen.out} is one of the pictures")
+                raise click.UsageError(f"--out {chosen.out} is one of the images")
         memory = None if chosen.memory is None else stack.enter_context(locked_memory(chosen.memory))
         table = None if chosen.out is None else stack.enter_context(locked_answers(chosen.out))
         if memory is not None and memory.exists():
@@ -195,19 +187,19 @@ class Classifying:
         return memory, None if table is None else AnswerFile(table, files, start)
 
     def run(self) -> int:
-        """Answer every picture, and return how many are unreadable."""
+        """Answer every image, and return how many are unreadable."""
         from ..edge.classify.classify import embed_files
 
         if self.table:
             self.table.open()
             if self.table.missing:
-                problem(f"{self.table.path} is new: the rows of the first {self.table.missing} pictures are not in it")
+                problem(f"{self.table.path} is new: the rows of the first {self.table.missing} images are not in it")
         if not self.chosen.as_json:
-            line(header_text(self.width))
+            line(answer_text.header_text(self.width))
         start = self.learning.start if self.learning else 0
         try:
             for picture in embed_files(self.model, self.files, start, self.chosen.max_pixels):
-                with postpone_stop():  # a signal waits until the picture is learnt, printed and counted
+                with postpone_stop():  # a signal waits until the image is learnt, printed and counted
                     self._answer(picture)
             with postpone_stop():
                 self._finish()
@@ -224,14 +216,14 @@ class Classifying:
         """Save what was learnt until something ended the work; return how to go on, empty where nothing is left."""
         total, learning = len(self.files), self.learning
         if learning is None:
-            rows = f"{self.chosen.out} has the rows of {self.tally.counts().pictures} of {total} pictures"
+            rows = f"{self.chosen.out} has the rows of {self.tally.counts().pictures} of {total} images"
             return f"{rows}: without --memory, the same command starts over" if self.table else ""
         file = learning.file.name
         if learning.finished:
-            return f"all {total} pictures are done, and {file} has learnt from them"
+            return f"all {total} images are done, and {file} has learnt from them"
         if learning.done > learning.start:
             learning.save()
-        return f"{learning.done} of {total} pictures are done and saved in {file}: run the same command again to go on"
+        return f"{learning.done} of {total} images are done and saved in {file}: run the same command again to go on"
 
     def _answer(self, picture: EmbeddedPicture) -> None:
         from ..edge.classify.answers import json_line
@@ -252,7 +244,7 @@ class Classifying:
             elif answer.problem is not None:
                 problem(answer.problem)
             else:
-                line(answer_text(answer, self.width))
+                line(answer_text.answer_text(answer, self.width))
         finally:  # it has been learnt, whether or not anybody reads the line
             if self.learning:
                 self.learning.count()
@@ -260,17 +252,18 @@ class Classifying:
     def _finish(self) -> None:
         """Save everything, and say what happened, and whether adapting helped."""
         from ..edge.classify.classify import fill_of
-        from ..edge.classify.evidence import compare_answers
+        from ..edge.classify.evidence import collapse_of, compare_answers
 
         if self.learning:
             self.learning.finish()
         if self.table:
             self.table.close()
-        texts = [counts_text(self.tally.counts()), *course_lines(self.course.stretches())]
+        texts = [answer_text.counts_text(self.tally.counts()), *answer_text.course_lines(self.course.stretches())]
         if self.chosen.labels and not self.labelled:
-            texts.append(f"accuracy unknown: {self.chosen.labels} names none of these pictures")
-        texts += labelled_lines(compare_answers(self.labelled, self.labels))
-        texts.append(memory_text(fill_of(self.method), self.task.classes, str(self.chosen.memory or "")))
+            texts.append(f"accuracy unknown: {self.chosen.labels} names none of these images")
+        texts += answer_text.labelled_lines(compare_answers(self.labelled, self.labels))
+        texts.append(answer_text.collapse_line(collapse_of(self.tally.zero_shot, self.task.classes)))
+        texts.append(answer_text.memory_text(fill_of(self.method), self.task.classes, str(self.chosen.memory or "")))
         texts.append(f"table: {self.chosen.out}" if self.chosen.out else "")
         for text in filter(None, texts):
             line(text, err=True)

@@ -34,7 +34,7 @@ FAMILIES = {
         "sweep": ("latte.cli.experiments:sweep", "Run methods at every value of a parameter."),
         "tune": ("latte.cli.experiments:tune", "Choose parameters on splits that are not reported."),
         "report": ("latte.cli.report:report", "Show the results of run folders as a table or a page."),
-        "diagnose": ("latte.cli.diagnose:diagnose", "Look into the memories of a run, class by class."),
+        "diagnose": ("latte.cli.report:diagnose", "Look into the memories of a run, class by class."),
         "methods": ("latte.cli.methods:methods", "List the methods, their parameters and presets."),
         "data": ("latte.cli.data:data", "List, show, check, convert and fetch data."),
     },

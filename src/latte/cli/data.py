@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from ..errors import InputError
-from .options import DATA, ENCODER, JSON, Folder, InputFile, OutputFile, OutputFolder
+from ..errors import InputError, refuse
+from .options import DATA, ENCODER, JSON, TEMPLATES, Folder, InputFile, OutputFile, OutputFolder
 from .output import absolute, bar, line, print_rows, problem
 
 
@@ -24,7 +24,7 @@ def data() -> None:
 @DATA
 @JSON
 def list_data(data: Path | None, as_json: bool) -> None:
-    """List the benchmarks: the bundled ones, and the embedding files in the data folder."""
+    """List the bundled benchmarks and those in the data folder."""
     from ..data.catalogue import list_benchmarks, summarise_benchmark
 
     rows = []
@@ -43,7 +43,7 @@ def list_data(data: Path | None, as_json: bool) -> None:
 @DATA
 @JSON
 def show(name: str, data: Path | None, as_json: bool) -> None:
-    """Show what is in the benchmark NAME (or file)."""
+    """Show what is in the benchmark NAME, or in a file."""
     import numpy as np
 
     from ..data.catalogue import default_clients, find_benchmark, read_benchmark
@@ -83,9 +83,11 @@ def show(name: str, data: Path | None, as_json: bool) -> None:
 @DATA
 @JSON
 def check(names: tuple[str, ...], data: Path | None, as_json: bool) -> None:
-    """Check benchmarks (default: all): whole files, shapes that fit, unit rows, no empty domain.
+    """Check that the files of benchmarks are sound.
 
-    Of a benchmark with published results, also whether they were measured on this very file.
+    A sound file is whole, its shapes fit, its embeddings are unit rows and no domain is empty. Without NAMES, all
+    benchmarks are checked. Of a benchmark with published results, it is also said whether they were measured on this
+    very file.
     """
     from ..data.catalogue import find_benchmark, find_problems, list_benchmarks, published_file, read_benchmark
 
@@ -112,17 +114,16 @@ def check(names: tuple[str, ...], data: Path | None, as_json: bool) -> None:
 
 @data.command("convert")
 @click.argument("source", type=InputFile())
-@click.argument("target", type=OutputFile())
-def convert(source: Path, target: Path) -> None:
-    """Convert the .npz file SOURCE to the embedding file TARGET (.safetensors)."""
+@click.argument("out", type=OutputFile())
+def convert(source: Path, out: Path) -> None:
+    """Convert the .npz file SOURCE to the .safetensors file OUT."""
     from ..data.embeddings import convert_npz, save_embeddings
-    from ..errors import refuse
 
-    if target.suffix != ".safetensors":
-        raise refuse("target", f"{target}", "a name that ends in .safetensors")
+    if out.suffix != ".safetensors":
+        raise refuse("OUT", f"{out}", "a name that ends in .safetensors")
     embeddings = convert_npz(source)
-    save_embeddings(target, embeddings)
-    line(f"{target}: {len(embeddings)} images", err=True)
+    save_embeddings(out, embeddings)
+    line(f"{out}: {len(embeddings)} images", err=True)
 
 
 @data.command("fetch")
@@ -132,12 +133,10 @@ def convert(source: Path, target: Path) -> None:
 )
 @click.option("--from", "source", type=Folder(exists=True), help="Folder in which the dataset already is.")
 def fetch(name: str | None, out: Path, source: Path | None) -> None:
-    """Get the images of the dataset NAME: download it with checksums, or take it from a folder.
+    """Get the images of the dataset NAME; without NAME, list the names.
 
-    Without NAME, the names are listed.
-
-    An interrupted download resumes. Some datasets must be downloaded by hand; the command prints the page and the
-    target folder.
+    The dataset is downloaded and its checksums are compared, or it is taken from a folder (--from). An interrupted
+    download resumes. Some datasets must be downloaded by hand: the command prints the page and the folder they go to.
     """
     from ..core.validate import near
     from ..data.fetch import dataset_sources
@@ -164,9 +163,9 @@ def fetch(name: str | None, out: Path, source: Path | None) -> None:
 @click.command()
 @click.argument("dataset")
 @ENCODER
-@click.option("--out", required=True, type=OutputFile(), help="The .safetensors to write.")
+@click.option("--out", required=True, type=OutputFile(), help="The .safetensors file to write.")
 @click.option("--views", default="0", help="Random views besides the plain image: 63 (AugMix) or crop_flip:63.")
-@click.option("--templates", help="A template set by name, or a file with one template per line.")
+@TEMPLATES
 @click.option(
     "--severity",
     type=click.IntRange(1, 5),

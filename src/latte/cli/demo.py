@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import OutputFile
+from .options import JOBS, OutputFile
 from .output import line
 from .stop import Stopped, accept_stop
 
@@ -24,7 +24,7 @@ _HEAD = f"{'images':>8}{'zero-shot, %':>15}{'adapted, %':>13}{'gain':>8}"
 
 @click.command()
 @click.option("--out", type=OutputFile(), default=Path("report.html"), show_default=True, help="Page to write.")
-@click.option("--jobs", type=click.IntRange(0, 1024), default=0, help="Processes at once (default: one per core).")
+@JOBS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every method and domain.")
 @click.option("--fleet", is_flag=True, help="Start a server and devices instead, with a dashboard to look at.")
 @click.option("--join", metavar="URL", help="Join such a fleet, from another terminal or machine, as one more device.")
@@ -43,9 +43,13 @@ _HEAD = f"{'images':>8}{'zero-shot, %':>15}{'adapted, %':>13}{'gain':>8}"
     "--seconds",
     type=click.FloatRange(0),
     default=60.0,
-    help="Seconds that the fleet takes for all images (default: 60).",
+    help="How long the fleet takes for all images (default: 60).",
 )
-@click.option("--lock-step/--free", default=True, help="Devices wait for each other, as in the simulator; or do not.")
+@click.option(
+    "--lock-step/--free",
+    default=True,
+    help="Devices wait for each other at every sync, as in the simulator (default), or do not.",
+)
 @click.option(
     "--host", default="127.0.0.1", help="Address of the fleet's server; give the machine's own for others to join."
 )
@@ -55,7 +59,7 @@ _HEAD = f"{'images':>8}{'zero-shot, %':>15}{'adapted, %':>13}{'gain':>8}"
 @click.option("--once", is_flag=True, help="End the fleet when all images are classified.")
 def demo(
     out: Path,
-    jobs: int,
+    jobs: int | str,
     as_json: bool,
     fleet: bool,
     join: str | None,
@@ -71,12 +75,12 @@ def demo(
 ) -> None:
     """Show what Latte and Ristretto gain over zero-shot on real data, and write report.html.
 
-    PACS as a whole: 9,991 images of four domains, embedded by a small vision-language model that is not CLIP, split
-    among forty clients, ten per domain, in ten ways (seeds 0 to 9). Nothing is downloaded. Every method has its
-    defaults; Latte and Ristretto sync after 1, 2, 4, 8, 16 images of a client, then after every 16.
+    The data is all of PACS: 9,991 images of four domains, embedded by a small vision-language model that is not CLIP.
+    Nothing is downloaded. Ten seeds split the images among forty clients, ten per domain, in ten ways. Every method has
+    its defaults; Latte and Ristretto sync after 1, 2, 4, 8 and 16 images of a client, then after every 16.
 
-    With --fleet, the forty clients of seed 0 run in device processes of their own and sync with a server over HTTP. In
-    lock step they give what the simulator gives. Ctrl-C ends everything, and nothing is left behind.
+    With --fleet, the forty clients of seed 0 run in device processes and sync with a server over HTTP. In lock step
+    their predictions are those of the simulator. Ctrl-C ends everything, and nothing is left behind.
     """
 
     if (join is None) != (token is None):
@@ -93,15 +97,16 @@ def demo(
         _simulate(out, jobs, as_json)
 
 
-def _simulate(out: Path, jobs: int, as_json: bool) -> None:
+def _simulate(out: Path, jobs: int | str, as_json: bool) -> None:
     from ..demo.pacs import BENCHMARK, SYNC, demo_lines, demo_page, demo_plan, demo_rows
     from ..experiment.runner import in_order, run_trials
     from ..files.atomic import write_text
+    from .experiments import how_to_run
     from .output import bar
 
     plan, done = demo_plan(), []
     with bar("demo", len(plan.items())) as advance:
-        for trial in run_trials(plan, jobs):
+        for trial in run_trials(plan, how_to_run(jobs)):
             done.append(trial)
             advance(1)
     trials = in_order(done, plan)
@@ -153,7 +158,7 @@ def _milestones(fleet: DemoFleet, last_only: bool) -> Iterator[DeviceTally]:
 
 
 def tally_row(images: int, correct: int, correct_zero_shot: int) -> str:
-    """Return a row of the table: images, accuracy of zero-shot and of the adapted answers, and the gain."""
+    """Return a row of the table: images, accuracy of zero-shot and adapted predictions, and the gain."""
     plain, adapted = (100 * right / images for right in (correct_zero_shot, correct))
     return f"{images:>8,}{plain:>15.2f}{adapted:>13.2f}{adapted - plain:>+8.2f}"
 

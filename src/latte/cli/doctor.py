@@ -7,9 +7,9 @@ import json
 import os
 import platform
 import re
-from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,49 +19,6 @@ from ..errors import pip_line, requirements_of
 from ..version import __version__
 from .options import JSON
 from .output import line, print_rows
-
-
-@click.command()
-@JSON
-def doctor(as_json: bool) -> None:
-    """Say what is installed and what is missing: extras, the engine, data, encoders, and how to get each."""
-    state = inspect_installation()
-    if as_json:
-        line(json.dumps(asdict(state)))
-        return
-    line(f"latte {state.version}, Python {state.python}, {state.system}, {state.cores} cores")
-    line("")
-    print_rows([_extra_row(extra) for extra in state.extras], False)
-    line("")
-    print_rows([_encoder_row(encoder) for encoder in state.encoders], False)
-    line("")
-    line(f"engine: {_LOOPS[state.loops]}")
-    files = f"{len(state.benchmarks)} embedding files" if state.benchmarks else "no embedding files yet"
-    line(f"data folder: {state.data}, {files} (latte data list; latte embed makes them)")
-    for name, value in state.variables.items():
-        line(f"{name}: {'not set' if value is None else value} ({VARIABLES[name]})")
-    if missing := [extra for extra in state.extras if not extra.complete]:
-        line("")
-        for extra in missing:
-            line(f"for {extra.name}: {extra.install}")
-
-
-def _extra_row(extra: ExtraState) -> dict[str, object]:
-    there = [f"{name} {version}" for name, version in extra.packages.items() if version]
-    missing = [name for name, version in extra.packages.items() if version is None]
-    state = ", ".join(there) if extra.complete else f"without {', '.join(missing) or 'an installation to ask'}"
-    return {"extra": extra.name, "state": "ok" if extra.complete else "missing", "for": extra.use, "packages": state}
-
-
-def _encoder_row(encoder: EncoderState) -> dict[str, object]:
-    models = " ".join(f"{encoder.kind}:{name}" for name in encoder.models)
-    return {
-        "encoder": f"{encoder.kind}:",
-        "state": f"needs {', '.join(encoder.missing)}" if encoder.missing else "ok",
-        "how to get one": encoder.advice,
-        "in $LATTE_MODELS": models or None,
-    }
-
 
 _LOOPS = {
     "compiled": "compiled: long runs of Latte are fast from the first second",
@@ -97,49 +54,55 @@ ENCODER_ADVICE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ExtraState:
-    """An extra: its packages by name with the installed version (None: missing), and the command that brings it."""
-
-    name: str
-    use: str
-    packages: dict[str, str | None]
-    install: str
-
-    @property
-    def complete(self) -> bool:
-        """Whether every package is there; False if this package was not installed, so that they are not known."""
-        return bool(self.packages) and None not in self.packages.values()
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderState:
-    """A kind of encoder: the packages that are missing, the models of it in $LATTE_MODELS, and how to get one."""
-
-    kind: str
-    missing: tuple[str, ...]
-    models: tuple[str, ...]
-    advice: str
-
-
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """Everything at once; ``loops`` is "compiled", "not compiled yet" or "missing"."""
-
-    version: str
-    python: str
-    system: str
-    cores: int
-    extras: tuple[ExtraState, ...]
-    loops: str
-    data: str
-    benchmarks: tuple[str, ...]
-    encoders: tuple[EncoderState, ...]
-    variables: dict[str, str | None]
+@click.command()
+@JSON
+def doctor(as_json: bool) -> None:
+    """Say what is installed and what is missing: extras, the engine, data, encoders, and how to get each."""
+    state = inspect_installation()
+    if as_json:
+        line(json.dumps(state))
+        return
+    line(f"latte {state['version']}, Python {state['python']}, {state['system']}, {state['cores']} cores")
+    line("")
+    rows, missing = [], [extra for extra in state["extras"] if not is_complete(extra)]
+    for extra in state["extras"]:
+        there = [f"{name} {found}" for name, found in extra["packages"].items() if found]
+        absent = [name for name, found in extra["packages"].items() if found is None]
+        packages = f"without {', '.join(absent) or 'an installation to ask'}" if extra in missing else ", ".join(there)
+        shown = {"extra": extra["name"], "state": "missing" if extra in missing else "ok", "for": extra["use"]}
+        rows.append({**shown, "packages": packages})
+    print_rows(rows, False)
+    line("")
+    rows = []
+    for encoder in state["encoders"]:
+        kind, absent = encoder["kind"], encoder["missing"]
+        shown = {"encoder": f"{kind}:", "state": f"needs {', '.join(absent)}" if absent else "ok"}
+        models = " ".join(f"{kind}:{name}" for name in encoder["models"]) or None
+        rows.append({**shown, "how to get one": encoder["advice"], "in $LATTE_MODELS": models})
+    print_rows(rows, False)
+    line("")
+    line(f"engine: {_LOOPS[state['loops']]}")
+    files = f"{len(state['benchmarks'])} embedding files" if state["benchmarks"] else "no embedding files yet"
+    line(f"data folder: {state['data']}, {files} (latte data list; latte embed makes them)")
+    for name, value in state["variables"].items():
+        line(f"{name}: {'not set' if value is None else value} ({VARIABLES[name]})")
+    if missing:
+        line("")
+    for extra in missing:
+        line(f"for {extra['name']}: {extra['install']}")
 
 
-def inspect_installation() -> Installation:
-    """Look at this installation; nothing is changed, and no model is loaded."""
+def is_complete(extra: dict[str, Any]) -> bool:
+    """Return whether every package of an extra is there; False if this package was not installed: none is known."""
+    return bool(extra["packages"]) and None not in extra["packages"].values()
+
+
+def inspect_installation() -> dict[str, Any]:
+    """Look at this installation; nothing is changed, and no model is loaded.
+
+    ``packages`` of an extra have their installed version, None where they are missing. ``loops`` are "compiled",
+    "not compiled yet" or "missing". ``models`` of an encoder are those in $LATTE_MODELS.
+    """
     from ..engine import has_loops
 
     loops = "missing"
@@ -147,38 +110,34 @@ def inspect_installation() -> Installation:
         from ..engine.cache import are_loops_ready
 
         loops = "compiled" if are_loops_ready() else "not compiled yet"
-    folder = data_folder()
-    return Installation(
-        version=__version__,
-        python=platform.python_version(),
-        system=f"{platform.system()} {platform.machine()}",
-        cores=os.cpu_count() or 1,
-        extras=tuple(_extra(name, use) for name, use in EXTRA_USES.items()),
-        loops=loops,
-        data=str(folder),
-        benchmarks=tuple(sorted(path.name for path in folder.glob("*") if path.suffix in FILE_SUFFIXES)),
-        encoders=tuple(_encoder(kind) for kind in ENCODER_PACKAGES),
-        variables={name: os.environ.get(name) for name in VARIABLES},
-    )
+    folder, extras = data_folder(), []
+    for name, use in EXTRA_USES.items():
+        packages: dict[str, str | None] = {}
+        for requirement in requirements_of(name):
+            package = re.split(r"[<>=!~\[ ]", requirement, maxsplit=1)[0]
+            try:
+                packages[package] = version(package)
+            except PackageNotFoundError:
+                packages[package] = None
+        extras.append({"name": name, "use": use, "packages": packages, "install": pip_line(name)})
+    return {
+        "version": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count() or 1,
+        "extras": extras,
+        "loops": loops,
+        "data": str(folder),
+        "benchmarks": sorted(path.name for path in folder.glob("*") if path.suffix in FILE_SUFFIXES),
+        "encoders": [_encoder(kind) for kind in ENCODER_PACKAGES],
+        "variables": {name: os.environ.get(name) for name in VARIABLES},
+    }
 
 
-def _extra(name: str, use: str) -> ExtraState:
-    packages: dict[str, str | None] = {}
-    for requirement in requirements_of(name):
-        package = re.split(r"[<>=!~\[ ]", requirement, maxsplit=1)[0]
-        try:
-            packages[package] = version(package)
-        except PackageNotFoundError:
-            packages[package] = None
-    return ExtraState(name, use, packages, pip_line(name))
-
-
-def _encoder(kind: str) -> EncoderState:
+def _encoder(kind: str) -> dict[str, Any]:
     packages = [*ENCODER_PACKAGES[kind][0], *(["open_clip"] if kind == "openclip" else [])]
-    absent = [package for package in packages if importlib.util.find_spec(package) is None]
-    missing = tuple(_PIP_NAMES.get(package, package) for package in absent)
-    home = Path(os.environ.get(MODELS, ""))
-    there = MODELS in os.environ and home.is_dir()
-    folders = sorted(item for item in home.iterdir() if item.is_dir()) if there else []
-    models = tuple(folder.name for folder in folders if kind_of(folder) == kind)
-    return EncoderState(kind, missing, models, ENCODER_ADVICE[kind])
+    missing = [_PIP_NAMES.get(one, one) for one in packages if importlib.util.find_spec(one) is None]
+    home = Path(os.environ.get(MODELS, "nowhere"))
+    folders = sorted(item for item in home.iterdir() if item.is_dir()) if MODELS in os.environ and home.is_dir() else []
+    models = [folder.name for folder in folders if kind_of(folder) == kind]
+    return {"kind": kind, "missing": missing, "models": models, "advice": ENCODER_ADVICE[kind]}

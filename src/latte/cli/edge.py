@@ -8,7 +8,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from . import options
 from .answer_text import counted, summary_lines
-from .options import ENCODER, JSON, MAX_PIXELS, PLUGINS, Command, Folder, InputFile, OutputFile, load_plugins
 from .output import line, patient_line, problem
-from .run_options import collect_options
 from .serve import notifier
 from .stop import Stopped, postpone_stop, raise_pending
 
@@ -38,12 +37,12 @@ UNWELL = 3  # the exit code for a device that does not run, or has a problem: "n
 
 STATE = click.option(
     "--state",
-    type=Folder(),
+    type=options.Folder(),
     envvar="LATTE_STATE",
     show_envvar=True,
     help="Folder of the device's record. Default: one in your home folder.",
 )
-_OPTIONS: list[Callable[[Command], Command]] = [
+_OPTIONS: list[options.Option] = [
     click.argument("files", nargs=-1, type=click.Path(path_type=Path)),
     click.option(
         "--server",
@@ -52,8 +51,7 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         show_envvar=True,
         help="Address of latte serve, or folder:DIR: a folder in which a Flower node carries messages.",
     ),
-    click.option("--token-file", type=InputFile(), help="File with the token of this device (see: latte token)."),
-    click.option("--watch", type=Folder(exists=True), help="Classify pictures as they arrive in this folder."),
+    click.option("--watch", type=options.Folder(exists=True), help="Classify images as they arrive in this folder."),
     click.option(
         "--from",
         "listed",
@@ -62,26 +60,20 @@ _OPTIONS: list[Callable[[Command], Command]] = [
     ),
     click.option("--name", help="Name of this device. Default: that of the token, or one made from the machine's."),
     STATE,
-    ENCODER,
-    click.option("--any-encoder", is_flag=True, help="Take an encoder of another fingerprint than the task's."),
+    options.ENCODER,
+    click.option("--any-encoder", is_flag=True, help="Take an encoder that is not the task's."),
     click.option(
         "--threads", type=click.IntRange(0), default=0, show_default=True, help="Threads of the encoder; 0: all."
     ),
-    MAX_PIXELS,
-    click.option(
-        "--precision",
-        type=click.Choice(["exact", "fp32", "fp16", "int8", "int4"]),
-        default="int8",
-        show_default=True,
-        help="Precision of the vectors in uploads and downloads.",
-    ),
+    options.MAX_PIXELS,
+    options.PRECISION,
     click.option(
         "--sync-seconds",
         metavar="SECONDS",
         type=click.FloatRange(0),
         default=60.0,
         show_default=True,
-        help="Sync after this time at the latest, if there is anything new; 0: only when the task says so.",
+        help="Sync after this time at the latest, if there is something new; 0: only as often as the task says.",
     ),
     click.option(
         "--sync-pause",
@@ -89,7 +81,7 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         type=click.FloatRange(0),
         default=1.0,
         show_default=True,
-        help="Wait at least this long between two syncs, however fast pictures come.",
+        help="Wait at least this long between two syncs, however fast images come.",
     ),
     click.option(
         "--least-images",
@@ -97,7 +89,7 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         type=click.IntRange(1),
         default=1,
         show_default=True,
-        help="Share a class only from so many images on.",
+        help="Upload a class only when so many images of it were seen.",
     ),
     click.option(
         "--noise",
@@ -105,13 +97,13 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         type=click.FloatRange(0),
         default=0.0,
         show_default=True,
-        help="Add noise of this length to each class that is shared; what that guarantees is printed.",
+        help="Add noise of this length to each class that is uploaded; what that guarantees is printed.",
     ),
-    PLUGINS,
-    click.option("--server-ca", type=InputFile(), help="Certificate of the authority that signed the server's."),
-    click.option("--cert", type=InputFile(), help="Certificate of this device, for a server with --client-ca."),
-    click.option("--key", type=InputFile(), help="The key of --cert."),
-    click.option("--out", type=OutputFile(), help="Write the lines to this file instead of standard output."),
+    options.PLUGINS,
+    *options.connection_options("the device's", "this device"),
+    click.option(
+        "--out", type=options.OutputFile(), help="Write the predictions to this file, not to standard output."
+    ),
 ]
 
 
@@ -142,7 +134,7 @@ class EdgeOptions:
     out: Path | None
 
     def check(self) -> None:
-        """Refuse a call that names no pictures, or names them in two ways."""
+        """Refuse a call that names no images, or names them in two ways."""
         ways = [bool(self.files), self.watch is not None, self.listed is not None]
         if sum(ways) != 1:
             raise click.UsageError("give FILES, --watch DIR or --from LIST: one of them")
@@ -262,24 +254,25 @@ class DefaultGroup(click.Group):
 
 @click.group(cls=DefaultGroup)
 def edge() -> None:
-    """Run a device, and look at what it has done. `latte edge …` is `latte edge run …`."""
+    """Run a device, and look at what it has done.
 
-
-def _edge_options(command: Command) -> Command:
-    return collect_options(command, EdgeOptions, _OPTIONS)
+    The word run may be left out: latte edge --watch DIR is latte edge run --watch DIR.
+    """
 
 
 @edge.command("run")
-@_edge_options
+@lambda command: options.collect_options(command, EdgeOptions, _OPTIONS)
 def run(chosen: EdgeOptions) -> None:
-    """Classify pictures as they come, adapt, and sync with a server: FILES, --watch DIR or --from LIST.
+    """Classify images, adapt, and sync with a server.
 
-    The first start takes the task from the server and stores it; later ones need no server. Every answer is a line of
-    JSON. It is recorded first, with what was learnt: after a crash or a power cut the same command goes on with the
-    next picture, and none is classified twice or left out. Pictures wait where they are until there is time for them.
-    Syncs happen in the background; a server that is away changes nothing but what is learnt from others, and is a line
-    on stderr. SIGTERM or Ctrl-C ends the device with exit code 0. A picture that cannot be read is reported and makes
-    the exit code 1.
+    The images are FILES, those that a list names (--from), or those that come into a folder (--watch). The first start
+    takes the task from the server and stores it; later ones need no server. Every prediction is a line of JSON. It is
+    recorded before it is printed, with what was learnt: after a crash or a power cut the same command goes on with the
+    next image, and none is classified twice or left out. Images wait where they are until there is time for them.
+
+    Syncs happen in the background. Without the server the device works on, and learns from its own images only; a line
+    on stderr says so. SIGTERM or Ctrl-C ends the device with exit code 0. An image that cannot be read is reported and
+    makes the exit code 1.
     """
     from ..errors import need
 
@@ -305,7 +298,7 @@ def run(chosen: EdgeOptions) -> None:
 
 
 class RunningDevice:
-    """One call: the device, where its pictures come from and where its lines go."""
+    """One call: the device, where its images come from and where its lines go."""
 
     def __init__(self, chosen: EdgeOptions, stack: ExitStack) -> None:
         from ..edge.device.report import AnswerLog, Heartbeat
@@ -316,14 +309,14 @@ class RunningDevice:
         stack.callback(self.feed.close)
         log = None if chosen.out is None else stack.enter_context(closing(AnswerLog(chosen.out, chosen.folder)))
         self.lines = AnswerLines(log)
-        self._bad = 0  # pictures without an answer
+        self._bad = 0  # images without an answer
         self._problems, self._notices = ProblemLines(), ProblemLines()
         self._sync_problems = ProblemLines("sync: ", _COMPLAIN)
         self._heartbeat = stack.enter_context(closing(Heartbeat(chosen.folder)))
-        problem(f"device {device.status.name!r}: {device.record.number} pictures recorded, syncs with {chosen.server}")
+        problem(f"device {device.status.name!r}: {device.record.number} images recorded, syncs with {chosen.server}")
 
     def work(self) -> None:
-        """Answer every picture; a signal waits until one is recorded and its line is written."""
+        """Answer every image; a signal waits until one is recorded and its line is written."""
         answers = self.device.answers(self.feed)
         notifier.send("READY=1")
         while True:
@@ -337,7 +330,7 @@ class RunningDevice:
                 self._sync_problems.say(sync)
                 self._notices.say(self.feed.place.notice)
                 said = f"; problem: {wrong or sync}" if wrong or sync else ""
-                notifier.beat(f"{self.device.record.number} pictures{said}")
+                notifier.beat(f"{self.device.record.number} images{said}")
                 if answer is not None:
                     self._show(answer)
 
@@ -352,7 +345,7 @@ class RunningDevice:
 
     @property
     def unreadable(self) -> int:
-        """How many pictures of this call could not be read, also those that are recorded so from an earlier call."""
+        """How many images of this call could not be read, also those that are recorded so from an earlier call."""
         return max(self._bad, getattr(self.feed.place, "failed", 0))
 
     def finish(self) -> str:
@@ -367,7 +360,7 @@ class RunningDevice:
         unread = self.lines.unread
         left = f"; lines that nobody read: latte edge results --after {unread - 1}" if unread is not None else ""
         bad = f"; {self.unreadable} could not be read" if self.unreadable else ""
-        return f"{self.device.record.number} pictures are recorded in {self.device.record.folder}{bad}{away}{left}"
+        return f"{self.device.record.number} images are recorded in {self.device.record.folder}{bad}{away}{left}"
 
 
 def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
@@ -379,7 +372,7 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     from ..encoders import check_encoder_spec, load_encoder
 
     check_encoder_spec(chosen.encoder)
-    load_plugins(chosen.plugins)
+    options.load_plugins(chosen.plugins)
     connection = Connection(attempts=1, authority=chosen.server_ca, certificate=chosen.cert, key=chosen.key)
     privacy = Privacy(chosen.least_images, chosen.noise)
     membership = Membership(  # one attempt per sync, because the device has its own pauses
@@ -415,17 +408,20 @@ def _feed(chosen: EdgeOptions, paths: Iterator[Path], device: Device) -> Picture
 
 @edge.command()
 @STATE
-@JSON
+@options.JSON
 def status(state: Path | None, as_json: bool) -> None:
-    """Show what a device is doing, and what can be said about its answers.
+    """Show what a device does, and how good its predictions are.
 
     The exit code is for health checks: 0 if the device runs and has no problem, 3 if it does not run or has one.
     """
     from ..edge.device.record import open_to_read
     from ..edge.device.report import summarise
+    from ..edge.joining import TASK_FILE
+    from ..wire.task import read_task
 
-    with closing(open_to_read(state_folder(state))) as database:
-        summary = summarise(database, state_folder(state))
+    folder = state_folder(state)
+    with closing(open_to_read(folder)) as database:
+        summary = summarise(database, folder, read_task(folder / TASK_FILE).zero_shot.classes)
     for text in [json.dumps(summary.document())] if as_json else summary_lines(summary):
         line(text)
     if not summary.well:
@@ -436,7 +432,7 @@ def status(state: Path | None, as_json: bool) -> None:
 @STATE
 @click.option("--after", type=click.IntRange(0), default=0, show_default=True, help="Only later numbers than this.")
 def results(state: Path | None, after: int) -> None:
-    """Print the answers of a device, each a line of JSON."""
+    """Print the predictions of a device, each a line of JSON."""
     from ..edge.device.record import open_to_read, read_answers
 
     with closing(open_to_read(state_folder(state))) as database:
@@ -447,40 +443,41 @@ def results(state: Path | None, after: int) -> None:
 @edge.command()
 @STATE
 def retry(state: Path | None) -> None:
-    """Let a device try again to read the pictures that it could not read, as far as they are still there.
+    """Let a device read its unreadable images again.
 
-    A device with --watch does so within seconds if it runs, and otherwise at its next start; a device with FILES or
-    --from, when they are named again.
+    A running device with --watch does so within seconds, one that does not run at its next start. A device with FILES
+    or --from does so when they are named again.
     """
     from ..edge.device.record import open_record, retry_unreadable
 
     with closing(open_record(state_folder(state))) as database:
         count = retry_unreadable(database)
-    line(f"{counted(count, 'unreadable picture')} to try again")
+    line(f"{counted(count, 'unreadable image')} to try again")
 
 
 @edge.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.argument("classname", metavar="CLASS", required=False)
-@click.option("--labels", "table", type=InputFile(), help="CSV with lines FILE,CLASS, for many images at once.")
+@click.option("--labels", "table", type=options.InputFile(), help="CSV with lines FILE,CLASS, for many images at once.")
 @STATE
 def label(file: Path | None, classname: str | None, table: Path | None, state: Path | None) -> None:
-    """Say what FILE really shows: CLASS. A few labels say how often the device is right, and whether adapting helps.
+    """Tell a device that the label of the image FILE is CLASS.
 
-    The device does not learn from labels. FILE is a picture that it has classified or will classify. A running device
-    reports what its labels say with the next sync, a few seconds later.
+    A few labels show how often the device is right, and whether adapting helps: see latte edge status. The device does
+    not learn from labels. FILE is an image that it has classified or will classify. A running device
+    reports the accuracy to the server with its next sync, a few seconds later.
     """
     from ..core.validate import choice
     from ..edge.classify.classify import absolute_name
     from ..edge.classify.evidence import read_labels
     from ..edge.device.record import add_labels, open_record
     from ..edge.joining import TASK_FILE
-    from ..errors import refuse
+    from ..errors import InputError
     from ..wire.task import read_task
 
     folder = state_folder(state)
     if not (folder / TASK_FILE).is_file():
-        raise refuse("device", f"{folder}, where no device has worked", "the --state folder of latte edge")
+        raise InputError(f"{folder}: no device has worked here; give the folder that latte edge has as --state")
     if (table is None) == (file is None or classname is None) or (table is not None and file is not None):
         raise click.UsageError("give FILE and CLASS, or --labels")
     names = read_task(folder / TASK_FILE).zero_shot.classnames  # no answer of another class could be right
@@ -494,9 +491,9 @@ def label(file: Path | None, classname: str | None, table: Path | None, state: P
         known = {source for (source,) in database.execute("SELECT DISTINCT source FROM pictures")}
         missing = [name for name in labels if not os.path.lexists(name) and os.fsencode(name) not in known]
         if missing and file is not None:
-            raise refuse("FILE", f"{missing[0]}, which does not exist and was not classified", "the name of a picture")
+            raise InputError(f"{missing[0]}: no such file, and no image of this name was classified")
         if missing:
             more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
             problem(f"labels of files that do not exist and were not classified: {missing[0]}{more}")
         count = add_labels(database, labels)
-    line(f"{counted(len(labels), 'label')} stored, {count} of them for pictures that have been classified")
+    line(f"{counted(len(labels), 'label')} stored, {count} of them for images that have been classified")

@@ -76,35 +76,25 @@ def print_rows(rows: Sequence[dict[str, object]], as_json: bool, keys: int = 1) 
         return
     if not rows:
         return
-    names = list(dict.fromkeys(name for row in rows for name in row))  # not every row has every column
-    columns = [_column(name, [row.get(name) for row in rows]) for name in names]
-    for number, block_of in enumerate(_blocks([len(column[0]) + 2 for column in columns], keys)):
-        if number:
-            line("")
-        for parts in zip(*(columns[i] for i in block_of), strict=True):
-            line("  ".join(parts).rstrip())
-
-
-def _column(name: str, values: Sequence[object]) -> list[str]:
-    """Return the lines of a column, its name first, all of one width; numbers stand on the right."""
-    texts = [_cell(name), *map(_cell, values)]
-    width, numbers = max(map(len, texts)), all(map(_is_number, texts[1:]))
-    return [text.rjust(width) if numbers else text.ljust(width) for text in texts]
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"-|[+-]?[\d.,]+(e[+-]?\d+)?", text, re.ASCII) is not None
-
-
-def _blocks(widths: Sequence[int], keys: int) -> list[list[int]]:
-    """Return the columns of each block."""
     from ..report.formats.text import split_columns
 
-    every, width = list(range(len(widths))), terminal_width()
-    if width is None or sum(widths) - 2 <= width:
-        return [every]
-    room = width + 2 - sum(widths[:keys])
-    return [[*every[:keys], *columns] for columns in split_columns(every[keys:], widths, room)]
+    names = list(dict.fromkeys(name for row in rows for name in row))  # not every row has every column
+    columns = []
+    for name in names:  # all of one width; numbers stand on the right
+        texts = [_cell(name), *(_cell(row.get(name)) for row in rows)]
+        width = max(map(len, texts))
+        numbers = all(re.fullmatch(r"-|[+-]?[\d.,]+(e[+-]?\d+)?", text, re.ASCII) for text in texts[1:])
+        columns.append([text.rjust(width) if numbers else text.ljust(width) for text in texts])
+    widths, room = [len(column[0]) + 2 for column in columns], terminal_width()
+    blocks = [list(range(len(columns)))]
+    if room is not None and sum(widths) - 2 > room:
+        split = split_columns(blocks[0][keys:], widths, room + 2 - sum(widths[:keys]))
+        blocks = [[*range(keys), *others] for others in split]
+    for number, places in enumerate(blocks):
+        if number:
+            line("")
+        for parts in zip(*(columns[i] for i in places), strict=True):
+            line("  ".join(parts).rstrip())
 
 
 def _cell(value: object) -> str:

@@ -11,16 +11,14 @@ import click
 
 from ..errors import InputError
 from ..text import short_count
-from .experiments import run_searches
-from .options import DATA, JSON, PLUGINS, Command, OutputFolder, load_plugins
+from .experiments import collect_failures, follow, how_to_run, run_searches
+from .options import DATA, JOBS, JSON, PLUGINS, RUNS, SET, OutputFolder, load_plugins
 from .output import block, line, print_rows
 from .report import BACKBONES, format_of, report_options, write_output
-from .run_options import JOBS, collect_failures, collect_options, follow, plain_options
 
 if TYPE_CHECKING:
     from ..methods.traffic import CostShape
     from ..paper.cost import CostRow, Reference
-    from ..paper.studies import Setup
 
 
 @click.group()
@@ -43,7 +41,10 @@ def paper() -> None:
     show_default=True,
     help="TDA and DMN: tuned on other seeds, on the reported ones, or not at all.",
 )
-@click.option("--runs", type=OutputFolder(), default=Path("runs"), show_default=True, help="Folder of the run folders.")
+@click.option("--methods", metavar="SPEC,...", help="More rows: [LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated.")
+@SET
+@PLUGINS
+@RUNS
 @JOBS
 @report_options
 def table(
@@ -53,63 +54,61 @@ def table(
     text_encoder: str | None,
     seeds: str,
     baselines: str,
+    methods: str | None,
+    settings: tuple[str, ...],
+    plugins: tuple[Path, ...],
     runs: Path,
     jobs: int | str,
     kind: str | None,
     out: Path | None,
 ) -> None:
-    """Run every method of the paper on one of its benchmarks and show the paper's numbers beside.
+    """Make the paper's table for a benchmark, its numbers beside yours.
 
-    It needs two embedding files in the data folder, for example vlcs-vit-b-16.safetensors and, for VTE, TPT and Zero,
+    Every method of the paper is run, and those of --methods, which may be your own (--plugin). The command needs two
+    embedding files in the data folder, for example vlcs-vit-b-16.safetensors and, for VTE, TPT and Zero,
     vlcs-vit-b-16-views64.safetensors. TDA and DMN are tuned first, as in the paper: by a grid search on other seeds
     than the reported ones, whose choice is written to --runs. What is finished is kept there and not done again.
     """
     from ..data.catalogue import data_folder
     from ..encoders.tuning import check_prompt_tuner
     from ..experiment.collection import encoders, read_run
-    from ..experiment.config import parse_seeds
+    from ..experiment.config import MethodConfig, parse_method, parse_seeds
     from ..experiment.runner import execute
-    from ..paper.reproduce import (
-        benches,
-        choose,
-        facts,
-        make_search,
-        needing_text_encoder,
-        notes,
-        one_name,
-        paper_files,
-        tuning_source,
-    )
+    from ..files.atomic import check_writable_folder
+    from ..paper import reproduce
     from ..report.contents import Report
     from ..report.page.sections import render_report
     from ..report.published import display
     from ..report.tables import build_table
 
+    check_writable_folder(runs, "--runs")
+    load_plugins(plugins)
     numbers, folder = parse_seeds(seeds), data_folder(data)
-    plain, viewed = files = paper_files(benchmark, backbone, folder)
+    plain, viewed = files = reproduce.paper_files(benchmark, backbone, folder)
     if not plain.path.is_file():
         raise InputError(plain.missing())
     if not viewed.path.is_file():
         line(f"left out: {viewed.missing()}", err=True)
     elif text_encoder is None:
-        for name in needing_text_encoder():
+        for name in reproduce.needing_text_encoder():
             line(f"left out: {display(name)}, which needs the text encoder itself: --text-encoder", err=True)
     if text_encoder is not None:
         check_prompt_tuner(text_encoder)
-    tuning = tuning_source(benchmark, backbone, folder) if baselines == "tuned" else None
+    tuning = reproduce.tuning_source(benchmark, backbone, folder) if baselines == "tuned" else None
     extra = [tuning] if tuning is not None and tuning.path.is_file() else []
     there = [file for file in files if file.path.is_file()]
-    bench_files = benches([*there, *extra], numbers, text_encoder)
+    more = [MethodConfig(**parse_method(text)) for text in methods.split(",")] if methods else []
+    bench_files = reproduce.benches([*there, *extra], numbers, text_encoder, more, settings)
     pool = bench_files.pop() if extra else None
-    search = None if baselines == "default" else make_search(bench_files[0], baselines, runs, pool)
+    search = None if baselines == "default" else reproduce.make_search(bench_files[0], baselines, runs, pool)
     if tuning is not None and search is not None and not search.apart:
         line(f"tuning under the reported corruptions: {tuning.missing()}", err=True)
-    options = plain_options(jobs)
+    options = how_to_run(jobs, plugins)
     with collect_failures():
         tuned = None
         if search is not None:
             run_searches(list(search.tunings), search.folder, options)
-            tuned = choose(search)
+            tuned = reproduce.choose(search)
             line(f"wrote {search.file}", err=True)
         plans = [bench.plan(tuned) for bench in bench_files]
         for plan in plans:
@@ -117,10 +116,11 @@ def table(
         source, zero_shot = bench_files[0].source, bench_files[0].benchmark.embeddings.zero_shot
         folders = [read_run(runs / plan.name) for plan in plans]
         encoder = next(iter(encoders(folders).values()), None)
-        found = [result for folder in folders for result in folder.results]
-        table = build_table(one_name(found, source.benchmark), encoder, source.backbone)
-        costs = facts(plans[0], source.benchmark, source.backbone, zero_shot)
-        sentences = (*notes(source, plans[0], search, tuned), *(fact.sentence() for fact in costs))
+        found = [replace(result, benchmark=source.benchmark) for folder in folders for result in folder.results]
+        table = build_table(found, encoder, source.backbone)
+        costs = reproduce.facts(plans[0], source.benchmark, source.backbone, zero_shot)
+        words = reproduce.notes(source, plans[0], search, tuned)
+        sentences = (*words, *(fact.sentence() for fact in costs))
         table = replace(table, notes=table.notes + sentences, facts=costs)
         write_output(render_report(Report((table,), tuple(folders)), kind or format_of(out)), out)
 
@@ -139,50 +139,35 @@ FIGURE_NAMES = (
 VARIED = ("decentralisation", "period")
 
 
-@dataclass(frozen=True, slots=True)
-class FigureOptions:
-    """The options of a call that decide what the figures show."""
-
-    benchmark: str
-    data: Path | None
-    seeds: str
-    clients: int | None
-    preset: str | None
-
-    def setup(self) -> Setup:
-        """Open the benchmark."""
-        from ..core.validate import choice
-        from ..experiment.config import parse_seeds
-        from ..experiment.plan import open_benchmark
-        from ..methods.latte.client import PRESETS
-        from ..paper.studies import make_setup
-
-        if self.preset is not None:
-            choice("preset", self.preset, tuple(PRESETS))
-        benchmark = open_benchmark(self.benchmark, self.data)
-        return make_setup(benchmark, parse_seeds(self.seeds), self.clients, self.preset)
-
-
-def figure_options(command: Command) -> Command:
-    """Add the options that decide what the figures show; the command gets them as ``chosen``."""
-    options = [
-        click.option("--benchmark", default="cifar10c-mini", show_default=True, help="Benchmark by name or file."),
-        DATA,
-        click.option("--seeds", default="0-2", show_default=True, help="Seeds, such as 0-4 or 0,2,7."),
-        click.option("--clients", type=click.IntRange(1), help="Clients per domain (default: the benchmark's own)."),
-        click.option("--preset", help="Latte's parameters (default: those published for the benchmark, if any)."),
-    ]
-    return collect_options(command, FigureOptions, options)
-
-
 @paper.command()
 @click.argument("name", type=click.Choice(FIGURE_NAMES))
-@figure_options
+@click.option("--benchmark", default="cifar10c-mini", show_default=True, help="Benchmark by name or file.")
+@DATA
+@click.option("--seeds", default="0-2", show_default=True, help="Seeds, such as 0-4 or 0,2,7.")
+@click.option("--clients", type=click.IntRange(1), help="Clients per domain (default: the benchmark's own).")
+@click.option("--preset", help="Latte's parameters (default: those published for the benchmark, if any).")
+@SET
 @click.option("--values", help="The values of a decentralisation or period figure, such as 1,2,5,10.")
 @click.option("--out", type=OutputFolder(), default=Path("figures"), show_default=True, help="Folder for the figures.")
 @JOBS
-def figure(name: str, chosen: FigureOptions, values: str | None, out: Path, jobs: int | str) -> None:
-    """Draw a figure of the paper or of Ristretto, or all, for a benchmark: PNG, SVG, the numbers as CSV, and a page.
+@JSON
+def figure(
+    name: str,
+    benchmark: str,
+    data: Path | None,
+    seeds: str,
+    clients: int | None,
+    preset: str | None,
+    settings: tuple[str, ...],
+    values: str | None,
+    out: Path,
+    jobs: int | str,
+    as_json: bool,
+) -> None:
+    """Draw a figure of the paper or of Ristretto, or all of them.
+
+    Each is written as PNG and SVG, with its numbers as CSV, and a page shows them. --set changes the schedule or the
+    engine of the runs, such as schedule.participation=0.5.
 
     \b
     decentralisation  accuracy against clients per domain
@@ -194,20 +179,29 @@ def figure(name: str, chosen: FigureOptions, values: str | None, out: Path, jobs
     steps             Ristretto without each of its six steps
     routing           whose evidence Ristretto uses, clients sorted by domain
 
-    The runs behind the figures go to run folders in --out/runs: running again computes only what is missing there, and
-    draws only what is not drawn yet.
+    The runs behind the figures go to run folders in --out/runs: running again computes only what is missing there.
     """
     if values and name not in VARIED:
         raise click.UsageError(f"--values is for {' and '.join(VARIED)}")
-    if chosen.clients and name == "decentralisation":
+    if clients and name == "decentralisation":
         raise click.UsageError("decentralisation varies the clients per domain: give them as --values, not --clients")
-    from ..core.validate import whole
+    for text in settings:
+        if not text.startswith(("schedule.", "engine=")):
+            raise click.UsageError(f"--set {text}: a figure takes schedule.KEY=VALUE or engine=VALUE")
+    from ..core.validate import choice, whole
+    from ..experiment.config import parse_seeds
+    from ..experiment.plan import open_benchmark
+    from ..methods.latte.client import PRESETS
     from ..paper.figures.make import make_figures, need_packages, write_gallery
+    from ..paper.studies import make_setup
 
     names = FIGURE_NAMES[:-1] if name == "all" else (name,)
     need_packages(names)  # before the data is read
+    if preset is not None:
+        choice("preset", preset, tuple(PRESETS))
     with collect_failures():
-        setup, last = chosen.setup(), ""
+        setup = make_setup(open_benchmark(benchmark, data), parse_seeds(seeds), clients, preset, settings)
+        last = ""
 
         def say(what: str, done: int, total: int) -> None:  # where the work is; a tenth of the runs is a step
             nonlocal last
@@ -218,9 +212,11 @@ def figure(name: str, chosen: FigureOptions, values: str | None, out: Path, jobs
 
         parts = values.split(",") if values else []
         numbers = tuple(sorted({whole("--values", part.strip(), 1) for part in parts}))
-        pictures = make_figures(names, setup, out, plain_options(jobs), numbers, say)
+        pictures = make_figures(names, setup, out, how_to_run(jobs), numbers, say)
         page = write_gallery(pictures, setup, out)
-        for picture in pictures:
+        if as_json:
+            line(json.dumps([{"file": str(one.path("svg")), "caption": one.caption} for one in pictures]))
+        for picture in () if as_json else pictures:
             line(picture.path("svg"))
             line(f"  {picture.caption}")
         line(f"wrote {page}", err=True)
@@ -240,7 +236,7 @@ def figure(name: str, chosen: FigureOptions, values: str | None, out: Path, jobs
 @click.option("--quick", is_flag=True, help="Fewer repetitions, for a first look.")
 @JSON
 def theory(out: Path, seed: int, quick: bool, as_json: bool) -> None:
-    """Check the paper's theory: simulate its sphere model and compare with bounds, rates and limits."""
+    """Check the paper's bounds, rates and limits in simulations."""
     from ..errors import need
     from ..paper.theory.figures import write_theory
     from ..paper.theory.study import StudyPlan, run_study
@@ -295,11 +291,11 @@ def cost(
     encoder_macs: float | None,
     as_json: bool,
 ) -> None:
-    """Show what each method costs: computation, time, memory, and bytes per sync, beside the paper's numbers.
+    """Show what each method costs, beside the paper's numbers.
 
-    The default sizes are the paper's (CIFAR-100-C with CLIP ViT-B/16). MACs and bytes are closed forms; time and
-    memory are measured here, on the processor, and set against one pass of the encoder in the same run: that of
-    --encoder, or one matrix product of as many MACs.
+    Costs are computation, time, memory, and bytes per sync. The default sizes are the paper's (CIFAR-100-C with CLIP
+    ViT-B/16). MACs and bytes are closed forms; time and memory are measured here, on the processor, and set against
+    one pass of the encoder in the same run: that of --encoder, or one matrix product of as many MACs.
     """
     from ..core.validate import real
     from ..experiment.config import MethodConfig, parse_method

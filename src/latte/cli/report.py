@@ -1,13 +1,14 @@
-"""``latte report``: run folders as a table or a page."""
+"""``latte report`` and ``diagnose``: run folders as tables and pages, and what the memories of a run hold."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from .options import Command, Folder, OutputFile
-from .output import block, line, terminal_width
+from .options import JSON, Command, Folder, OutputFile
+from .output import bar, block, line, print_rows, problem, terminal_width
 
 BACKBONES = click.Choice(["ViT-B/16", "RN50"])
 
@@ -69,3 +70,70 @@ def format_of(out: Path | None) -> str:
     """Return the format for the ending of a file name; text for any other."""
     endings = {".md": "markdown", ".tex": "latex", ".json": "json", ".csv": "csv", ".html": "html", ".htm": "html"}
     return endings.get(out.suffix.lower(), "text") if out is not None else "text"
+
+
+@click.command()
+@click.argument("run", type=Folder(exists=True))
+@click.option("--method", "label", help="Label of a Latte or Ristretto of the run (default: the first).")
+@click.option("--seed", type=click.IntRange(0), help="One of the run's seeds (default: the first).")
+@click.option("--data", type=Folder(), help="Folder of the embedding files, if they have moved since the run.")
+@click.option(
+    "--out", type=OutputFile(makes_folder=True), help="Write the diagnosis to this file, too, as an HTML page."
+)
+@JSON
+def diagnose(
+    run: Path, label: str | None, seed: int | None, data: Path | None, out: Path | None, as_json: bool
+) -> None:
+    """Look into the memories or heads of RUN, a folder that latte run wrote.
+
+    Of Latte: what the memories hold, class by class. Of Ristretto: how far heads are trusted, whose evidence they rest
+    on, and the spectrum of the covariance. A zero-shot model that has collapsed (most predictions are one class) is
+    reported with a warning, since every method learns from its predictions.
+
+    One seed is replayed with the readable simulator. The diagnosis is stored in the folder and is a section of its
+    report from then on (latte report RUN --format html).
+    """
+    from ..analysis.diagnose import Diagnosis, HeadDiagnosis, open_replay, replay_run
+    from ..analysis.stats import zero_shot_answers
+    from ..files.atomic import check_writable_folder, write_text
+    from ..report.page import sections
+
+    planned = open_replay(run, data, label, seed)
+    check_writable_folder(planned.run.folder, "run")
+    with bar(planned.method.label[:12], planned.federation.samples) as advance:
+        diagnosis = replay_run(planned, advance)
+    line(f"wrote {diagnosis.save(planned.run.folder)}", err=True)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        title = f"Diagnosis: {diagnosis.method} on {diagnosis.benchmark}"
+        write_text(out, sections.render_page(title, sections.diagnosis_sections(diagnosis)))
+        line(f"wrote {out}", err=True)
+    if as_json:
+        block(diagnosis.to_json())
+        return
+    line(
+        f"{diagnosis.method} on {diagnosis.benchmark}, seed {diagnosis.seed} (one seed, replayed): "
+        f"{diagnosis.clients} clients, {diagnosis.samples} images, accuracy {diagnosis.accuracy:.2f} %"
+    )
+    answers = zero_shot_answers(planned.federation)
+    frequent = f"{answers.share:.0f} % of its predictions are {answers.most_frequent!r}"
+    line(f"zero-shot: accuracy {answers.accuracy:.2f} %; {frequent}")
+    if warning := answers.warning():
+        problem(f"warning: {warning}")
+    line("")
+    reports: tuple[Any, ...]
+    if isinstance(diagnosis, Diagnosis):
+        columns, reports = sections.DIAGNOSIS_COLUMNS, (diagnosis.total, *diagnosis.classes)
+    else:
+        columns, reports = sections.HEAD_COLUMNS, (diagnosis.total, *diagnosis.domains)
+    print_rows([dict(zip(columns, sections.report_cells(one), strict=True)) for one in reports], False)
+    line("")
+    if isinstance(diagnosis, HeadDiagnosis):
+        growth = ", ".join(f"{trust:.2f} after {images}" for images, trust in diagnosis.trust_after.items())
+        line(f"trust of a head by the images of its client: {growth}")
+        shares = " ".join(f"{share:.1f}" for share in diagnosis.spectrum)
+        line(f"covariance: largest eigenvalues in % of all: {shares}; as {diagnosis.directions:.0f} equal directions")
+        line(f"inside: {diagnosis.chance:.1f} % if everyone's evidence counted alike, at best {diagnosis.best()}")
+        line("")
+    for note in sections.column_notes(columns):
+        line(note)

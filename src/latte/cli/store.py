@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 import click
 
-from .options import JSON, PLUGINS, Folder, InputFile, OutputFile, load_plugins, store_options
+from . import options
+from .answer_text import counted
 from .output import line, print_rows, problem
 
 if TYPE_CHECKING:
@@ -28,56 +29,58 @@ def store() -> None:
 
 @store.command("backup")
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
-@store_options
+@options.store_options
 def backup(out: Path, folder: Path, store: str | None) -> None:
-    """Write everything in a store to the file OUT. Servers need not be stopped: it is the store of one moment.
+    """Write everything in a store to the file OUT, while servers run.
 
-    The file is a database of SQLite, whatever the store is. A damaged store is refused.
+    The backup is the store as it was at one moment. It is an SQLite database, whatever the store is. A damaged store is
+    refused.
     """
     from ..server.store.backup import StorePlace, back_up
 
     clients, tokens = back_up(StorePlace(store or folder, folder), out)
-    line(f"{out}: {clients} clients, {tokens} tokens")
+    line(f"{out}: {counted(clients, 'client')}, {counted(tokens, 'token')}")
 
 
 @store.command("restore")
-@click.argument("source", metavar="IN", type=InputFile())
-@store_options
+@click.argument("source", metavar="IN", type=options.InputFile())
+@options.store_options
 @click.option("--replace", is_flag=True, help="Replace what the store holds.")
 @click.option("--keep-tokens", is_flag=True, help="Leave the tokens that are there as they are.")
 def restore(source: Path, folder: Path, store: str | None, replace: bool, keep_tokens: bool) -> None:
-    """Fill a store from the backup IN, of whichever kind of store. No server may run on it.
+    """Fill a store from the backup IN. No server may run on the store.
 
-    Nothing is changed unless the whole backup is sound. A token that is revoked in the store or in the backup is
-    revoked, and a server for which tokens were made asks for tokens.
+    A backup of SQLite can fill PostgreSQL, and the other way. Nothing is changed unless the whole backup is sound. A
+    token that is revoked in the store or in the backup is revoked, and a server for which tokens were made asks for
+    tokens.
     """
     from ..server.store.backup import Restoration, StorePlace
     from ..server.store.backup import restore as fill
 
     restored, unknown = fill(source, StorePlace(store or folder, folder), Restoration(replace, keep_tokens))
     when = datetime.fromtimestamp(restored.created, UTC).isoformat(timespec="seconds")
-    tokens = "tokens as before" if keep_tokens else f"{len(restored.tokens)} tokens"
-    line(f"restored {restored.clients} clients, {tokens}, as of {when}")
+    tokens = "tokens as before" if keep_tokens else counted(len(restored.tokens), "token")
+    line(f"restored {counted(restored.clients, 'client')}, {tokens}, as of {when}")
     if unknown:
         problem(f"which tokens were revoked since {when} is not known here: revoke them again (latte token revoke)")
 
 
 @store.command("check")
-@store_options
-@click.option("--task", type=InputFile(), help="Try each upload on the exchange of this task.")
-@PLUGINS
+@options.store_options
+@click.option("--task", type=options.InputFile(), help="Try each upload on the exchange of this task.")
+@options.PLUGINS
 @click.option("--forget-damaged", is_flag=True, help="Go on without what is damaged: its clients upload again.")
-@JSON
+@options.JSON
 def check(
     folder: Path, store: str | None, task: Path | None, plugins: tuple[Path, ...], forget_damaged: bool, as_json: bool
 ) -> None:
-    """Read every upload in a store and list those that are damaged; exit code 1 if there are any."""
+    """List the uploads in a store that are damaged; exit code 1 if any."""
     from ..server.hub import check as store_check
     from ..server.store.backup import StorePlace
     from ..server.store.base import DamagedStoreError
     from ..wire.task import read_task
 
-    load_plugins(plugins)
+    options.load_plugins(plugins)
     place = StorePlace(store or folder, folder)
     try:
         report = store_check.check_store(place, None if task is None else read_task(task))
@@ -89,7 +92,7 @@ def check(
         line(json.dumps({"clients": report.clients, "damaged": rows}))
     else:
         print_rows([{**row, "client": row["client"] or "(the file)"} for row in rows], False)
-        line(f"{report.clients} clients, {len(rows) or 'none'} damaged")
+        line(f"{counted(report.clients, 'client')}, {len(rows) or 'none'} damaged")
     forgotten = store_check.forget_damaged(place, report) if forget_damaged else 0
     if forgotten:
         line(f"{forgotten} forgotten: they upload again at their next sync", err=True)
@@ -97,7 +100,7 @@ def check(
         sys.exit(1)
 
 
-_OUT = click.option("--out", type=OutputFile(), help="Write it to a file that only you can read.")
+_OUT = click.option("--out", type=options.OutputFile(), help="Write it to a file that only you can read.")
 
 
 def _whose(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,7 +113,7 @@ def _whose(command: Callable[..., Any]) -> Callable[..., Any]:
 
     call_with_name.__doc__ = command.__doc__
     admin = click.option("--admin", is_flag=True, help="A token for the owner of the fleet instead of a client.")
-    return click.argument("client", required=False)(admin(store_options(call_with_name)))
+    return click.argument("client", required=False)(admin(options.store_options(call_with_name)))
 
 
 @click.group()
@@ -122,7 +125,7 @@ def token() -> None:
 @_OUT
 @_whose
 def create(name: str | None, out: Path | None, folder: Path, store: str | None) -> None:
-    """Create a token for CLIENT and print it: it is not stored, and cannot be shown again."""
+    """Create a token for CLIENT and print it. It is not stored, and cannot be shown again."""
     with _open_tokens(folder, store) as tokens:
         _create(tokens, folder, name, out)
 
@@ -151,10 +154,10 @@ def revoke(name: str | None, folder: Path, store: str | None) -> None:
 
 
 @token.command("list")
-@JSON
-@store_options
+@options.JSON
+@options.store_options
 def list_tokens(as_json: bool, folder: Path, store: str | None) -> None:
-    """List tokens: whose they are, since when, and whether they are valid. The tokens themselves are not stored."""
+    """List whose tokens there are, since when, and whether they are valid. The tokens themselves are not stored."""
     with _open_tokens(folder, store, made=True) as tokens:
         rows = sorted(tokens.tokens().values(), key=lambda entry: (entry.role, entry.client, entry.created))
     dates = [{"created": _date(entry.created), "revoked": _date(entry.revoked)} for entry in rows]
@@ -186,6 +189,8 @@ def _create(tokens: TokenStore, folder: Path, name: str | None, out: Path | None
     from ..server.store.audit import Audit
     from ..server.store.tokens import new_token, require_tokens
 
+    if not tokens.made():
+        problem("this is the first token: from now on the server asks every device for one")
     text, stored = new_token(name)
     folder.mkdir(parents=True, exist_ok=True)  # with --store there may be none yet
     if out is None:
@@ -218,17 +223,15 @@ _PAGE = 1000  # clients of one answer
 
 def _where(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say which server, and how to reach it."""
-    for option in (
-        JSON,
-        click.option("--key", type=InputFile(), help="The key of --cert."),
-        click.option("--cert", type=InputFile(), help="Certificate of yours, for a server with --client-ca."),
-        click.option("--server-ca", type=InputFile(), help="Certificate of the authority that signed the server's."),
-        click.option("--token-file", type=InputFile(), help="File with an admin's token (see: latte token)."),
-        click.option("--folder", type=Folder(exists=True), help="The folder of a server that is not running, instead."),
+    chosen: list[options.Option] = [
         click.option("--server", envvar="LATTE_SERVER", show_envvar=True, help="Address of latte serve."),
-    ):
-        command = option(command)
-    return command
+        click.option(
+            "--folder", type=options.Folder(exists=True), help="The folder of a server that is not running, instead."
+        ),
+        *options.connection_options("an admin's", "yours"),
+        options.JSON,
+    ]
+    return options.add_options(command, chosen)
 
 
 @click.group()
@@ -239,7 +242,7 @@ def client() -> None:
 @client.command("list")
 @_where
 def list_clients(server: str | None, folder: Path | None, as_json: bool, **how: Path | None) -> None:
-    """List the clients by name, with the version of their latest upload and when it came."""
+    """List the clients, with the version and time of their last upload."""
     rows: list[dict[str, Any]] = []
     if _in_folder(server, folder):
         assert folder is not None

@@ -58,7 +58,9 @@ def create(
     period: int,
     near_copy: float,
 ) -> None:
-    """Write the task file OUT: give --encoder and --classes, or --benchmark.
+    """Write the task file OUT.
+
+    Give --encoder and --classes, or --benchmark.
 
     Which method: Latte is the default; it is published, and holds while few clients are hostile. Ristretto is for
     devices of one owner that see one domain each. A device whose images mix domains gains nothing with either (420

@@ -38,12 +38,12 @@ from ..wire.task import Task
 T = TypeVar("T")
 
 CLIENTS_PER_DOMAIN = 10
-SEED = 1000  # deals the images of a guest in another way than the demo does by default
+SEED = 1000  # of the split that a guest is a client of, which is not that of the demo
 _EVERY = 0.5  # seconds between two tallies
 
 
 def demo_federation(seed: int) -> Federation:
-    """Return PACS, dealt to forty clients."""
+    """Return PACS, split among forty clients."""
     return federate(demo_embeddings(), CLIENTS_PER_DOMAIN, seed)
 
 

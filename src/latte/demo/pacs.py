@@ -14,16 +14,8 @@ from ..experiment.config import MethodConfig, RunConfig
 from ..experiment.plan import Plan, make_plan
 from ..experiment.runner import TrialRun
 from ..report.contents import answers_of
-from ..report.page.sections import (
-    Section,
-    Series,
-    differences_section,
-    heatmap_section,
-    lines_section,
-    render_page,
-    table_section,
-    text_section,
-)
+from ..report.page import sections as page
+from ..report.page.sections import Section, Series
 from ..report.published import display
 from ..report.tables import ResultTable, build_table, group, result_key
 from ..simulation.simulator import Schedule
@@ -48,7 +40,7 @@ ABOUT = (
     "Every method has one setting for all data. PACS was among the sets on which the defaults of Latte and Ristretto "
     "were chosen; docs/ristretto.md has sets that were not.",
     "Latte and Ristretto sync after 1, 2, 4, 8, 16 images of a client, then after every 16; the global forms of TDA "
-    "and DMN-ZS exchange after every image. kB per client: sent and received in the whole run, vectors in "
+    "and DMN-ZS sync after every image. kB per client: sent and received in the whole run, vectors in "
     "half precision.",
     "Ristretto is a method of this project, not of the paper. Both gain on PACS; docs/results.md has the data on which "
     "they lose.",
@@ -146,14 +138,14 @@ def demo_page(trials: Sequence[TrialRun], encoder: str) -> str:
     table = _with_zero_shot(demo_table(trials, encoder))
     gains = [pair for pair in table.differences if pair.second == ZERO_SHOT and pair.metric == "micro"]
     sections = [
-        differences_section("Gain over zero-shot", gains, "Seeds deal the images to the clients and order them."),
-        table_section(table, "Accuracy"),
+        page.differences_section("Gain over zero-shot", gains, "A seed is one random split of the images."),
+        page.table_section(table, "Accuracy"),
         _over_time(trials),
         _collaboration(trials, "latte", "Whose prototypes Latte's clients get"),
         _collaboration(trials, "ristretto", "Whose evidence Ristretto's heads use"),
-        text_section("What was run", ABOUT),
+        page.text_section("What was run", ABOUT),
     ]
-    return render_page("Latte demo", sections, subtitle=f"{SETTING} {ENCODER}")
+    return page.render_page("Latte demo", sections, subtitle=f"{SETTING} {ENCODER}")
 
 
 def _label(name: str) -> str:
@@ -182,7 +174,7 @@ def _over_time(trials: Sequence[TrialRun]) -> Section:
         "Gain over zero-shot on all images so far, all clients together, mean over the seeds. A client sees 167 "
         "(photo) to 393 (sketch) images: from 167 on, one domain after the other ends."
     )
-    return lines_section("Gain over time", series, "images seen by each client", "gain so far, points", caption)
+    return page.lines_section("Gain over time", series, "images seen by each client", "gain so far, points", caption)
 
 
 def _collaboration(trials: Sequence[TrialRun], method: str, title: str) -> Section:
@@ -198,4 +190,4 @@ def _collaboration(trials: Sequence[TrialRun], method: str, title: str) -> Secti
         f"Row: who receives; column: from whom (seed {trial.result.seed}). {share_inside(others, groups):.0f} % stays "
         f"inside the client's own domain; without a choice it would be {chance:.0f} %."
     )
-    return heatmap_section(title, shown, [client.name for client in clients], domains, caption)
+    return page.heatmap_section(title, shown, [client.name for client in clients], domains, caption)

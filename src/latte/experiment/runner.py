@@ -391,11 +391,12 @@ class TrialRun:
     predictions: Predictions | None = None
 
 
-def run_trials(plan: Plan, jobs: int = 0) -> Iterator[TrialRun]:
-    """Run every item of ``plan`` and yield the trials as they end; ``jobs`` 0 means one process per core."""
+def run_trials(plan: Plan, options: Options | None = None) -> Iterator[TrialRun]:
+    """Run every item of ``plan`` and yield the trials as they end."""
+    options = options or Options()
     items = sorted(plan.items(), key=lambda item: has_engine(item.method.name))  # the slowest first, to end together
     messages = [as_message([Job(plan, item)], predictions=True, downloads=True) for item in items]
-    for _, answer in unordered(work, messages, Options(jobs).processes):
+    for _, answer in unordered(work, messages, options.processes, options.executor):
         if isinstance(answer, BaseException):
             raise answer
         message = json.loads(answer)

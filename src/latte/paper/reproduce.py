@@ -14,7 +14,7 @@ from ..data.embeddings import save_embeddings
 from ..data.federation import is_crossed
 from ..errors import InputError, refuse
 from ..experiment.collection import check_classifiers
-from ..experiment.config import MethodConfig, RunConfig
+from ..experiment.config import MethodConfig, RunConfig, apply_settings
 from ..experiment.plan import UNKNOWN, OpenBenchmark, Plan, open_benchmark, plan_on
 from ..experiment.sweep import SweepAxis
 from ..experiment.tune import TunedFile, Tuning, make_tunings, save_tuned, select, use_tuned
@@ -24,7 +24,6 @@ from ..methods.dmn import DmnParams
 from ..methods.traffic import CostShape
 from ..report import published as paper
 from ..report.tables import Fact
-from ..simulation.results import Result
 from .cost import PAPER_SHARE, encoder_bytes, paper_costs, traffic
 
 PAPER_VIEWS = 64  # per image: what VTE, TPT and Zero look at
@@ -106,10 +105,17 @@ class Bench:
         return plan_on(config, self.benchmark)
 
 
-def benches(files: Iterable[PaperFile], seeds: Sequence[int], text_encoder: str | None = None) -> list[Bench]:
+def benches(
+    files: Iterable[PaperFile],
+    seeds: Sequence[int],
+    text_encoder: str | None = None,
+    more: Sequence[MethodConfig] = (),
+    settings: Sequence[str] = (),
+) -> list[Bench]:
     """Open the files, after a check that they are of the paper's encoder and of one classifier.
 
-    Without a ``text_encoder``, the rows that tune a prompt are left out.
+    Without a ``text_encoder``, the rows that tune a prompt are left out. ``more`` rows are added to the file that has
+    their views; ``settings`` such as "schedule.period=5" change every run.
     """
     loaded = []
     for source in files:
@@ -120,8 +126,11 @@ def benches(files: Iterable[PaperFile], seeds: Sequence[int], text_encoder: str 
         if paper.comparable(source.benchmark, encoder, source.backbone) is None:
             raise refuse("encoder", encoder, f"CLIP {source.backbone}")
         rows = [name for name in source.methods if text_encoder or name not in needing_text_encoder()]
-        methods = tuple(_method(name, source.benchmark) for name in rows)
-        config = RunConfig(str(source.path), methods, tuple(seeds), text_encoder=text_encoder)
+        methods = [_method(name, source.benchmark) for name in rows]
+        if not source.seed:  # not the file for tuning
+            methods += [one for one in more if describe(one.name).uses_views == (source.views > 1)]
+        config = RunConfig(str(source.path), tuple(methods), tuple(seeds), text_encoder=text_encoder)
+        config = apply_settings(config, settings)
         loaded.append(Bench(source, benchmark, config))
         loaded[-1].plan()  # refuses what cannot run before anything is written
     check_classifiers((b.source.benchmark, b.benchmark.info.fingerprint, str(b.source.path)) for b in loaded)
@@ -140,11 +149,6 @@ def _method(label: str, benchmark: str) -> MethodConfig:
     presets = describe(name).presets
     preset = benchmark if benchmark in presets else "official" if "official" in presets else None
     return MethodConfig(name, label, preset, params)
-
-
-def one_name(results: Iterable[Result], benchmark: str) -> list[Result]:
-    """Return the results of both files under the name of the benchmark, for one table."""
-    return [replace(result, benchmark=benchmark) for result in results]
 
 
 # --- the search for the parameters of TDA and DMN, whose values the paper does not print --------------------------
@@ -258,9 +262,9 @@ DEFAULTS = (
     "whereas the paper's are tuned: these rows do not follow its protocol."
 )
 APART = "No image is in the tuning under a corruption under which a reported seed shows it; its label was seen."
-SAME_IMAGES = "The tuning saw the reported images and their labels, dealt to other clients, as in the paper."
+SAME_IMAGES = "The tuning saw the reported images and their labels, split among other clients, as in the paper."
 SAME_CORRUPTIONS = (
-    "The tuning saw the reported images under the reported corruptions and their labels, dealt to other clients; "
+    "The tuning saw the reported images under the reported corruptions and their labels, split among other clients; "
     "the paper tunes under other corruptions, for which a file is missing: {command}"
 )
 ORACLE = (

@@ -19,7 +19,7 @@ from ..core.types import Integers, Mask, Reals, Vectors
 from ..data.catalogue import default_clients
 from ..data.federation import Federation, federate
 from ..errors import refuse
-from ..experiment.config import MethodConfig, RunConfig, check_items
+from ..experiment.config import MethodConfig, RunConfig, apply_settings, check_items
 from ..experiment.folder import RunFolder
 from ..experiment.item import run_item
 from ..experiment.plan import OpenBenchmark, Plan, plan_on
@@ -29,7 +29,7 @@ from ..methods.latte.client import PRESETS, Latte, LatteParams
 from ..methods.latte.readout import merge_memories
 from ..methods.ristretto.client import RistrettoParams
 from ..simulation.results import Outcome
-from ..simulation.simulator import Client, Schedule, set_up
+from ..simulation.simulator import Client, set_up
 from ..simulation.wrapped import InsideShare, inside_share
 
 STUDY_BASELINES = ("clip", "tda", "tda-global", "dmn", "dmn-global")
@@ -65,12 +65,14 @@ class Setup:
     """What all studies of one call share: the benchmark, the seeds, and Latte's parameters.
 
     ``clients`` per domain; None means those that the file fixes. ``preset`` None means the default for all data.
+    ``settings`` change the schedule or the engine (``schedule.participation=0.5``), where a study does not vary it.
     """
 
     benchmark: OpenBenchmark
     seeds: tuple[int, ...]
     clients: int | None
     preset: str | None
+    settings: tuple[str, ...] = ()
 
     @property
     def latte(self) -> LatteParams:
@@ -89,12 +91,16 @@ class Case:
 
 
 def make_setup(
-    benchmark: OpenBenchmark, seeds: Sequence[int], clients: int | None = None, preset: str | None = None
+    benchmark: OpenBenchmark,
+    seeds: Sequence[int],
+    clients: int | None = None,
+    preset: str | None = None,
+    settings: Sequence[str] = (),
 ) -> Setup:
     """Fill in what is None: the benchmark's own clients, and the published parameters where there are some."""
     if clients is None:
         clients = default_clients(benchmark.embeddings, benchmark.entry.name)
-    return Setup(benchmark, tuple(seeds), clients, preset or preset_for(benchmark.entry.name))
+    return Setup(benchmark, tuple(seeds), clients, preset or preset_for(benchmark.entry.name), tuple(settings))
 
 
 def preset_for(benchmark: str) -> str | None:
@@ -107,12 +113,12 @@ def preset_for(benchmark: str) -> str | None:
     return next((name for name in PRESETS if plain.startswith(name)), None)
 
 
-def _config(
-    setup: Setup, name: str, changes: dict[str, Any] | None = None, schedule: Schedule | None = None
-) -> RunConfig:
+def _config(setup: Setup, name: str, changes: dict[str, Any] | None = None, **schedule: Any) -> RunConfig:
     preset = setup.preset if setup.preset in describe(name).presets else None
     method = MethodConfig(name, preset=preset, params=changes or {})
-    return RunConfig(setup.benchmark.entry.name, (method,), setup.seeds, setup.clients, schedule or Schedule())
+    config = RunConfig(setup.benchmark.entry.name, (method,), setup.seeds, setup.clients)
+    config = apply_settings(config, setup.settings)
+    return replace(config, schedule=replace(config.schedule, **schedule))
 
 
 def base_plan(setup: Setup, method: str = "latte") -> Plan:
@@ -121,7 +127,7 @@ def base_plan(setup: Setup, method: str = "latte") -> Plan:
 
 
 def decentralisation(setup: Setup, values: Sequence[int] = ()) -> list[Case]:
-    """Every domain dealt to more and more clients: less data for each."""
+    """Every domain split among more and more clients: less data for each."""
     return [
         Case("", name, clients, _config(replace(setup, clients=clients), name))
         for clients in values or client_numbers(setup)
@@ -138,9 +144,9 @@ def period(setup: Setup, values: Sequence[int] = ()) -> list[Case]:
     cases = [Case("", "clip", every, _config(setup, "clip")) for every in periods]
     for name in ("latte", "ristretto"):
         plainly = "method" if describe(name).sync == "every" else "every"
-        cases += [Case("", name, t, _config(setup, name, schedule=Schedule(t, sync=plainly))) for t in periods]
+        cases += [Case("", name, t, _config(setup, name, period=t, sync=plainly)) for t in periods]
         cases += [
-            Case("", f"{name}+doubling", t, _config(setup, name, schedule=Schedule(t, sync="doubling")))
+            Case("", f"{name}+doubling", t, _config(setup, name, period=t, sync="doubling"))
             for t in periods
             if t > 1  # the period of the doubling schedule is 16 where none is given
         ]
@@ -289,29 +295,29 @@ class Collaboration:
     share: InsideShare
 
 
-def collaboration(setup: Setup, engine: str = "auto") -> Collaboration:
+def collaboration(setup: Setup) -> Collaboration:
     """Run Latte on the first seed and count the downloads."""
-    federation, outcome = _run(setup, "latte", engine)
+    federation, outcome = _run(setup, "latte")
     if outcome.downloads is None:  # see BlockServer.downloads
         raise refuse("clients", f"{len(federation)}, too many to count who downloads from whom", "fewer per domain")
     return _sorted(federation, outcome.downloads, setup.latte.k_e)
 
 
-def routing(setup: Setup, engine: str = "auto") -> Collaboration:
+def routing(setup: Setup) -> Collaboration:
     """Run Ristretto on the first seed and return the share of each client's evidence that each head used.
 
     ``downloads`` are means over the syncs of a client, without its own evidence, of which it always uses all.
     """
-    federation, outcome = _run(setup, "ristretto", engine)
+    federation, outcome = _run(setup, "ristretto")
     assert outcome.downloads is not None, "Ristretto's exchange is traced"
     shares = outcome.downloads / np.maximum(outcome.downloads.diagonal(), 1)[:, None]  # a sync is 1 on the diagonal
     np.fill_diagonal(shares, 0.0)
     return _sorted(federation, shares)
 
 
-def _run(setup: Setup, method: str, engine: str) -> tuple[Federation, Outcome]:
+def _run(setup: Setup, method: str) -> tuple[Federation, Outcome]:
     seed = setup.seeds[0]
-    config = replace(base_plan(setup, method).config, seeds=(seed,), engine=engine)
+    config = replace(base_plan(setup, method).config, seeds=(seed,))
     federation = federate(setup.benchmark.embeddings, setup.clients, seed)
     return federation, run_item(federation, config, seed)
 
@@ -354,7 +360,7 @@ class MemoryItems:
 def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[ClientMemory]:
     """Return the memories of the first client of some domains after ``samples`` images (or its whole stream).
 
-    On the first seed, with an exchange after every round. At most ``domains`` clients are chosen, evenly over the
+    On the first seed, with a sync after every round. At most ``domains`` clients are chosen, evenly over the
     benchmark's domains. What a client stores of its own does not depend on what it gets from others, so the whole
     federation need not predict: all clients store, and of all exchanges only the last has to take place.
     """
@@ -367,7 +373,7 @@ def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[ClientM
         first.setdefault(one.domain, i)
     firsts = [first[domain] for domain in sorted(first)]
     chosen = [firsts[round(place)] for place in np.linspace(0, len(firsts) - 1, min(domains, len(firsts)))]
-    last = max(map(len, federation.clients)) - 1  # there is no exchange after the last round (B13)
+    last = max(map(len, federation.clients)) - 1  # there is no sync after the last round (B13)
     for client in clients:
         _store(client, 0, last)
         exchange.push(client.name, latte_of(client).summary())

@@ -24,8 +24,8 @@ SETTING_TITLES = {
     "custom": "set by hand",
 }
 IMAGES_NOTE = (
-    "Intervals of the total are over splits and, by a bootstrap, over images; all others are over splits, which deal "
-    "the same images to the clients in other ways."
+    "The interval of the total covers the random split and, by a bootstrap, the choice of images; all other intervals "
+    "cover the random split alone."
 )
 
 

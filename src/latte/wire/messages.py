@@ -96,7 +96,8 @@ class DeviceReport(msgspec.Struct, frozen=True):
     """A client's report about itself, for the owner of the fleet. Every field is optional, and nothing depends on it.
 
     ``images`` were classified so far; ``differing`` of them have another label than zero-shot's. Of the latest 100
-    images, ``agreement`` is the share with zero-shot's label, and ``entropy`` the mean of the zero-shot entropies. The
+    images, ``agreement`` is the share with zero-shot's label, and ``entropy`` the mean of the zero-shot entropies;
+    ``collapsed`` is the share of the most frequent class among the zero-shot predictions, where that is too large. The
     memory holds something of ``classes`` classes. ``unreadable`` pictures could not be read, ``waiting`` pictures are
     in the queue, ``dropped`` ones had no room. Of ``labelled`` images, ``correct`` answers are right, and
     ``correct_zero_shot`` answers of zero-shot; ``gained`` images are right only with the memory, ``lost`` ones only
@@ -120,6 +121,7 @@ class DeviceReport(msgspec.Struct, frozen=True):
     lost: Count | msgspec.UnsetType = msgspec.UNSET
     software: Short = ""
     instance: Short | msgspec.UnsetType = msgspec.UNSET
+    collapsed: Fraction | msgspec.UnsetType = msgspec.UNSET
 
 
 class SyncRequest(msgspec.Struct, frozen=True):

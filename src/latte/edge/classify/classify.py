@@ -82,7 +82,7 @@ def find_pictures(places: Sequence[Path]) -> list[Path]:
         elif place.exists() or place.is_symlink():  # a link that leads nowhere is unreadable, as others may be
             pictures.append(place)
         else:
-            raise refuse("image", f"{place}, which is not there", "a file or a folder")
+            raise InputError(f"{place}: no such file or folder")
     return pictures
 
 

@@ -10,7 +10,7 @@ import csv
 import math
 import operator
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from .classify import Answer, absolute_name
 
 MOST_STRETCHES = 8  # of a course: enough to see a trend, few enough for one line
 RECENT_ANSWERS = 100  # answers over which the latest agreement and entropy are averaged
+LEAST_RECENT = 30  # of them, before anything is said about a collapse
 _NORMAL = 1.959964  # standard deviations of a 95 % interval
 
 
@@ -82,6 +83,27 @@ class Course:
         if parts and 2 * last.images < self._length:
             return [*parts[:-1], parts[-1] + last]
         return [part for part in self._parts if part.images]
+
+
+def collapse_limit(classes: int) -> float:
+    """Return the share of one class among zero-shot predictions above which the zero-shot model counts as collapsed.
+
+    It is half way from an even share to all.
+
+    >>> collapse_limit(10)
+    0.55
+    """
+    return 0.5 + 0.5 / classes
+
+
+def collapse_of(zero_shot: Iterable[str | None], classes: int) -> tuple[str, float] | None:
+    """Return the class that most of the latest zero-shot predictions are, and its share; None without a collapse."""
+    counts = Counter(zero_shot)
+    if counts.total() < LEAST_RECENT:
+        return None
+    name, most = counts.most_common(1)[0]
+    share = most / counts.total()
+    return (str(name), share) if share > collapse_limit(classes) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +257,8 @@ class SessionCounts:
 class Tally:
     """Counts answers as they come; the clock starts with it.
 
-    ``before`` and ``recent`` are the counts and the latest answers of an earlier session that goes on.
+    ``before`` and ``recent`` are the counts and the latest answers of an earlier session that goes on. ``zero_shot``
+    has the latest zero-shot predictions of this session, without those of near copies.
 
     >>> tally = Tally()
     >>> tally.count(Answer("a.jpg", "cat", zero_shot="dog"))
@@ -245,6 +268,7 @@ class Tally:
 
     def __init__(self, before: SessionCounts | None = None, recent: Iterable[Stretch] = ()) -> None:
         self._counts, self._recent = before or SessionCounts(), deque(recent, RECENT_ANSWERS)
+        self.zero_shot: deque[str | None] = deque(maxlen=RECENT_ANSWERS)
         self._start = time.perf_counter() - self._counts.seconds
 
     def count(self, answer: Answer) -> None:
@@ -258,6 +282,8 @@ class Tally:
         )
         if not bad:
             self._recent.append(stretch)
+            if not answer.near_copy:  # a camera that shows the same for hours is no collapse
+                self.zero_shot.append(answer.zero_shot)
 
     @property
     def answered(self) -> int:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
+import msgspec
+
 from ...core.privacy import PrivateClient
 from ...core.sync import upload_of
 from ...core.types import Collaborative, Method
@@ -21,7 +23,7 @@ from ...version import __version__
 from ...wire.messages import DeviceReport
 from ...wire.task import Task
 from ..classify.classify import EmbeddedPicture, answer_picture, fill_of
-from ..classify.evidence import Labelled, Tally
+from ..classify.evidence import Labelled, Tally, collapse_of
 from .feeds import PictureFeed
 from .record import DeviceRecord, DeviceStatus, NumberedAnswer, Source
 from .syncing import BackgroundSync, SyncClock, SyncState, SyncTimes
@@ -251,7 +253,7 @@ class Device:
         """Return what the owner of the fleet gets to know with a sync."""
         self._labelled = self.record.labelled()
         waiting, dropped = getattr(self._feed, "waiting", 0), getattr(self._feed, "dropped", 0)
-        return report_to_owner(self.method, self.tally, self._labelled, waiting, dropped)
+        return report_to_owner(self.method, self.task.zero_shot.classes, self.tally, self._labelled, waiting, dropped)
 
     def close(self, patience: float = 5.0) -> None:
         """Share what is new, for which a server that answers gets ``patience`` seconds; save, and end the syncs.
@@ -271,14 +273,21 @@ class Device:
 
 
 def report_to_owner(
-    method: Method, tally: Tally, labelled: Labelled, waiting: int = 0, dropped: int = 0
+    method: Method, classes: int, tally: Tally, labelled: Labelled, waiting: int = 0, dropped: int = 0
 ) -> DeviceReport:
     """Return what the owner of the fleet gets to know of a device.
 
     With noise, pictures are only counted: what they show is in the noisy upload, and nowhere else.
     """
-    fill = fill_of(method)
-    report = report_of(tally, labelled, classes=fill.classes if fill else 0, waiting=waiting, dropped=dropped)
+    fill, collapse = fill_of(method), collapse_of(tally.zero_shot, classes)
+    report = report_of(
+        tally,
+        labelled,
+        classes=fill.classes if fill else 0,
+        waiting=waiting,
+        dropped=dropped,
+        collapsed=collapse[1] if collapse else msgspec.UNSET,
+    )
     if isinstance(method, PrivateClient) and method.privacy.noise:
         return DeviceReport(
             images=report.images,

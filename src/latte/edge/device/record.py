@@ -136,7 +136,7 @@ def open_record(folder: Path, create: bool = False) -> sqlite3.Connection:
     """Open the file of a device, to read it or to add labels; the device may have it open, too."""
     path = folder / DEVICE_FILE
     if not create and not path.is_file():
-        raise refuse("device", f"{folder}, where no device has worked", "the --state folder of latte edge")
+        raise InputError(f"{folder}: no device has worked here; give the folder that latte edge has as --state")
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         database.execute(f"PRAGMA page_size={_PAGE}")  # of a new file
@@ -256,6 +256,12 @@ def read_recent(database: sqlite3.Connection) -> list[Stretch]:
     """Return the latest answers, each as a stretch of its own."""
     statement = f"SELECT {_STRETCH} FROM pictures WHERE problem IS NULL GROUP BY number ORDER BY number DESC LIMIT ?"
     return [Stretch(*row) for row in reversed(database.execute(statement, [RECENT_ANSWERS]).fetchall())]
+
+
+def read_zero_shot(database: sqlite3.Connection) -> list[str]:
+    """Return the latest zero-shot predictions, without those of near copies."""
+    statement = "SELECT zero_shot FROM pictures WHERE problem IS NULL AND NOT near_copy ORDER BY number DESC LIMIT ?"
+    return [name for (name,) in database.execute(statement, [RECENT_ANSWERS])]
 
 
 def read_course(database: sqlite3.Connection) -> list[Stretch]:

@@ -16,7 +16,7 @@ from ...errors import InputError, refuse
 from ...files.atomic import is_locked
 from ...files.documents import parse_json
 from ..classify.classify import absolute_name
-from ..classify.evidence import Labelled, SessionCounts, Stretch, accuracies_of
+from ..classify.evidence import Labelled, SessionCounts, Stretch, accuracies_of, collapse_of
 from .record import (
     DEVICE_FILE,
     DeviceStatus,
@@ -28,6 +28,7 @@ from .record import (
     read_course,
     read_recent,
     read_status,
+    read_zero_shot,
 )
 
 HUNG_SECONDS = 120.0  # without a sign of life: a device gives one several times a second, or after every picture
@@ -169,7 +170,8 @@ class DeviceSummary:
     """A device in short; ``silent`` are the seconds since it last gave a sign of life, if that can be seen.
 
     A process that holds the record is ``alive``; one that has been silent for long is ``hung``; any other one is
-    ``running``.
+    ``running``. ``collapse`` is the class that most of the latest zero-shot predictions are, and its share, if that is
+    too large.
     """
 
     alive: bool
@@ -179,6 +181,7 @@ class DeviceSummary:
     recent: Stretch
     course: list[Stretch]
     labelled: Labelled
+    collapse: tuple[str, float] | None
 
     @property
     def hung(self) -> bool:
@@ -210,6 +213,7 @@ class DeviceSummary:
             "near_copies": counts.near_copies,
             "agreement": self.recent.agreement,
             "entropy": self.recent.entropy,
+            "collapsed": None if self.collapse is None else self.collapse[1],
             "course": [
                 {"images": part.images, "agreement": part.agreement, "entropy": part.entropy} for part in self.course
             ],
@@ -217,8 +221,8 @@ class DeviceSummary:
         }
 
 
-def summarise(database: Connection, folder: Path) -> DeviceSummary:
-    """Return what the file of a device says, and whether its process works."""
+def summarise(database: Connection, folder: Path, classes: int) -> DeviceSummary:
+    """Return what the file of a device says, whose task has so many classes, and whether its process works."""
     status = read_status(database)
     silent = silent_seconds(folder, status.pid)
     return DeviceSummary(
@@ -229,4 +233,5 @@ def summarise(database: Connection, folder: Path) -> DeviceSummary:
         sum(read_recent(database), Stretch()),
         read_course(database),
         compare_labels(database),
+        collapse_of(read_zero_shot(database), classes),
     )

@@ -1,52 +1,24 @@
-"""The figures of the paper: run, draw, write PNG, SVG and CSV, and say what each shows, with the numbers that matter.
-
-``figures.json`` beside them lists what each was made from, so that it is made once.
-"""
+"""The figures of the paper: run, draw, write as PNG, SVG and CSV, and say what each shows, with the main numbers."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...core.validate import choice
 from ...data.federation import federate
-from ...errors import InputError, need
+from ...errors import need
 from ...experiment.runner import Options
 from ...files.atomic import write_text
-from ...files.documents import checksum, read_json, sha256_of
 from ...report.formats.text import signed
 from ...report.page.sections import picture_section, render_page
 from ...report.published import display
-from ...version import __version__
-from ..studies import (
-    STUDIES,
-    Collaboration,
-    Score,
-    Setup,
-    StepProgress,
-    base_plan,
-    collaboration,
-    measure,
-    memories,
-    routing,
-    summary,
-    used_value,
-)
-from .draw import (
-    MOST_NAMED,
-    Drawing,
-    draw_ablation,
-    draw_against,
-    draw_heat_map,
-    draw_memory,
-    draw_sensitivity,
-    draw_steps,
-    place_memory,
-    settings,
-)
+from .. import studies
+from ..studies import Collaboration, Score, Setup, StepProgress, summary
+from . import draw
+from .draw import Drawing
 
 TITLES = {
     "decentralisation": "Accuracy against clients per domain",
@@ -59,8 +31,6 @@ TITLES = {
     "routing": "Whose evidence a head of Ristretto uses",
 }
 FIGURES = tuple(TITLES)
-RECORD_FORMAT = "latte-figures/1"
-ENDINGS = ("png", "svg", "csv")
 RUNS = "runs"  # the folder of the run folders, beside the figures
 PAGE = "index.html"
 
@@ -78,60 +48,6 @@ class Picture:
         """Return one of its files."""
         return self.folder / f"{self.name}.{ending}"
 
-    def checksums(self) -> dict[str, str]:
-        """Return the checksums of those of its files that are there."""
-        return {ending: checksum(self.path(ending)) for ending in ENDINGS if self.path(ending).is_file()}
-
-
-@dataclass(frozen=True, slots=True)
-class PictureEntry:
-    """A figure in the record: ``inputs`` is the checksum of what it was made from, ``sha256`` those of its files."""
-
-    name: str
-    inputs: str
-    caption: str
-    sha256: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordFile:
-    """The content of figures.json."""
-
-    format: str
-    figures: tuple[PictureEntry, ...]
-
-    def __post_init__(self) -> None:
-        choice("format", self.format, (RECORD_FORMAT,))
-
-
-class FigureRecord:
-    """The record of the figures in ``folder``."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.path = folder, folder / "figures.json"
-
-    def find(self, name: str, inputs: str) -> Picture | None:
-        """Return a figure that was made from ``inputs`` and whose files are unchanged; None for any other."""
-        entry = self._entries().get(name)
-        if entry is None or entry.inputs != inputs:
-            return None
-        picture = Picture(self.folder, name, TITLES[name], entry.caption)
-        return picture if picture.checksums() == entry.sha256 else None
-
-    def add(self, picture: Picture, inputs: str) -> None:
-        """List a figure whose files are written."""
-        entry = PictureEntry(picture.name, inputs, picture.caption, picture.checksums())
-        entries = self._entries() | {picture.name: entry}
-        content = asdict(RecordFile(RECORD_FORMAT, tuple(entries.values())))
-        write_text(self.path, json.dumps(content, indent=1) + "\n")
-
-    def _entries(self) -> dict[str, PictureEntry]:
-        """Return what is listed; nothing where the record is missing or damaged."""
-        try:
-            return {entry.name: entry for entry in read_json(self.path, RecordFile).figures}
-        except InputError:
-            return {}
-
 
 def make_figures(
     names: Sequence[str],
@@ -141,33 +57,28 @@ def make_figures(
     values: Sequence[int] = (),
     progress: StepProgress = lambda what, done, total: None,
 ) -> list[Picture]:
-    """Compute and draw the figures ``names`` into ``folder``; what is there already is not made again.
+    """Compute and draw the figures ``names`` into ``folder``.
 
-    The runs go to run folders under ``folder``/runs, so that a call that was stopped goes on where it was. ``values``
-    replaces what ``decentralisation`` and ``period`` vary. ``progress(what, done, total)`` follows the work.
+    The runs go to run folders under ``folder``/runs: a call that was stopped goes on where it was, and a second one
+    only draws. ``values`` replaces what ``decentralisation`` and ``period`` vary. ``progress(what, done, total)``
+    follows the work.
     """
     for name in names:
         choice("figure", name, FIGURES)
-    record, plan = FigureRecord(folder), base_plan(setup).canonical()
-    inputs = {name: sha256_of(json.dumps([__version__, name, plan, list(values)]).encode()) for name in names}
-    pictures = {name: picture for name in names if (picture := record.find(name, inputs[name])) is not None}
-    for name in pictures:
-        progress(f"{name}: there already", 1, 1)
-    missing = [name for name in names if name not in pictures]
-    need_packages(missing)
-    cases = {name: STUDIES[name](setup, values) for name in missing if name in STUDIES}
+    need_packages(names)
+    cases = {name: studies.STUDIES[name](setup, values) for name in names if name in studies.STUDIES}
     every = [case for group in cases.values() for case in group]  # all studies are run in one pool
-    scores = iter(measure(setup, every, folder / RUNS, options, progress) if every else ())
-    for name in missing:
+    scores = iter(studies.measure(setup, every, folder / RUNS, options, progress) if every else ())
+    pictures = []
+    for name in names:
         mine = [next(scores) for _ in range(len(cases.get(name, ())) * len(setup.seeds))]
         progress(name, 0, 1)
-        with settings():
+        with draw.settings():
             drawing = _draw(name, setup, mine)
         drawing.save(folder)
-        pictures[name] = Picture(folder, name, TITLES[name], drawing.caption)
-        record.add(pictures[name], inputs[name])
+        pictures.append(Picture(folder, name, TITLES[name], drawing.caption))
         progress(name, 1, 1)
-    return [pictures[name] for name in names]
+    return pictures
 
 
 def need_packages(names: Sequence[str]) -> None:
@@ -182,7 +93,7 @@ def need_packages(names: Sequence[str]) -> None:
 
 
 def _draw(name: str, setup: Setup, scores: Sequence[Score]) -> Drawing:
-    if name in STUDIES:
+    if name in studies.STUDIES:
         return _study(name, setup, scores)
     return {"collaboration": _collaboration, "routing": _routing, "memory": _memory}[name](setup)
 
@@ -192,7 +103,7 @@ def _study(name: str, setup: Setup, scores: Sequence[Score]) -> Drawing:
     if name == "decentralisation":
         figure, words = _decentralisation(scores)
     elif name == "period":
-        figure = draw_against(scores, "images between two exchanges, $T$")
+        figure = draw.draw_against(scores, "images between two syncs, $T$")
         federation = federate(setup.benchmark.embeddings, setup.clients, setup.seeds[0])
         longest = max(len(client) for client in federation.clients)
         words = (
@@ -202,22 +113,22 @@ def _study(name: str, setup: Setup, scores: Sequence[Score]) -> Drawing:
         if max(float(score.value) for score in scores) >= longest:
             words += f" A stream is at most {longest} images long here: from T = {longest} on nobody ever syncs."
     elif name == "ablation":
-        figure = draw_ablation(scores)
+        figure = draw.draw_ablation(scores)
         words = (
             f"Latte with {clients_of(setup)}. Left: the memory that is read. Right: the weight in the readout "
             "(beta = 0 switches similarity off, gamma = 0 certainty; the prototypes stay as they are). "
             "The axis does not start at 0."
         )
     elif name == "sensitivity":
-        used = {panel: used_value(setup, panel) for panel in {score.panel for score in scores}}
-        figure = draw_sensitivity(scores, used)
+        used = {panel: studies.used_value(setup, panel) for panel in {score.panel for score in scores}}
+        figure = draw.draw_sensitivity(scores, used)
         words = (
             f"Latte and Ristretto with {clients_of(setup)}; one parameter varies, Latte's others stay at "
             f"{preset_of(setup)}. "
             "The dotted line is the value that the other figures have. Values are at even steps."
         )
     else:
-        figure = draw_steps(scores)
+        figure = draw.draw_steps(scores)
         means = {str(score.value): mean for score, mean, _ in summary(scores)}
         whole, plain = means["all six"], means["5 no head"]
         losses = ", ".join(f"{step} {signed(mean - whole)}" for step, mean in means.items() if step != "all six")
@@ -234,7 +145,7 @@ def _study(name: str, setup: Setup, scores: Sequence[Score]) -> Drawing:
 
 
 def _decentralisation(scores: Sequence[Score]) -> tuple[Any, str]:
-    figure = draw_against(scores, "clients per domain (more clients: fewer images for each)")
+    figure = draw.draw_against(scores, "clients per domain (more clients: fewer images for each)")
     values = sorted({float(score.value) for score in scores})
     means = {(score.method, float(score.value)): mean for score, mean, _ in summary(scores)}
     moves = ", ".join(
@@ -242,38 +153,36 @@ def _decentralisation(scores: Sequence[Score]) -> tuple[Any, str]:
         for method in dict.fromkeys(score.method for score in scores)
     )
     return figure, (
-        f"The images of each domain are split over {values[0]:g} … {values[-1]:g} clients. "
+        f"The images of each domain are split among {values[0]:g} … {values[-1]:g} clients. "
         f"Change in points from {values[0]:g} to {values[-1]:g} clients per domain: {moves}."
     )
 
 
 def _collaboration(setup: Setup) -> Drawing:
-    counts = collaboration(setup)
+    counts = studies.collaboration(setup)
     share = counts.share
     title = (
         f"{share.inside:.1f} % of downloads stay inside the domain"
         f"\n(by chance {share.chance:.1f} %, at best {share.best:.1f} %)"
     )
-    figure = draw_heat_map(counts, ("whose prototypes", "client that downloads", "prototypes downloaded"), title)
     caption = (
         f"Pixel (i, j) counts the prototypes of client j that client i was given over the whole run (seed "
-        f"{setup.seeds[0]}, {len(counts.clients)} clients, an exchange after every image). {share.inside:.1f} % "
+        f"{setup.seeds[0]}, {len(counts.clients)} clients, a sync after every image). {share.inside:.1f} % "
         f"of {int(counts.downloads.sum()):,} downloads stay inside the domain; donors drawn evenly among the other "
         f"clients would give {share.chance:.1f} %, and at best it is {share.best:.1f} %: every client "
         f"takes the others of its own domain first, and anyone for what is left of its k_e = {setup.latte.k_e} slots."
     )
-    header = ("client", "domain", "from_client", "from_domain", "downloads")
-    return Drawing("collaboration", caption, figure, header, pair_rows(counts))
+    words = ("whose prototypes", "client that downloads", "prototypes downloaded")
+    return _heat_map("collaboration", counts, words, title, caption, "downloads")
 
 
 def _routing(setup: Setup) -> Drawing:
-    shares = routing(setup)
+    shares = studies.routing(setup)
     share = shares.share
     title = (
         f"{share.inside:.1f} % of others' evidence is of the own domain"
         f"\n(all alike: {share.chance:.1f} %, at best {share.best:.1f} %)"
     )
-    words = ("whose evidence", "client whose head it is", "share of the evidence that is used")
     caption = (
         "Pixel (i, j) is the share of client j's evidence that the head of client i uses, the mean over the syncs of "
         f"i (seed {setup.seeds[0]}, {len(shares.clients)} clients; a client's own evidence, of which it uses all, is "
@@ -281,8 +190,15 @@ def _routing(setup: Setup) -> Drawing:
         f"would be {share.chance:.1f} %, and at best, with heads that use their own domain only, "
         f"{share.best:.1f} %."
     )
-    header = ("client", "domain", "from_client", "from_domain", "share")
-    return Drawing("routing", caption, draw_heat_map(shares, words, title), header, pair_rows(shares))
+    words = ("whose evidence", "client whose head it is", "share of the evidence that is used")
+    return _heat_map("routing", shares, words, title, caption, "share")
+
+
+def _heat_map(
+    name: str, found: Collaboration, words: tuple[str, str, str], title: str, caption: str, unit: str
+) -> Drawing:
+    header = ("client", "domain", "from_client", "from_domain", unit)
+    return Drawing(name, caption, draw.draw_heat_map(found, words, title), header, pair_rows(found))
 
 
 def pair_rows(counts: Collaboration) -> list[tuple[object, ...]]:
@@ -296,7 +212,7 @@ def pair_rows(counts: Collaboration) -> list[tuple[object, ...]]:
 
 
 def _memory(setup: Setup) -> Drawing:
-    placed = [place_memory(memory) for memory in memories(setup)]
+    placed = [draw.place_memory(memory) for memory in studies.memories(setup)]
     classnames = setup.benchmark.embeddings.zero_shot.classnames
     rows: list[tuple[object, ...]] = []
     for client in placed:
@@ -308,7 +224,11 @@ def _memory(setup: Setup) -> Drawing:
     drops = [(client.memory.local.mean_entropy, client.memory.merged.mean_entropy) for client in placed]
     local, merged = (sum(values) / len(drops) for values in zip(*drops, strict=True))
     most, classes = max(client.memory.samples for client in placed), len(classnames)
-    part = f" Of {classes} classes the {MOST_NAMED} with the most own items are drawn." if classes > MOST_NAMED else ""
+    part = (
+        f" Of {classes} classes the {draw.MOST_NAMED} with the most own items are drawn."
+        if classes > draw.MOST_NAMED
+        else ""
+    )
     caption = (
         f"t-SNE of what one client per domain has stored after {most} images (seed {setup.seeds[0]}); colour is the "
         "pseudo-class, a hollow diamond a prototype of another client. Both memories of a client share one map; a map "
@@ -316,7 +236,7 @@ def _memory(setup: Setup) -> Drawing:
         f"{local:.3f}, merged {merged:.3f}.{part}"
     )
     header = ("domain", "client", "memory", "class", "external", "entropy", "x", "y")
-    return Drawing("memory", caption, draw_memory(placed, classnames), header, rows)
+    return Drawing("memory", caption, draw.draw_memory(placed, classnames), header, rows)
 
 
 def clients_of(setup: Setup) -> str:

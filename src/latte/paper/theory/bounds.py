@@ -294,7 +294,8 @@ def multi_client(
     """Return the bound of the multi-client theorem: n_ID clients of one domain with ``samples`` samples each.
 
     ``printed`` keeps the θ of one client in the side conditions. No form depends on the number of other
-    clients; see :func:`ood_out_of_sight` for what they must satisfy for that to be true.
+    clients. The proof takes for granted that samples of one's own domain stay in the merged memory; for centres μ' of
+    the other domains, max |μ'·w| + 1 <= μ·w + cos θ is enough for that.
     """
     choice("form", form, BOUND_FORMS)
     d, total = setting.d, at_least("samples", samples, 1) * at_least("n_id", n_id, 1)
@@ -320,15 +321,6 @@ def multi_client(
         balls_apart=in_conditions < setting.angle_apart,
         signs_right=in_conditions < setting.angle_signed,
     )
-
-
-def ood_out_of_sight(setting: Setting, theta: float, heights: tuple[float, ...]) -> bool:
-    """Return whether samples of other domains are all less certain than the cap, whatever their number.
-
-    ``heights`` are |μ'·w_pre| of the other domains' centres. The multi-client proof takes for granted that
-    samples of one's own domain stay in the merged memory; max |μ'·w| + 1 <= μ·w + cos θ is enough for that.
-    """
-    return max(heights, default=-math.inf) + 1 <= setting.alignment + math.cos(theta)
 
 
 def separable_excess(d: int, theta: float) -> float:

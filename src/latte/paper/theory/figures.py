@@ -157,7 +157,7 @@ def draw_limit(study: Study) -> Drawing:
         other = {"beta": "α = 10⁶", "alpha": "β = 10⁶"}[name]
         axis.set(xlabel=f"{name} ({other})", ylim=(None, 1.005))
         rows += [(name, float(a), float(b)) for a, b in zip(x, y, strict=True)]
-    axes[0].set_ylabel("share of answers equal to 1-NN")
+    axes[0].set_ylabel("share of predictions equal to 1-NN")
     caption = f"Latte and 1-NN over the same memory, {limit.predictions} predictions each."
     return Drawing("limit", caption, figure, ("varied", "value", "agreement"), rows)
 

@@ -14,17 +14,8 @@ from ...core.types import Integers, Reals, Vectors
 from ...core.zero_shot import ZeroShot
 from ...methods.latte.client import Latte, LatteParams
 from ...methods.latte.readout import MergedItems
-from .bounds import (
-    BOUND_FORMS,
-    SMALL_ANGLE,
-    ErrorBound,
-    SampleNeeds,
-    Setting,
-    cap_angle,
-    cap_angle_sharp,
-    samples_needed,
-    single_client,
-)
+from . import bounds
+from .bounds import ErrorBound, SampleNeeds, Setting
 from .model import CONTENTS, SELECTIONS, Sharing, SphereClient, World, merge, nearest_label
 
 # --- how fast the memory converges to ±(μ + w_pre), and how often it lies inside the caps of the theorem ----------
@@ -84,8 +75,8 @@ def measure_rate(
             client.observe(int(step), rng)
             gaps = np.linalg.norm(client.memory.vectors - world.apexes[:, None], axis=-1)
             row[i] = gaps[client.memory.valid].max(initial=0.0)
-    printed = np.array([cap_angle(int(n), k, d, delta) for n in samples])
-    sharp = np.array([cap_angle_sharp(int(n), k, d, delta) for n in samples])
+    printed = np.array([bounds.cap_angle(int(n), k, d, delta) for n in samples])
+    sharp = np.array([bounds.cap_angle_sharp(int(n), k, d, delta) for n in samples])
     return Rate(d, k, delta, np.asarray(samples), farthest, printed, sharp)
 
 
@@ -116,7 +107,7 @@ def measure_containment(
 ) -> Containment:
     """Fill ``repetitions`` memories with ``samples`` samples each and count those inside the caps."""
     d, setting = world.domain.d, world.setting
-    theta, sharp = cap_angle(samples, k, d, delta), cap_angle_sharp(samples, k, d, delta)
+    theta, sharp = bounds.cap_angle(samples, k, d, delta), bounds.cap_angle_sharp(samples, k, d, delta)
     widest = [_widest_angle(world, k, samples, rng) for _ in range(repetitions)]
     return Containment(
         d,
@@ -129,7 +120,7 @@ def measure_containment(
         inside=sum(angle <= theta for angle in widest) / repetitions,
         inside_sharp=sum(angle <= sharp for angle in widest) / repetitions,
         conditions=theta < min(setting.angle_apart, setting.angle_signed),
-        small_angle=theta < SMALL_ANGLE,
+        small_angle=theta < bounds.SMALL_ANGLE,
     )
 
 
@@ -530,8 +521,8 @@ def run_study(seed: int = 0, plan: StudyPlan | None = None) -> Study:
             for certain in certainties
         ),
         limit=measure_limit(beta.tolist(), alpha.tolist(), plan.images, rngs[5]),
-        needed=tuple(samples_needed(World.make(d, *OVERLAPPING).setting, 8, DELTA) for d in DIMENSIONS),
-        needed_separable=tuple(samples_needed(World.make(d, *SEPARABLE).setting, 8, DELTA) for d in DIMENSIONS),
+        needed=tuple(bounds.samples_needed(World.make(d, *OVERLAPPING).setting, 8, DELTA) for d in DIMENSIONS),
+        needed_separable=tuple(bounds.samples_needed(World.make(d, *SEPARABLE).setting, 8, DELTA) for d in DIMENSIONS),
         planes=tuple(
             compare_planes(name, World.make(d, *world), trial.repetitions * trial.queries, rngs[6])
             for name, world in (("overlapping", OVERLAPPING), ("separable", SEPARABLE))
@@ -544,8 +535,11 @@ def run_study(seed: int = 0, plan: StudyPlan | None = None) -> Study:
 def bound_curve(world: World, k: int, trial: Trial, rng: np.random.Generator) -> BoundCurve:
     """Return the measured error of one client against N, and the bounds."""
     setting, samples = world.setting, np.array([30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000])
-    bounds = {form: tuple(single_client(setting, int(n), k, DELTA, form) for n in samples) for form in BOUND_FORMS}
-    return BoundCurve(setting, k, error_by_samples(world, k, samples, trial, rng), bounds)
+    curves = {
+        form: tuple(bounds.single_client(setting, int(n), k, DELTA, form) for n in samples)
+        for form in bounds.BOUND_FORMS
+    }
+    return BoundCurve(setting, k, error_by_samples(world, k, samples, trial, rng), curves)
 
 
 def study_product(world: World, trial: Trial, rng: np.random.Generator) -> Product:

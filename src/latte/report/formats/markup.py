@@ -13,17 +13,8 @@ from ...core.validate import choice
 from ...text import csv_cell, latex, markdown, visible
 from ..sweeps import SweepTable
 from ..tables import ResultTable, Row
-from .text import (
-    TEXT_WIDTH,
-    as_text,
-    cell_text,
-    interval_text,
-    interval_title,
-    pair_text,
-    paper_text,
-    row_texts,
-    split_columns,
-)
+from . import text as plain
+from .text import TEXT_WIDTH, cell_text
 
 FORMATS = ("text", "markdown", "latex", "json", "csv")
 
@@ -32,7 +23,7 @@ def render(tables: Sequence[ResultTable], kind: str, sweeps: Sequence[SweepTable
     """Return tables and sweeps in one of :data:`FORMATS`; ``width``, in characters, is that of text."""
     choice("format", kind, FORMATS)
     if kind == "text":
-        return as_text(tables, sweeps, width)
+        return plain.as_text(tables, sweeps, width)
     return {"markdown": as_markdown, "latex": as_latex, "json": as_json, "csv": as_csv}[kind](tables, sweeps)
 
 
@@ -43,7 +34,7 @@ def _cells(
     head = ["Method", "Setting"] if settings else ["Method"]
     rows = []
     for row in table.rows:
-        cells = row_texts(table, row, mark)
+        cells = plain.row_texts(table, row, mark)
         rows.append([*[escape(row.label), escape(row.setting)][: len(head)], *(cells[i] for i in columns)])
     return head, [escape(table.columns[i].label) for i in columns], rows
 
@@ -85,13 +76,13 @@ def _markdown_rows(table: ResultTable, columns: Sequence[int], settings: bool) -
 def _markdown_pairs(table: ResultTable) -> str:
     """Return the reference against the others; the interval is behind the mean."""
     columns = [table.columns[i] for i in table.panel("deployment")]
-    total = f"Total, points [{interval_title(table.against_reference())}]"
+    total = f"Total, points [{plain.interval_title(table.against_reference())}]"
     head = ["Paired over seeds", total, *(column.label for column in columns)]
     others = [{pair.second: pair for pair in table.against_reference(column.key)} for column in columns]
     rows = []
     for pair in table.against_reference():
-        more = [interval_text(pairs.get(pair.second)) for pairs in others]
-        rows.append([markdown(f"{table.reference} − {pair.second}"), pair_text(pair), *more])
+        more = [plain.interval_text(pairs.get(pair.second)) for pairs in others]
+        rows.append([markdown(f"{table.reference} − {pair.second}"), plain.pair_text(pair), *more])
     return _markdown(head, [":--" for _ in head], rows)
 
 
@@ -137,11 +128,13 @@ def _float(notes: Sequence[str], caption: str, panels: Sequence[str]) -> str:
 
 def _latex_panels(table: ResultTable) -> list[list[int]]:
     """Share the columns out; one with the paper's value beside ours takes the room of two."""
-    widths = [2 if any(paper_text(row.cells[i]) for row in table.rows) else 1 for i in range(len(table.columns))]
+    widths = [2 if any(plain.paper_text(row.cells[i]) for row in table.rows) else 1 for i in range(len(table.columns))]
     whole, deployment = table.panel("summary", "domains"), table.panel("deployment")
     if sum(widths[i] for i in whole) <= LATEX_COLUMNS:
         return [whole, deployment]
-    summary, domains = (split_columns(table.panel(name), widths, LATEX_COLUMNS) for name in ("summary", "domains"))
+    summary, domains = (
+        plain.split_columns(table.panel(name), widths, LATEX_COLUMNS) for name in ("summary", "domains")
+    )
     return [*summary, deployment, *domains]
 
 

@@ -86,7 +86,7 @@ def interval_title(pairs: Sequence[Paired]) -> str:
     if all(pair.image_low is None for pair in pairs):
         return "95 % interval over splits"
     every = all(pair.image_low is not None for pair in pairs)
-    return "95 % interval over splits and images" + ("" if every else ", where the answers are stored")
+    return "95 % interval over splits and images" + ("" if every else ", where the predictions are stored")
 
 
 def _bracket(ends: tuple[float, float]) -> str:

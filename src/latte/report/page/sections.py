@@ -21,7 +21,7 @@ from typing import Any
 
 import jinja2
 
-from ...analysis.diagnose import LEVELS, Diagnosis, HeadDiagnosis, load_diagnosis, load_heads
+from ...analysis.diagnose import LEVELS, Diagnosis, HeadDiagnosis
 from ...analysis.stats import Paired
 from ...errors import refuse
 from ...text import visible
@@ -218,10 +218,10 @@ def tuning_section(sweeps: Sequence[SweepTable]) -> Section:
 # the columns follow the fields of a report; what each is stands below the table
 DIAGNOSIS_COLUMNS = {
     "Class": "",
-    "Images": "images whose zero-shot label is the class",
+    "Images": "images whose zero-shot prediction is the class",
     "Full, %": "filled local slots at the end, mean over clients",
     "Without, %": "clients that end with no item of the class",
-    "Empty queries, %": "exchanges at which a client had no prototype of its own for the class",
+    "Empty queries, %": "syncs at which a client had no prototype of its own for the class",
     "Nothing to read, %": "predictions with nothing stored for the class",
     "External, %": "items from other clients among those read",
     "Silenced, %": "predictions at which the released code's gate silences the class, of those with something stored",
@@ -230,7 +230,12 @@ DIAGNOSIS_COLUMNS = {
 }
 
 
-def diagnosis_sections(diagnosis: Diagnosis) -> list[Section]:
+def diagnosis_sections(diagnosis: Diagnosis | HeadDiagnosis) -> list[Section]:
+    """Return the sections of a diagnosis."""
+    return _memory_sections(diagnosis) if isinstance(diagnosis, Diagnosis) else _head_sections(diagnosis)
+
+
+def _memory_sections(diagnosis: Diagnosis) -> list[Section]:
     """Return the table per class, and how certain images and items are."""
     where = f"{diagnosis.method} on {diagnosis.benchmark}"
     caption = (
@@ -245,10 +250,19 @@ def diagnosis_sections(diagnosis: Diagnosis) -> list[Section]:
     return [table, lines_section(f"How certain: {where}", series, "entropy, 0 to 1", "share, %", words)]
 
 
+def report_cells(report: Any) -> list[Any]:
+    """Return the fields of a report (a dataclass) as cells of a row; of several quantiles, the median."""
+    return [value[1] if isinstance(value, tuple) else value for value in astuple(report)]
+
+
+def column_notes(columns: Mapping[str, str]) -> list[str]:
+    """Return what columns mean, a sentence each."""
+    return [f"{name}: {text}." for name, text in columns.items() if text]
+
+
 def _reports_section(title: str, columns: Mapping[str, str], reports: Sequence[Any], caption: str) -> Section:
-    """Show reports (dataclasses) as rows: the first field names a row, of several quantiles the median is shown."""
-    rows = [[value[1] if isinstance(value, tuple) else value for value in astuple(report)] for report in reports]
-    notes = [f"{name}: {text}." for name, text in columns.items() if text]
+    """Show reports as rows: the first field names a row."""
+    rows, notes = list(map(report_cells, reports)), column_notes(columns)
     return Section(title, _render("rows", title=title, columns=list(columns), rows=rows, caption=caption, notes=notes))
 
 
@@ -264,7 +278,7 @@ HEAD_COLUMNS = {
 }
 
 
-def heads_sections(diagnosis: HeadDiagnosis) -> list[Section]:
+def _head_sections(diagnosis: HeadDiagnosis) -> list[Section]:
     """Return the table per domain, how trust grows, and the spectrum of the covariance."""
     where = f"{diagnosis.method} on {diagnosis.benchmark}"
     answers = diagnosis.zero_shot
@@ -308,10 +322,9 @@ def report_page(report: Report) -> str:
     sections += [tuning_section(searches)] if searches else []
     origins = []
     for run in report.runs:
-        if memories := load_diagnosis(run.folder):
-            sections += diagnosis_sections(memories)
-        if heads := load_heads(run.folder):
-            sections += heads_sections(heads)
+        for kind in (Diagnosis, HeadDiagnosis):
+            if diagnosis := kind.load(run.folder):
+                sections += diagnosis_sections(diagnosis)
         if facts := {**run.manifest, **({"configuration": run.config} if run.config else {})}:
             origins.append(manifest_section(run.folder.name, facts))
     sections += [folded_section("Where the numbers come from", origins)] if origins else []

@@ -28,6 +28,7 @@ const facts = (row) => {
   fact(list, "Images", count(report.images) + (report.unreadable ? `, and ${count(report.unreadable)} that could not be read` : ""));
   if (report.images && report.differing !== undefined) fact(list, "Changed by the memory", `${counted(report.differing, "prediction", "predictions")} (${percent(values.changed)}); of the latest images, ${percent(1 - report.agreement)}`);
   if (report.entropy !== undefined) fact(list, "Zero-shot uncertainty", `${percent(report.entropy)} on the latest images (0: certain, 100: no idea)`);
+  if (report.collapsed !== undefined) fact(list, "Warning", element("span", { class: "stale" }, `${percent(report.collapsed)} of the latest zero-shot predictions are one class. If most images do not show that, the encoder does not tell the classes apart, and adapting may lose accuracy: try other class names, templates or another encoder, and label some images`));
   if (row.accuracies) accuracyFacts(list, row.accuracies);
   fact(list, "Queue", `${count(report.waiting)} waiting, ${count(report.dropped)} dropped`);
   if (report.software) fact(list, "Software", visible(report.software));

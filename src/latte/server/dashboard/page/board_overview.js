@@ -56,7 +56,8 @@ const CELLS = [
 const newRow = (client) => {
   const badge = element("span", { class: "badge stale", hidden: "" }, "stale");
   const shared = element("span", { class: "shared stale", hidden: "" }, "two devices");
-  const row = element("tr", {}, element("th", { scope: "row" }, clientLink(client), badge, shared));
+  const collapsed = element("span", { class: "collapsed stale", hidden: "" }, "one class");
+  const row = element("tr", {}, element("th", { scope: "row" }, clientLink(client), badge, shared, collapsed));
   row.append(...CELLS.map(([key]) => element("td", { "data-key": key }, element("span"), element("small"))));
   return row;
 };
@@ -64,6 +65,7 @@ const newRow = (client) => {
 const fillRow = (row, client, values) => {
   row.querySelector(".badge").hidden = !client.stale;
   row.querySelector(".shared").hidden = !client.name_shared;
+  row.querySelector(".collapsed").hidden = !client.report || client.report.collapsed === undefined;
   row.classList.toggle("is-stale", client.stale);
   CELLS.forEach(([key, text, interval], i) => {
     const cell = row.cells[i + 1];

@@ -1,7 +1,6 @@
-"""What accuracy does not tell: stability over orders, harm along a stream, detection of unknown classes, calibration.
+"""Metrics beside accuracy: stability over orders, harm along a stream, detection of unknown classes.
 
-Accuracies and rates are in per cent, AUROC and FPR95 in [0, 1]. "Better than chance" is not checked anywhere: a method
-that is nearly sure of everything has ties, and ties count half.
+Accuracies and rates are in per cent, AUROC and FPR95 in [0, 1].
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.types import Integers, Mask, Reals
-from ..core.validate import at_least
-from ..errors import refuse
-from ..simulation.results import BINS, expected_calibration_error
+from latte.core.types import Integers, Mask, Reals
+from latte.core.validate import at_least
 
 WORST_SHARE = 0.1  # of the orders: those whose mean is the expected tail accuracy (OGA)
 
@@ -25,7 +22,7 @@ class Stability:
     """How runs differ that differ in the order of their streams alone.
 
     ``sd`` and ``range`` are those of the accuracies, ``tail`` is the mean of the worst tenth of them (the expected tail
-    accuracy; with fewer than ten orders the lowest), ``flips`` the share of samples that get different answers.
+    accuracy; with fewer than ten orders the lowest), ``flips`` the share of samples that get different predictions.
     """
 
     orders: int
@@ -37,7 +34,7 @@ class Stability:
 
 
 def over_orders(answers: Sequence[Integers], labels: Integers) -> Stability:
-    """Compare ``answers`` (n,) of at least three orders, each sorted by sample, with the true ``labels`` (n,).
+    """Compare the predictions ``answers`` (n,) of three or more orders, each sorted by sample, with ``labels`` (n,).
 
     >>> labels = np.array([0, 1, 1, 0])
     >>> stability = over_orders([labels, np.array([0, 1, 0, 0]), labels], labels)
@@ -87,37 +84,3 @@ def fpr95(known: Reals, unknown: Reals) -> float:
         return math.nan
     threshold = np.sort(known)[::-1][math.ceil(0.95 * len(known)) - 1]
     return float((unknown >= threshold).mean())
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """How far probabilities can be believed; ``gap`` is mean confidence minus accuracy, above 0: too sure.
-
-    ``ece``, ``adaptive_ece`` (bins of equally many answers) and ``gap`` are in per cent.
-    """
-
-    accuracy: float
-    ece: float
-    adaptive_ece: float
-    gap: float
-    brier: float
-    nll: float
-
-
-def calibration(probabilities: Reals, labels: Integers, bins: int = BINS) -> Calibration:
-    """Measure ``probabilities`` (n, C), whose rows must sum to 1, against ``labels`` (n,): pooled, never by client."""
-    if np.abs(probabilities.sum(axis=1) - 1).max() > 1e-6:
-        raise refuse("probabilities", "rows that do not sum to 1", "probabilities: the softmax of logits")
-    confidences, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
-    parts = np.array_split(np.argsort(confidences, kind="stable"), at_least("bins", bins, 1))
-    uneven = sum(abs(float((confidences[part] - right[part]).sum())) for part in parts)
-    true = probabilities[np.arange(len(labels)), labels]
-    squares = (probabilities**2).sum(axis=1) - 2 * true + 1
-    return Calibration(
-        accuracy=float(100 * right.mean()),
-        ece=100 * expected_calibration_error(confidences, right, bins),
-        adaptive_ece=100 * uneven / len(labels),
-        gap=float(100 * (confidences.mean() - right.mean())),
-        brier=float(squares.mean()),
-        nll=float(-np.log(np.maximum(true, 1e-12)).mean()),
-    )
