@@ -66,7 +66,7 @@ def test_a_loop_that_moved_to_another_line_keeps_its_files():
 TWO_SMALL_KERNELS = """
 import sys
 from latte.engine import cache
-names = "classify.squares", "upload.fill_queues"
+names = "classify.squares", "route.fill_queues"
 cache.KERNEL_GROUPS = [(name,) for name in names]
 print(list(cache.compile_loops()), cache.are_loops_on_disk(), "numba" in sys.modules)
 print(cache.are_loops_ready(), cache.is_cached(cache.kernel_of("route.play")))
