@@ -199,7 +199,7 @@ def back_up(place: StorePlace, out: Path) -> tuple[int, int]:
 
 def _copy(contents: Contents, copy: sqlite3.Connection, path: Path) -> None:
     """Write what PostgreSQL has to a new file."""
-    sqlite.migrate(copy, path)
+    sqlite.make_tables(copy, path)
     with sqlite.transaction(copy):
         facts = [("task", contents.task), ("secret", contents.secret)]
         copy.executemany("INSERT INTO about VALUES (?, ?)", [(name, value) for name, value in facts if value])
