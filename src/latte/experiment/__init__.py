@@ -19,14 +19,6 @@ if TYPE_CHECKING:
     from .predictions import read_predictions
     from .runner import Event, Options, execute, run, run_experiment
 
-_HOMES = {
-    "latte.experiment.runner": ("Event", "Options", "execute", "run", "run_experiment"),
-    "latte.experiment.config": ("MethodConfig", "RunConfig"),
-    "latte.experiment.plan": ("Plan", "make_plan"),
-    "latte.experiment.predictions": ("read_predictions",),
-    "latte.experiment.collection": ("find_runs", "read_run"),
-}
-
 __all__ = [
     "Event",
     "MethodConfig",
@@ -43,4 +35,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a type checker reports names that do not exist
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__)
