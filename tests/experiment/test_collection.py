@@ -87,15 +87,6 @@ def test_a_search_that_is_swept_too_is_a_sweep(benchmark, config, tmp_path):
     assert not collect([tmp_path]).sweeps[0].tuning
 
 
-@pytest.mark.parametrize(("word", "tuning"), [("tune", True), ("reproduce", True), ("sweep", False), ("", False)])
-def test_older_folders_say_by_their_command_what_they_are(benchmark, config, tmp_path, word, tuning):
-    sweep = make_sweep(replace(config, seeds=(0,)), [parse_axis("weight=1")], benchmark)
-    list(execute_sweep(sweep, tmp_path, replace(ONE, command=("latte", word) if word else ())))
-    file = tmp_path / sweep.name / "sweep.json"
-    file.write_text(sweep.canonical())  # as before purposes were recorded
-    assert [one.tuning for one in collect([tmp_path]).sweeps] == [tuning]
-
-
 def test_an_interrupted_sweep_shows_what_it_has(benchmark, config, tmp_path):
     sweep = make_sweep(config, [parse_axis("T=1,2,3")], benchmark)
     events = execute_sweep(sweep, tmp_path, ONE)

@@ -14,8 +14,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,13 @@ from ..errors import InputError, refuse
 from ..files.atomic import write_text
 from ..files.documents import checksum, parse_json, read_json, sha256_of
 from ..files.tensors import Tensors, parse_safetensors, read_safetensors, safetensors_bytes, write_safetensors
-from ..simulation.results import Outcome, Result, count_quarters, expected_calibration_error
+from ..simulation.results import Outcome, expected_calibration_error
 from .folder import RunFolder, whole_lines
 from .plan import Item, ItemKey, Plan
 
 PREDICTIONS_FORMAT = "latte-predictions/1"
 SAMPLE_COLUMNS = ("sample", "client", "position", "label", "prediction")
-LATER_COLUMNS = {"image": np.dtype(np.int64), "confidence": np.dtype(np.float64)}  # older files lack them
+COLUMNS: dict[str, type] = {**dict.fromkeys(SAMPLE_COLUMNS, np.int32), "image": np.int64, "confidence": np.float64}
 NAME_LISTS = {"clients": "clients", "domains": "domains", "classnames": "classes"}  # by field, the key in a file
 Int32Column = NDArray[np.int32]
 
@@ -47,7 +47,7 @@ class Predictions:
     when in the client's stream, ``label`` its true class, ``prediction`` the predicted one. ``clients`` and ``domains``
     name each client and its domain, ``classnames`` the classes. ``image`` is the source image: samples with the same
     number show the same picture (without an ``index`` in the embedding file, it is the row). ``confidence`` is the
-    probability of the predicted class, None where it was not recorded.
+    probability of the predicted class.
     """
 
     sample: Int32Column
@@ -59,7 +59,7 @@ class Predictions:
     domains: tuple[str, ...]
     classnames: tuple[str, ...]
     image: NDArray[np.int64]
-    confidence: Reals | None = None
+    confidence: Reals
 
     @property
     def correct(self) -> Mask:
@@ -72,9 +72,9 @@ class Predictions:
         return 100 * int(self.correct.sum()) / len(self.label)
 
     @property
-    def calibration_error(self) -> float | None:
-        """The expected calibration error, as in the results; None without confidences."""
-        return None if self.confidence is None else expected_calibration_error(self.confidence, self.correct)
+    def calibration_error(self) -> float:
+        """The expected calibration error, as in the results."""
+        return expected_calibration_error(self.confidence, self.correct)
 
 
 def predictions_of(federation: Federation, outcome: Outcome) -> Predictions:
@@ -92,7 +92,7 @@ def predictions_of(federation: Federation, outcome: Outcome) -> Predictions:
         domains=tuple(embeddings.domains[client.domain] for client in clients),
         classnames=embeddings.zero_shot.classnames,
         image=(sample if embeddings.index is None else embeddings.index[sample]).astype(np.int64),
-        confidence=None if outcome.confidences is None else np.concatenate(outcome.confidences),
+        confidence=np.concatenate(outcome.confidences or ()),
     )
 
 
@@ -107,9 +107,7 @@ def unpack(packed: str) -> Predictions:
 
 
 def _columns(predictions: Predictions) -> dict[str, NDArray[Any]]:
-    """Return the columns that are there."""
-    names = (*SAMPLE_COLUMNS, *LATER_COLUMNS)
-    return {name: column for name in names if (column := getattr(predictions, name)) is not None}
+    return {name: getattr(predictions, name) for name in COLUMNS}
 
 
 def _lists(predictions: Predictions) -> dict[str, str]:
@@ -122,16 +120,12 @@ def _predictions(stored: Tensors, where: str) -> Predictions:
     for name, key in NAME_LISTS.items():
         fields[name] = parse_json(stored.metadata.get(key, ""), f"{where}: {key}", tuple[str, ...])
     rows = stored.arrays[SAMPLE_COLUMNS[0]].shape if SAMPLE_COLUMNS[0] in stored.arrays else (0,)
-    kinds: dict[str, np.dtype[Any]] = {**dict.fromkeys(SAMPLE_COLUMNS, np.dtype(np.int32)), **LATER_COLUMNS}
-    for name, kind in kinds.items():
+    for name, kind in COLUMNS.items():
         column = stored.arrays.get(name)
-        if column is None and name in LATER_COLUMNS:
-            continue
         if column is None or column.dtype != kind or column.shape != rows or column.ndim != 1:
             got = "no such column" if column is None else f"{column.dtype} of shape {column.shape}"
-            raise refuse(f"{where}: {name}", got, f"one {kind.name} per sample")
+            raise refuse(f"{where}: {name}", got, f"one {kind.__name__} per sample")
         fields[name] = column
-    fields.setdefault("image", fields["sample"].astype(np.int64))
     return Predictions(**fields)
 
 
@@ -148,32 +142,7 @@ def read_predictions(run: Path, method: str, seed: int) -> Predictions:
     results = {sha256_of(line.encode()) for line in whole_lines(RunFolder(Path(run)).results)}
     if entry.result not in results or not _matches(path, entry):
         raise refuse(str(path), "a damaged file, or one of other results", "latte run --predictions to redo it")
-    columns = (*SAMPLE_COLUMNS, *LATER_COLUMNS)
-    return _predictions(read_safetensors(path, "predictions", only=columns), str(path))
-
-
-def with_quarters(run: Path, results: Sequence[Result]) -> tuple[Result, ...]:
-    """Return results with the first and the last quarters of streams where older ones lack them and can have them.
-
-    They are counted in the stored predictions; without sound ones a result stays as it is.
-    """
-    lacking = any(result.first_quarter is None for result in results)
-    stored = PredictionFiles(run).entries() if lacking else {}
-    return tuple(
-        _counted(run, result) if result.first_quarter is None and (result.method, result.seed) in stored else result
-        for result in results
-    )
-
-
-def _counted(run: Path, result: Result) -> Result:
-    try:
-        predictions = read_predictions(run, result.method, result.seed)
-    except InputError:
-        return result
-    right = [predictions.correct[predictions.client == i].astype(np.int64) for i in range(len(result.clients))]
-    counts = zip(result.clients, map(count_quarters, right), strict=True)
-    scores = tuple(replace(client, first_correct=first, last_correct=last) for client, (first, last) in counts)
-    return replace(result, clients=scores)
+    return _predictions(read_safetensors(path, "predictions", only=tuple(COLUMNS)), str(path))
 
 
 @dataclass(frozen=True, slots=True)
