@@ -216,11 +216,12 @@ def make_server_app() -> ServerApp:
 
 def run_fleet(grid: Any, settings: FleetSettings) -> None:
     """Serve a fleet; uploads that an earlier run stored are used again."""
-    lock = settings.state / f"{STORE_FILE}.lock"
+    state = Path(settings.state)
+    lock = state / f"{STORE_FILE}.lock"
     if is_locked(lock):  # if a SuperLink is killed, the app of its run goes on for a while
-        log.warning("another run still has %s: waiting until it has ended", settings.state)
+        log.warning("another run still has %s: waiting until it has ended", state)
         look_for(lambda: None if is_locked(lock) else True, STORE_SECONDS)
-    hub = mended_hub(read_task(settings.task), settings.state)
+    hub = mended_hub(read_task(Path(settings.task)), state)
     with closing(hub.store):
         hours = (time.time() - min(hub.updated.values(), default=time.time())) / 3600
         log.info("%r: the uploads of %s nodes are restored, up to %.1f hours old", hub.task, len(hub), hours)
