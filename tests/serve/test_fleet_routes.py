@@ -35,7 +35,7 @@ from latte.server.dashboard.fleet import (
     fleet_table,
 )
 from latte.server.dashboard.state import MOST_MAPPED
-from latte.server.http.routes import PAGE_FILES, SPECS, openapi_document
+from latte.server.http.app import PAGE_FILES, SPECS, openapi_document
 from latte.server.http.running import GRACE
 from latte.server.hub.hub import Reports
 from latte.server.store.tokens import new_token
