@@ -30,7 +30,7 @@ from latte.experiment.predictions import (
     unpack,
 )
 from latte.experiment.runner import Done, IncompleteError, Options, execute, run
-from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
+from latte.experiment.sweep import execute_sweeps, make_sweep, parse_axis
 from latte.files.documents import checksum
 from latte.report.contents import build_report
 from latte.report.formats.markup import render
@@ -316,7 +316,7 @@ def test_a_sweep_keeps_them_too(plan, tmp_path):
     config = RunConfig(str(plan.entry.path), METHODS[1:2], clients_per_domain=2)
     sweep = make_sweep(config, [parse_axis("alpha=0.5,5")], open_benchmark(str(plan.entry.path)))
     for options, kind in ((WITHOUT, "done"), (WITH, "done"), (WITH, "existing")):
-        events = list(execute_sweep(sweep, tmp_path, options))
+        events = list(execute_sweeps([sweep], tmp_path, options))
         assert [event.kind for _, event in events] == [kind] * 2
     for point, event in events:
         assert read_predictions(tmp_path / sweep.name / point.plan.name, "tda", 0).accuracy == event.result.micro

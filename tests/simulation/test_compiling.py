@@ -115,7 +115,7 @@ def test_what_is_missing_is_compiled_once_and_two_lines_say_so(monkeypatch, capl
 
 def test_a_small_run_does_not_wait_for_the_loops(monkeypatch):
     federation = made_up((20, 20), 3, 8)
-    size = choosing.size_of(federation)
+    seconds = choosing.readable_seconds(federation)
     for cached in (True, False):
         monkeypatch.setattr(cache, "_ready", False)
         monkeypatch.setattr(cache, "is_cached", lambda kernel, cached=cached: cached)
@@ -123,10 +123,12 @@ def test_a_small_run_does_not_wait_for_the_loops(monkeypatch):
         assert use_engine(federation, "latte") is cached
         assert use_engine(federation, "latte", runs=10_000), "ten thousand of them are worth it"
         assert use_engine(federation, "tda"), "which needs no compiled loops"
-        assert not choosing.must_compile("latte", {}, size, 1)
-        assert choosing.must_compile("latte", {}, size, 10_000) is not cached
-        assert not choosing.must_compile("tda", {}, size, 10_000)
-        assert not choosing.must_compile("latte", {"near_copy": 0.99}, size, 10_000), "the readable simulator runs it"
+        assert not choosing.must_compile("latte", {}, seconds)
+        assert choosing.must_compile("latte", {}, 10_000 * seconds) is not cached
+        assert not choosing.must_compile("tda", {}, 10_000 * seconds)
+        assert not choosing.must_compile("latte", {"near_copy": 0.99}, 10_000 * seconds), (
+            "the readable simulator runs it"
+        )
     assert not use_engine(federation, "zero")
 
 

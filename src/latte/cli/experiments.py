@@ -22,8 +22,7 @@ from .run_options import (
 
 if TYPE_CHECKING:
     from ..experiment.runner import Options
-    from ..experiment.sweep import Point
-    from ..experiment.tune import Tuning
+    from ..experiment.sweep import Point, Sweep
 
 
 @click.command()
@@ -107,7 +106,7 @@ def sweep(
     """
     from ..experiment.plan import open_benchmark
     from ..experiment.runner import present_results
-    from ..experiment.sweep import execute_sweep, make_sweep, parse_axis
+    from ..experiment.sweep import execute_sweeps, make_sweep, parse_axis
 
     parsed = [parse_axis(text) for text in axes]
     sweeps = [make_sweep(c, parsed, open_benchmark(c.benchmark, chosen.data)) for c in chosen.configs()]
@@ -123,7 +122,7 @@ def sweep(
     with collect_failures() as follow_one:
         for current in sweeps:
             total = sum(len(point.plan.items()) for point in current.points)
-            follow_one((event for _, event in execute_sweep(current, runs, options)), total, current.name)
+            follow_one((event for _, event in execute_sweeps([current], runs, options)), total, current.name)
             line(runs / current.name, err=True)
             for point in current.points:
                 results = present_results(point.plan, runs / current.name)
@@ -173,31 +172,31 @@ def tune(
     rows: list[dict[str, Any]] = []
     if dry_run:
         for tuning in tunings:
-            grid = [f"{axis.key.rpartition('.')[2]}={','.join(map(str, axis.values))}" for axis in tuning.sweep.axes]
-            seeds = format_seeds(tuning.sweep.points[0].plan.config.seeds)
-            points = len(tuning.sweep.points)
-            rows.append({"method": tuning.method.label, "points": points, "seeds": seeds, "grid": " ".join(grid)})
+            grid = [f"{axis.key.rpartition('.')[2]}={','.join(map(str, axis.values))}" for axis in tuning.axes]
+            seeds = format_seeds(tuning.points[0].plan.config.seeds)
+            points = len(tuning.points)
+            rows.append({"method": tuning.methods[0].label, "points": points, "seeds": seeds, "grid": " ".join(grid)})
         print_rows(rows, as_json)
         return
     options = make_options(chosen, jobs)
-    check_requirements([point.plan for tuning in tunings for point in tuning.sweep.points], runs, options)
+    check_requirements([point.plan for tuning in tunings for point in tuning.points], runs, options)
     with collect_failures():
         run_searches(tunings, runs, options)
         tuned = select(tunings, runs)
         save_tuned(out, tuned)
         line(f"wrote {out}", err=True)
         for tuning in tunings:
-            choice, axes_ = tuned.methods[tuning.method.label], [axis.key for axis in tuning.sweep.axes]
+            choice, axes_ = tuned.methods[tuning.methods[0].label], [axis.key for axis in tuning.axes]
             names = {key: key.rpartition(".")[2] for key in axes_}
             words = " ".join(f"{name}={choice.params.get(name, choice.point.get(key))}" for key, name in names.items())
-            row = {"method": tuning.method.label, "chosen": words, "tied": f"{choice.tied} of {len(choice.grid)}"}
+            row = {"method": tuning.methods[0].label, "chosen": words, "tied": f"{choice.tied} of {len(choice.grid)}"}
             rows.append({**row, "accuracy": choice.accuracy})
         print_rows(rows, as_json)
 
 
-def run_searches(tunings: list[Tuning], runs: Path, options: Options) -> None:
+def run_searches(tunings: list[Sweep], runs: Path, options: Options) -> None:
     """Run what is missing of every search while a bar follows."""
-    from ..experiment.tune import execute_tunings
+    from ..experiment.sweep import execute_sweeps
 
-    total = sum(len(point.plan.items()) for tuning in tunings for point in tuning.sweep.points)
-    follow((event for _, event in execute_tunings(tunings, runs, options)), total, "tune")
+    total = sum(len(point.plan.items()) for tuning in tunings for point in tuning.points)
+    follow((event for _, event in execute_sweeps(tunings, runs, options, "tuning")), total, "tune")

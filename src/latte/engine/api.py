@@ -223,16 +223,9 @@ def _options(
     return ReplayOptions(schedule, rng or np.random.default_rng(0), count, calibration, info.shared)
 
 
-class TaskSize(NamedTuple):
-    """How much there is to do in one run: samples of all clients together, and classes."""
-
-    samples: int
-    classes: int
-
-
-def size_of(federation: Federation) -> TaskSize:
-    """Return the size of one run on a federation."""
-    return TaskSize(federation.samples, federation.embeddings.zero_shot.classes)
+def readable_seconds(federation: Federation) -> float:
+    """Return about how long the readable simulator takes for one run on a federation."""
+    return federation.samples * (SECONDS_PER_SAMPLE + SECONDS_PER_CLASS * federation.embeddings.zero_shot.classes)
 
 
 def use_engine(federation: Federation, name: str, params: ParameterChoice = None, runs: int = 1) -> bool:
@@ -242,12 +235,13 @@ def use_engine(federation: Federation, name: str, params: ParameterChoice = None
     """
     if not has_engine(name, params):
         return False
-    return not needs_loops(name) or _is_worth_compiling(size_of(federation), runs) or are_loops_ready()
+    worth_compiling = runs * readable_seconds(federation) > COMPILE_SECONDS
+    return not needs_loops(name) or worth_compiling or are_loops_ready()
 
 
-def must_compile(name: str, params: ParameterChoice, size: TaskSize, runs: int) -> bool:
-    """Say whether so many runs of a method will begin with the compilation of the loops."""
-    uses_loops = needs_loops(name) and has_engine(name, params) and _is_worth_compiling(size, runs)
+def must_compile(name: str, params: ParameterChoice, seconds: float) -> bool:
+    """Say whether runs that take so many seconds on the slow path will begin with the compilation of the loops."""
+    uses_loops = needs_loops(name) and has_engine(name, params) and seconds > COMPILE_SECONDS
     return uses_loops and not are_loops_on_disk()
 
 
@@ -255,11 +249,6 @@ def needs_loops(name: str) -> bool:
     """Say whether the engine needs compiled loops for a method."""
     engine = named_engine(name)
     return engine is not None and engine.needs_loops
-
-
-def _is_worth_compiling(size: TaskSize, runs: int) -> bool:
-    """Say whether the readable simulator would take longer than the compilation."""
-    return runs * size.samples * (SECONDS_PER_SAMPLE + SECONDS_PER_CLASS * size.classes) > COMPILE_SECONDS
 
 
 def warn_of_copy_search(methods: Iterable[tuple[str, Mapping[str, object]]]) -> None:

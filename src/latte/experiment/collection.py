@@ -106,7 +106,10 @@ def read_run(folder: Path, empty: bool = False) -> Run:
     if not read.results and not empty:
         got = f"{folder}, whose {RESULTS} is empty" + (f" but for {_ignored(read.ignored)}" if read.ignored else "")
         raise refuse("run", got, "a run with at least one finished (method, seed)")
-    return Run(folder, read.results, _object(folder / CONFIG), _object(folder / MANIFEST), read.done, read.ignored)
+    config, manifest = (
+        read_json(file, dict[str, Any]) if file.exists() else {} for file in (folder / CONFIG, folder / MANIFEST)
+    )
+    return Run(folder, read.results, config, manifest, read.done, read.ignored)
 
 
 def _ignored(lines: int) -> str:
@@ -141,10 +144,6 @@ def check_classifiers(sources: Iterable[tuple[str, str, str]]) -> None:
         if known != fingerprint:
             got = f"another encoder or class list in {where} than in {other}"
             raise refuse(f"benchmark {benchmark}", got, "one encoder per comparison")
-
-
-def _object(path: Path) -> Mapping[str, Any]:
-    return read_json(path, dict[str, Any]) if path.exists() else {}
 
 
 def _of_data(tree: Mapping[str, Any], key: str) -> str | None:

@@ -330,10 +330,13 @@ def do_items(jobs: Sequence[Job], options: Options) -> Iterator[tuple[int, ItemO
     if not jobs:
         return
     groups = batches(jobs)
-    automatic = [(plan.size, item.method) for plan, item in jobs if plan.config.engine == "auto"]
-    warn_without_loops(method.name for _, method in automatic)
-    warn_of_copy_search((method.name, method.params) for _, method in automatic)
-    if not options.cluster and any(must_compile(m.name, m.params, size, len(jobs)) for size, m in automatic):
+    automatic = [job for job in jobs if job.plan.config.engine == "auto"]
+    warn_without_loops(item.method.name for _, item in automatic)
+    warn_of_copy_search((item.method.name, item.method.params) for _, item in automatic)
+    if not options.cluster and any(
+        must_compile(item.method.name, item.method.params, plan.readable_seconds * len(jobs))
+        for plan, item in automatic
+    ):
         options.follow_compilation(compile_loops())  # before the workers start; those of a cluster do it there
     threads = 1 if options.cluster else max(1, options.processes // len(groups))  # cores that would be idle
     messages = [
