@@ -18,17 +18,17 @@ from latte.data.federation import federate
 from latte.experiment import runner as running
 from latte.experiment.collection import collect
 from latte.experiment.config import MethodConfig, RunConfig
-from latte.experiment.folder import RunFolder
-from latte.experiment.item import run_item, work
-from latte.experiment.plan import make_plan, open_benchmark
-from latte.experiment.predictions import (
+from latte.experiment.folder import (
     SAMPLE_COLUMNS,
     PredictionFiles,
+    RunFolder,
     pack,
     predictions_of,
     read_predictions,
     unpack,
 )
+from latte.experiment.item import run_item, work
+from latte.experiment.plan import make_plan, open_benchmark
 from latte.experiment.runner import Done, IncompleteError, Options, execute, run
 from latte.experiment.sweep import execute_sweeps, make_sweep, parse_axis
 from latte.files.documents import checksum

@@ -35,10 +35,9 @@ from ..simulation.results import Result, same_scores
 from ..simulation.simulator import Schedule
 from ..version import __version__
 from .config import MethodConfig, RunConfig, parse_method
-from .folder import ResultLine, RunFolder, belongs
+from .folder import PredictionFiles, Predictions, ResultLine, RunFolder, belongs, unpack
 from .item import as_message, batches, work
 from .plan import Item, ItemKey, Job, Plan, make_plan
-from .predictions import PredictionFiles, Predictions, unpack
 from .workers import SERIAL, WorkError, check_executor, unordered
 
 MOST_JOBS = 1024  # processes at once
@@ -234,7 +233,7 @@ class Options:
 
     ``executor`` is where: empty for processes of this machine, "serial" for this process (a debugger and a profiler see
     the work), "dask:ADDRESS" for a cluster. With ``predictions`` the prediction of every sample is stored, too
-    (:func:`latte.experiment.predictions.read_predictions`). ``follow_compilation`` goes through the steps of
+    (:func:`latte.experiment.folder.read_predictions`). ``follow_compilation`` goes through the steps of
     :func:`latte.engine.compile_loops`, where these are necessary.
     """
 
