@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -119,16 +118,12 @@ def has_loops() -> bool:
 def named_engine(name: str) -> MethodEngine[Any] | None:
     """Return the engine that the class of a method names; None if it names none, or none for the global form."""
     info = describe(name)
-    engine = None if info.engine is None else _load_engine(info.engine)
-    return None if engine is None or (info.shared and not engine.serves_shared) else engine
-
-
-@lru_cache
-def _load_engine(target: str) -> MethodEngine[Any]:
-    kind = load_target(target)
+    if info.engine is None:
+        return None
+    kind = load_target(info.engine)
     if not isinstance(kind, type) or not issubclass(kind, MethodEngine):
-        raise refuse("engine", repr(target), "the name of a MethodEngine, such as 'my_package.my_module:MyEngine'")
-    return kind()
+        raise refuse("engine", repr(info.engine), "the name of a MethodEngine, such as 'my_package.my_module:MyEngine'")
+    return kind() if kind.serves_shared or not info.shared else None
 
 
 def _usable_engine(name: str, params: ParameterChoice = None) -> MethodEngine[Any] | None:

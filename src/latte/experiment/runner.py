@@ -55,13 +55,20 @@ def describe_session(command: tuple[str, ...], jobs: int) -> dict[str, Any]:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.is_file() else []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return {
         "started": _now(),
         "ended": None,
         "command": list(command),
         "versions": versions,
         "git": {"latte": git_state(Path(__file__).parent), "here": git_state(Path.cwd())},
-        "machine": {"system": platform.platform(), "cpu": _cpu_name(), "cores": os.cpu_count()},
+        "machine": {
+            "system": platform.platform(),
+            "cpu": next(models, platform.processor() or platform.machine()),
+            "cores": os.cpu_count(),
+        },
         "jobs": jobs,
         "threads_per_job": 1,
     }
@@ -87,16 +94,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _cpu_name() -> str:
-    """Return the name of the processor as well as the system knows it."""
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 class Done(NamedTuple):
