@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.types import Traced
+from ...core.types import Mask, Traced
 from ...edge.classify.evidence import Accuracies, Labelled, accuracies_of
 from ...wire.messages import DeviceReport, Problem, shorten_detail
 from ..hub.batches import Batches
@@ -533,17 +533,17 @@ class Board:
         table, took = await asyncio.to_thread(make)
         if len(self._log.traces) > len(self._hub):
             self._log.trim(self._hub.versions)
-        covered = await self._batches.call(lambda: self._coverage([row.client for row in table.rows]))
-        rows = [msgspec.structs.replace(row, classes=covered.get(row.client)) for row in table.rows]
+        seen = await self._batches.call(lambda: self._seen([row.client for row in table.rows]))
+        counts = {client: int(classes.sum()) for client, classes in seen.items()}
+        rows = [msgspec.structs.replace(row, classes=counts.get(row.client)) for row in table.rows]
         return msgspec.structs.replace(table, rows=rows), took
 
-    def _coverage(self, clients: list[str]) -> dict[str, int]:
-        """Return how many classes each client has seen. The hub's thread calls it."""
+    def _seen(self, clients: list[str]) -> dict[str, Mask]:
+        """Return which classes clients have seen; none where the method cannot say. The hub's thread calls it."""
         exchange, present = self._hub.exchange, [name for name in clients if name in self._hub.versions]
         if not hasattr(exchange, "coverage") or not present:
             return {}
-        counts = exchange.coverage(present).sum(axis=1).tolist()
-        return dict(zip(present, counts, strict=True))
+        return dict(zip(present, exchange.coverage(present), strict=True))
 
     async def _client(self, query: FleetQuery, tracings: list[Tracing]) -> ClientView | None:
         client, version = query.client, self._hub.versions.get(query.client)
@@ -552,20 +552,14 @@ class Board:
         row, notes = self._source.row(client, version, query, time.time()), self._log.traces.get(client)
         course = notes.course.points() if notes and notes.course else []
         helped = await asyncio.to_thread(helped_by, tracings, client)
-        classes, traced = await self._batches.call(lambda: (self._classes(client), trace(self._hub, [client])))
-        if classes is not None:
-            row = msgspec.structs.replace(row, classes=sum(view["seen"] for view in classes))
+        seen, traced = await self._batches.call(lambda: (self._seen([client]), trace(self._hub, [client])))
+        classes = None
+        if client in seen:
+            names = self._hub.task.zero_shot.classnames
+            classes = [{"name": name, "seen": there} for name, there in zip(names, seen[client].tolist(), strict=True)]
+            row = msgspec.structs.replace(row, classes=int(seen[client].sum()))
         helpers = [] if traced is None else _most(traced.donors, traced.amounts[0])
         return ClientView(row, classes, helpers, helped, course)
-
-    def _classes(self, client: str) -> list[dict[str, Any]] | None:
-        """Return the classes, and whether a client has seen them. The hub's thread calls it."""
-        exchange = self._hub.exchange
-        if not hasattr(exchange, "coverage") or client not in self._hub.versions:
-            return None
-        seen = exchange.coverage([client])[0].tolist()
-        names = self._hub.task.zero_shot.classnames
-        return [{"name": name, "seen": there} for name, there in zip(names, seen, strict=True)]
 
     async def _draw_map(self) -> tuple[HelpMap | None, list[Tracing]]:
         """Return the map (None: the method cannot say), and from whom each client on it gets what: 240 bytes each."""
