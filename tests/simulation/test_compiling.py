@@ -135,7 +135,7 @@ def test_a_small_run_does_not_wait_for_the_loops(monkeypatch):
 def test_without_numba_a_line_says_which_path_is_taken(monkeypatch, caplog):
     monkeypatch.setattr(choosing, "has_loops", lambda: False)
     with caplog.at_level(logging.WARNING, "latte.engine"):
-        choosing.warn_without_loops(["tda", "clip"])
+        choosing.warn_of_slow_path([("tda", {}), ("clip", {})])
         assert not caplog.messages
-        choosing.warn_without_loops(["clip", "latte"])
+        choosing.warn_of_slow_path([("clip", {}), ("latte", {})])
     assert "readable" in caplog.text and 'pip install "numba>=' in caplog.text

@@ -246,16 +246,11 @@ def needs_loops(name: str) -> bool:
     return engine is not None and engine.needs_loops
 
 
-def warn_of_copy_search(methods: Iterable[tuple[str, Mapping[str, object]]]) -> None:
-    """Say on stderr which of ``methods``, names and parameters, run on the slow path because they look for copies."""
-    names = dict.fromkeys(name for name, params in methods if params.get("near_copy"))
-    if names:
-        LOG.warning("the engine looks for no near copies: %s takes the readable simulator", ", ".join(names))
-
-
-def warn_without_loops(names: Iterable[str]) -> None:
-    """Say on stderr which methods run on the slow path because numba is missing."""
-    slow = ", ".join(dict.fromkeys(name for name in names if needs_loops(name)))
-    if slow and not has_loops():
+def warn_of_slow_path(methods: Iterable[tuple[str, Mapping[str, object]]]) -> None:
+    """Say on stderr which of ``methods``, names and parameters, the engine could run, but not here or not like this."""
+    every = list(methods)
+    if names := ", ".join(dict.fromkeys(name for name, _ in every if needs_loops(name) and not has_loops())):
         text = "numba is not installed: %s takes the readable simulator, 50 times slower; %s"
-        LOG.warning(text, slow, install_advice("fast"))
+        LOG.warning(text, names, install_advice("fast"))
+    if names := ", ".join(dict.fromkeys(name for name, params in every if params.get("near_copy"))):
+        LOG.warning("the engine looks for no near copies: %s takes the readable simulator", names)

@@ -15,7 +15,7 @@ from ..data.catalogue import UNKNOWN as UNKNOWN
 from ..data.catalogue import BenchmarkFile, default_clients, find_benchmark, find_problems, read_benchmark
 from ..data.federation import Embeddings, federate
 from ..encoders.tuning import TUNABLE, check_tunable
-from ..engine import readable_seconds
+from ..engine.api import readable_seconds
 from ..errors import InputError, MissingExtra, refuse
 from ..files.documents import checksum, sha256_of
 from ..methods import create, describe

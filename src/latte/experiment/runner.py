@@ -19,15 +19,8 @@ import numpy as np
 from ..core.types import Reals
 from ..core.validate import at_least
 from ..encoders.tuning import check_prompt_tuner
-from ..engine import (
-    Follow,
-    compile_loops,
-    has_engine,
-    log_compilation,
-    must_compile,
-    warn_of_copy_search,
-    warn_without_loops,
-)
+from ..engine.api import has_engine, must_compile, warn_of_slow_path
+from ..engine.cache import Follow, compile_loops, log_compilation
 from ..errors import InputError, need, refuse
 from ..methods import describe
 from ..methods.plugins import describe_failure, load_plugin
@@ -231,7 +224,7 @@ class Options:
     ``executor`` is where: empty for processes of this machine, "serial" for this process (a debugger and a profiler see
     the work), "dask:ADDRESS" for a cluster. With ``predictions`` the prediction of every sample is stored, too
     (:func:`latte.experiment.folder.read_predictions`). ``follow_compilation`` goes through the steps of
-    :func:`latte.engine.compile_loops`, where these are necessary.
+    :func:`latte.engine.cache.compile_loops`, where these are necessary.
     """
 
     jobs: int = 0
@@ -327,8 +320,7 @@ def do_items(jobs: Sequence[Job], options: Options) -> Iterator[tuple[int, ItemO
         return
     groups = batches(jobs)
     automatic = [job for job in jobs if job.plan.config.engine == "auto"]
-    warn_without_loops(item.method.name for _, item in automatic)
-    warn_of_copy_search((item.method.name, item.method.params) for _, item in automatic)
+    warn_of_slow_path((item.method.name, item.method.params) for _, item in automatic)
     if not options.cluster and any(
         must_compile(item.method.name, item.method.params, plan.readable_seconds * len(jobs))
         for plan, item in automatic
