@@ -1,9 +1,11 @@
 """What every test may ask for."""
 
+import functools
 import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,13 @@ from waiting import ROOT, SUPPORT, run
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+
+# Also a client of plain HTTP reads the certificates of all authorities, which takes 20 ms: the tests read them once.
+with suppress(ImportError):
+    import httpcore2
+
+    httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 
 collect_ignore_glob = ["support/*"]  # no tests, and some need an extra

@@ -32,7 +32,8 @@ import numpy as np
 from latte.core.types import Integers, Vectors
 from latte.core.zero_shot import ZeroShot
 from latte.data.federation import ClientStream, Embeddings, Federation
-from latte.engine import compile_loops, run_fast
+from latte.engine import run_fast
+from latte.engine.cache import compile_loops
 from latte.engine.streams import WINDOW
 from latte.methods.latte.client import PRESETS, LatteParams
 from latte.simulation.simulator import run_readable

@@ -37,43 +37,6 @@ if TYPE_CHECKING:
     from .methods.tda import Tda, TdaParams
     from .simulation.simulator import Client, Schedule, simulate
 
-_HOMES = {
-    "latte.checks": ("check_exchange", "check_method"),
-    "latte.core.exchange": ("BaseExchange",),
-    "latte.core.types": (
-        "Collaborative",
-        "CreatedMethod",
-        "Exchange",
-        "External",
-        "Method",
-        "Prediction",
-        "Prototypes",
-    ),
-    "latte.methods.latte.server": ("GlobalMemory",),
-    "latte.core.memory": ("LocalMemory",),
-    "latte.methods.latte.donors": ("Routing",),
-    "latte.core.zero_shot": ("ZeroShot",),
-    "latte.core.privacy": ("Privacy", "PrivateClient"),
-    "latte.core.sync": ("sync",),
-    "latte.methods": ("create", "create_exchange", "create_federation", "describe", "register"),
-    "latte.methods.base": ("BaseMethod",),
-    "latte.methods.clip": ("Clip",),
-    "latte.methods.latte.client": ("Latte", "LatteParams"),
-    "latte.methods.ristretto.client": ("Ristretto", "RistrettoParams"),
-    "latte.methods.tda": ("Tda", "TdaParams"),
-    "latte.edge": ("Answer", "classify_pictures"),
-    "latte.edge.classifier": ("Classifier",),
-    "latte.edge.clients.calls": ("Connection",),
-    "latte.edge.clients.http": ("HttpExchange",),
-    "latte.edge.device.feeds": ("LatestFrames",),
-    "latte.edge.device.program": ("Device",),
-    "latte.edge.joining": ("Membership", "make_task", "new_member"),
-    "latte.encoders": ("BadImageError", "Encoder", "Picture", "load_encoder"),
-    "latte.errors": ("InputError", "refuse"),
-    "latte.experiment": ("run_experiment",),
-    "latte.simulation.simulator": ("Client", "Schedule", "simulate"),
-}
-
 __all__ = [
     "Answer",
     "BadImageError",
@@ -130,4 +93,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # a type checker reports names that do not exist
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__)

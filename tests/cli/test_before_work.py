@@ -32,10 +32,10 @@ PACKAGES = {  # command: the package that is missing, the extra that brings it, 
         "distributed", "cluster", "latte.experiment.runner.execute",
     ),
     ("sweep", *RUN[1:], "clip", "--over", "T=1,2", "--executor", "dask:x"): (
-        "distributed", "cluster", "latte.experiment.sweep.execute_sweep",
+        "distributed", "cluster", "latte.experiment.sweep.execute_sweeps",
     ),
     ("tune", *RUN[1:], "tda", "--executor", "dask:x"): (
-        "distributed", "cluster", "latte.experiment.tune.execute_tunings",
+        "distributed", "cluster", "latte.experiment.sweep.execute_sweeps",
     ),
     ("paper", "cost", "--encoder", ENCODER): ("onnxruntime", "onnx", "latte.paper.cost.cost_rows"),
 }  # fmt: skip
@@ -54,10 +54,10 @@ PLACES = {  # command: the option that is named, the work
     ("export", "hf:some/model", "PLACE"): ("OUT", "latte.encoders.export.load_encoder"),
     (*RUN, "clip", "--runs", "PLACE"): ("--runs", "latte.experiment.runner.execute"),
     ("sweep", *RUN[1:], "clip", "--over", "T=1,2", "--runs", "PLACE"): (
-        "--runs", "latte.experiment.sweep.execute_sweep",
+        "--runs", "latte.experiment.sweep.execute_sweeps",
     ),
-    ("tune", *RUN[1:], "tda", "--runs", "PLACE"): ("--runs", "latte.experiment.tune.execute_tunings"),
-    ("tune", *RUN[1:], "tda", "--out", "PLACE"): ("--out", "latte.experiment.tune.execute_tunings"),
+    ("tune", *RUN[1:], "tda", "--runs", "PLACE"): ("--runs", "latte.experiment.sweep.execute_sweeps"),
+    ("tune", *RUN[1:], "tda", "--out", "PLACE"): ("--out", "latte.experiment.sweep.execute_sweeps"),
     ("report", "RUNS", "--out", "PLACE"): ("--out", "latte.experiment.collection.find_runs"),
     ("paper", "table", "vlcs", "--out", "PLACE"): ("--out", "latte.paper.reproduce.paper_files"),
     ("paper", "table", "vlcs", "--runs", "PLACE"): ("--runs", "latte.paper.reproduce.paper_files"),

@@ -79,7 +79,7 @@ class Tuning(Clip):
 
 
 class Engineless(Clip):
-    engine = "latte.engine.tda:NoSuchEngine"
+    engine = "latte.engine.queues:NoSuchEngine"
 
 
 class Bare:

@@ -7,23 +7,7 @@ import numpy as np
 import pytest
 
 import published_cifar_c
-from latte.data.corruptions import (
-    FUNCTIONS,
-    blur,
-    corrupt,
-    digital,
-    filters,
-    weather,
-)
-from latte.data.corruptions import (
-    digital as colour,
-)
-from latte.data.corruptions import (
-    filters as edges,
-)
-from latte.data.corruptions import (
-    weather as spatter,
-)
+from latte.data.corruptions import FUNCTIONS, corrupt, effects, filters
 from latte.data.corruptions.filters import streams
 
 ndimage = pytest.importorskip("scipy.ndimage")
@@ -44,7 +28,7 @@ def test_every_value_is_that_of_the_published_generator(name):
 def test_drops_brighter_than_white_start_again_at_black():
     with np.load(published_cifar_c.RECORDING) as recording:
         expected = recording["spatter_overflowing"]
-    got = spatter.spatter(published_cifar_c.picture()[None], 3, [published_cifar_c.Numbers(seed=4)])[0]
+    got = effects.spatter(published_cifar_c.picture()[None], 3, [published_cifar_c.Numbers(seed=4)])[0]
     assert (got == expected).all()
 
 
@@ -91,7 +75,7 @@ def test_glass_blur_copies_where_the_published_loop_seems_to_swap(pictures):
                 from_h, from_w = h + steps[0, h - 2, w - 2], w + steps[1, h - 2, w - 2]
                 # both sides are views: the second assignment writes back what the first has just written
                 image[h, w], image[from_h, from_w] = image[from_h, from_w], image[h, w]
-        moved = blur.displace(pictures[index : index + 1], streams(0, 4, [index]))[0]
+        moved = effects.displace(pictures[index : index + 1], streams(0, 4, [index]))[0]
         assert (moved == image).all()
         colours = [len(np.unique(of.reshape(-1, 3), axis=0)) for of in (pictures[index], moved)]
         assert colours[1] < colours[0]  # a swap would keep them all
@@ -102,7 +86,7 @@ def test_motion_blur_walks_from_every_pixel(degrees):
     image = np.random.default_rng(0).integers(0, 256, (12, 10, 3), dtype=np.uint8)
     radius, sigma, angle = 4, 2.0, math.radians(degrees)
     weights = [math.exp(-(i * i) / (2 * sigma * sigma)) for i in range(2 * radius + 1)]
-    got = blur.streaks(image[None], radius, sigma, [degrees])[0]
+    got = effects.streaks(image[None], radius, sigma, [degrees])[0]
     for y, x in np.ndindex(12, 10):
         total = np.zeros(3)
         for i, weight in enumerate(weights):
@@ -120,7 +104,7 @@ def test_defocus_is_a_disk():
     expected = np.zeros((5, 5), np.uint8)
     expected[1:4, 1:4] = 255 // 9
     assert np.abs(spread.astype(int) - expected).max() <= 1
-    assert all(np.isclose(blur.disk(*of).sum(), 1) for of in blur.DEFOCUS)
+    assert all(np.isclose(effects.disk(*of).sum(), 1) for of in effects.DEFOCUS)
 
 
 @pytest.mark.parametrize("severity", [1, 3, 5])
@@ -129,10 +113,10 @@ def test_colours_go_through_hsv(pictures, severity):
     few = np.concatenate([pictures[:1, ::4, ::4], rng.integers(0, 256, (1, 8, 8, 3), dtype=np.uint8)])
     few[1, 0, :3] = [[0, 0, 0], [255, 255, 255], [90, 90, 90]]
     brighter, saturated = corrupt(few, "brightness", severity), corrupt(few, "saturate", severity)
-    factor, offset = colour.SATURATE[severity - 1]
+    factor, offset = effects.SATURATE[severity - 1]
     for at in np.ndindex(few.shape[:3]):
         h, s, v = colorsys.rgb_to_hsv(*(few[at] / 255.0))
-        raised = colorsys.hsv_to_rgb(h, s, min(v + colour.BRIGHTNESS[severity - 1], 1))
+        raised = colorsys.hsv_to_rgb(h, s, min(v + effects.BRIGHTNESS[severity - 1], 1))
         deeper = colorsys.hsv_to_rgb(h, min(max(s * factor + offset, 0), 1), v)
         # colorsys adds in another order: where the result is a whole level, its last bit may be another
         for got, wanted in ((brighter[at], np.multiply(raised, 255)), (saturated[at], np.multiply(deeper, 255))):
@@ -143,7 +127,7 @@ def test_colours_go_through_hsv(pictures, severity):
 def test_tilt_moves_three_points(pictures):
     shift = np.random.default_rng(0).uniform(-2, 2, (4, 3, 2))
     images = pictures[:4] / 255.0
-    got = digital._tilt(images, shift)
+    got = effects._tilt(images, shift)
     corners = np.array([[26, 26], [26, 6], [6, 6]], float)
     y, x = np.mgrid[:32, :32]
     for i in range(4):
@@ -174,7 +158,7 @@ def test_plasma_is_diamond_square_on_a_torus():
                 heights[y, x] = sum(around) / 4 + wobble**2 * noise.pop(0)
         step, wobble = half, wobble / decay
     expected = (heights - heights.min()) / (heights.max() - heights.min())
-    assert np.allclose(weather.plasma(streams(1, 9, [5]), side, decay)[0], expected)
+    assert np.allclose(effects.plasma(streams(1, 9, [5]), side, decay)[0], expected)
 
 
 # --- the parts of spatter -----------------------------------------------------------------------------------
@@ -212,7 +196,7 @@ def slow_canny(image, low, high):
 
 def test_edges():
     drops = (liquid(20) * 255).astype(np.uint8)
-    outlines = edges.canny(drops, 50, 150)
+    outlines = filters.canny(drops, 50, 150)
     assert outlines.any(axis=(1, 2)).all()
     for drop, edge in zip(drops, outlines, strict=True):
         assert (slow_canny(drop, 50, 150) == edge).all()
@@ -221,7 +205,7 @@ def test_edges():
 def test_distances_are_shortest_walks():
     mask = np.random.default_rng(0).random((5, 14, 17)) < 0.02
     mask[4] = False  # no edge at all
-    for edge, got in zip(mask, edges.distances(mask, 20.0), strict=True):
+    for edge, got in zip(mask, filters.distances(mask, 20.0), strict=True):
         for y, x in np.ndindex(edge.shape):
             best = 20.0
             for a, b in np.argwhere(edge):
@@ -236,7 +220,7 @@ def test_distances_are_shortest_walks():
 def test_equalised_histogram():
     images = np.random.default_rng(0).integers(0, 21, (4, 8, 8), dtype=np.uint8)
     images[3] = 7
-    for image, got in zip(images, edges.equalise(images), strict=True):
+    for image, got in zip(images, filters.equalise(images), strict=True):
         values, counts = np.unique(image, return_counts=True)
         if len(values) == 1:
             assert (got == image).all()
@@ -248,7 +232,7 @@ def test_equalised_histogram():
 def test_water_shines_on_the_drops_only_and_dry_lenses_stay_clear():
     drops = liquid(10)
     drops[9] = 0
-    shine = spatter.water(drops, 0.5)
+    shine = effects.water(drops, 0.5)
     assert (shine[drops == 0] == 0).all()
     assert np.allclose(shine[:9].max(axis=(1, 2)), 0.5)
     assert (shine[9] == 0).all()

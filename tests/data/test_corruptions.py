@@ -6,7 +6,7 @@ import pytest
 
 import latte.data.corruptions as package
 from latte.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt, corrupt_each, load_textures
-from latte.data.corruptions.weather import ICE, TEXTURE_SIDE, draw_textures
+from latte.data.corruptions.effects import ICE, TEXTURE_SIDE, draw_textures
 
 # the others draw random numbers
 FIXED = {"defocus_blur", "zoom_blur", "gaussian_blur", "brightness", "contrast", "saturate", "pixelate"}

@@ -15,8 +15,8 @@ from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.folder import RunFolder
 from latte.experiment.plan import make_plan, open_benchmark
 from latte.experiment.runner import Options, run
-from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
-from latte.experiment.tune import execute_tunings, make_tunings
+from latte.experiment.sweep import execute_sweeps, make_sweep, parse_axis
+from latte.experiment.tune import make_tunings
 from latte.report.contents import build_report
 from latte.simulation.simulator import Schedule
 from small_benchmark import small_file
@@ -43,9 +43,9 @@ def campaign(benchmark, config, tmp_path_factory):
     run(make_plan(config), out, ONE)
     sweep = make_sweep(config, [parse_axis("weight=10,0.3,1")], benchmark)
     tunings = make_tunings(replace(config, methods=config.methods[1:], seeds=(100,)), benchmark)
-    for _ in execute_sweep(sweep, out, ONE):
+    for _ in execute_sweeps([sweep], out, ONE):
         pass
-    for _ in execute_tunings(tunings, out, ONE):
+    for _ in execute_sweeps(tunings, out, ONE, "tuning"):
         pass
     return out
 
@@ -80,25 +80,16 @@ def test_the_folder_of_a_tuning_shows_its_points(campaign):
 
 def test_a_search_that_is_swept_too_is_a_sweep(benchmark, config, tmp_path):
     (tuning,) = make_tunings(replace(config, methods=config.methods[1:]), benchmark, [parse_axis("weight=1,2")])
-    for call in (execute_tunings([tuning], tmp_path, ONE), execute_sweep(tuning.sweep, tmp_path, ONE)):
+    for call in (execute_sweeps([tuning], tmp_path, ONE, "tuning"), execute_sweeps([tuning], tmp_path, ONE)):
         list(call)
     assert [sweep.purposes for sweep in collect([tmp_path]).sweeps] == [("sweep", "tuning")]
-    list(execute_tunings([tuning], tmp_path, ONE))
+    list(execute_sweeps([tuning], tmp_path, ONE, "tuning"))
     assert not collect([tmp_path]).sweeps[0].tuning
-
-
-@pytest.mark.parametrize(("word", "tuning"), [("tune", True), ("reproduce", True), ("sweep", False), ("", False)])
-def test_older_folders_say_by_their_command_what_they_are(benchmark, config, tmp_path, word, tuning):
-    sweep = make_sweep(replace(config, seeds=(0,)), [parse_axis("weight=1")], benchmark)
-    list(execute_sweep(sweep, tmp_path, replace(ONE, command=("latte", word) if word else ())))
-    file = tmp_path / sweep.name / "sweep.json"
-    file.write_text(sweep.canonical())  # as before purposes were recorded
-    assert [one.tuning for one in collect([tmp_path]).sweeps] == [tuning]
 
 
 def test_an_interrupted_sweep_shows_what_it_has(benchmark, config, tmp_path):
     sweep = make_sweep(config, [parse_axis("T=1,2,3")], benchmark)
-    events = execute_sweep(sweep, tmp_path, ONE)
+    events = execute_sweeps([sweep], tmp_path, ONE)
     while next(events)[0].values != {"schedule.period": 2}:
         pass
     events.close()
@@ -162,7 +153,7 @@ def test_every_format_has_every_number(campaign, tmp_path):
 
 def test_an_unfinished_point_is_none(benchmark, config, tmp_path):
     sweep = make_sweep(config, [parse_axis("weight=1,2")], benchmark)
-    events = execute_sweep(sweep, tmp_path, ONE)
+    events = execute_sweeps([sweep], tmp_path, ONE)
     next(events)
     events.close()
     collection = collect([tmp_path])
@@ -186,7 +177,7 @@ def test_labels_are_shown_and_methods_are_compared(config, tmp_path):
 
 def test_a_sweep_is_drawn_by_method(benchmark, config, tmp_path):
     renamed = replace(config, methods=(MethodConfig("latte", "clip"),))
-    for _ in execute_sweep(make_sweep(renamed, [parse_axis("T=1,2")], benchmark), tmp_path, ONE):
+    for _ in execute_sweeps([make_sweep(renamed, [parse_axis("T=1,2")], benchmark)], tmp_path, ONE):
         pass
     (sweep,) = build_report(collect([tmp_path])).sweeps
     assert [(line.label, line.name) for line in sweep.lines] == [("clip", "latte")]

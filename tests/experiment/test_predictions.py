@@ -16,23 +16,22 @@ from hypothesis import strategies as st
 from latte.cli import main
 from latte.data.federation import federate
 from latte.experiment import runner as running
-from latte.experiment.collection import collect, read_run
+from latte.experiment.collection import collect
 from latte.experiment.config import MethodConfig, RunConfig
-from latte.experiment.folder import ResultLine, RunFolder
-from latte.experiment.item import run_item, work
-from latte.experiment.plan import make_plan, open_benchmark
-from latte.experiment.predictions import (
+from latte.experiment.folder import (
     SAMPLE_COLUMNS,
     PredictionFiles,
+    RunFolder,
     pack,
     predictions_of,
     read_predictions,
     unpack,
 )
+from latte.experiment.item import run_item, work
+from latte.experiment.plan import make_plan, open_benchmark
 from latte.experiment.runner import Done, IncompleteError, Options, execute, run
-from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
-from latte.files.documents import checksum, sha256_of
-from latte.files.tensors import read_safetensors, write_safetensors
+from latte.experiment.sweep import execute_sweeps, make_sweep, parse_axis
+from latte.files.documents import checksum
 from latte.report.contents import build_report
 from latte.report.formats.markup import render
 from latte.simulation.results import Result
@@ -275,23 +274,7 @@ def test_packing_loses_nothing(plan):
     again = unpack(pack(first))
     columns = (*SAMPLE_COLUMNS, "image", "confidence")
     assert all((getattr(first, name) == getattr(again, name)).all() for name in columns)
-    unsure = replace(first, confidence=None)
-    assert unpack(pack(unsure)).calibration_error is None
     assert (first.clients, first.domains, first.classnames) == (again.clients, again.domains, again.classnames)
-
-
-def test_a_file_without_confidences_is_read_as_before(plan, made, tmp_path):
-    """Files of older versions have neither the confidences nor the source images."""
-    folder = shutil.copytree(made, tmp_path / "older")
-    files = PredictionFiles(folder)
-    stored = read_safetensors(files.path("tda", 1), "predictions")
-    kept = {name: stored.arrays[name] for name in SAMPLE_COLUMNS}
-    write_safetensors(files.path("tda", 1), kept, stored.metadata)
-    entries = files.entries()
-    files._write(entries | {("tda", 1): replace(entries["tda", 1], sha256=checksum(files.path("tda", 1)))})
-    found, today = read_predictions(folder, "tda", 1), read_predictions(made, "tda", 1)
-    assert found.confidence is None and found.calibration_error is None and found.accuracy == today.accuracy
-    assert (found.image == today.sample).all()
 
 
 def test_the_source_image_is_stored_where_the_file_knows_it(plan):
@@ -333,7 +316,7 @@ def test_a_sweep_keeps_them_too(plan, tmp_path):
     config = RunConfig(str(plan.entry.path), METHODS[1:2], clients_per_domain=2)
     sweep = make_sweep(config, [parse_axis("alpha=0.5,5")], open_benchmark(str(plan.entry.path)))
     for options, kind in ((WITHOUT, "done"), (WITH, "done"), (WITH, "existing")):
-        events = list(execute_sweep(sweep, tmp_path, options))
+        events = list(execute_sweeps([sweep], tmp_path, options))
         assert [event.kind for _, event in events] == [kind] * 2
     for point, event in events:
         assert read_predictions(tmp_path / sweep.name / point.plan.name, "tda", 0).accuracy == event.result.micro
@@ -356,44 +339,3 @@ def test_the_command(plan, tmp_path, monkeypatch, capsys):
     assert command("--predictions") == rows
     assert command("--dry-run", "--predictions")[0]["there already"] == 2
     assert read_predictions(folder, "x", 0).accuracy == rows[1]["accuracy"]
-
-
-def test_quarters_of_an_older_record_come_from_its_predictions(made, tmp_path):
-    folder = tmp_path / "old"
-    shutil.copytree(made, folder)
-    today = read_run(folder).results
-    older = [replace(one, clients=tuple(map(_without_quarters, one.clients))) for one in today]
-    lines = [one.to_json() for one in older]
-    assert '"first_correct"' not in lines[0]
-    RunFolder(folder).finish(lines)
-    assert read_run(folder).results == tuple(older), "the predictions belong to other lines"
-    index = json.loads((folder / "predictions" / "index.json").read_text())
-    sums = {(one.method, one.seed): sha256_of(line.encode()) for one, line in zip(older, lines, strict=True)}
-    for entry in index["files"]:
-        entry["result"] = sums[entry["method"], entry["seed"]]
-    (folder / "predictions" / "index.json").write_text(json.dumps(index))
-    assert read_run(folder).results == today
-    path = PredictionFiles(folder).path(today[0].method, today[0].seed)
-    path.write_bytes(path.read_bytes()[:-1])
-    assert read_run(folder).results == (older[0], *today[1:]), "damaged ones are left out"
-
-
-def _without_quarters(client):
-    return replace(client, first_correct=None, last_correct=None)
-
-
-def test_predictions_are_added_to_an_older_record(plan, made, tmp_path):
-    """It keeps its lines; the report counts the quarters in the predictions."""
-    folder = tmp_path / plan.name
-    shutil.copytree(made, folder)
-    shutil.rmtree(folder / "predictions")
-    today = read_run(folder).results
-    lines = [replace(one, clients=tuple(map(_without_quarters, one.clients))).to_json() for one in today]
-    for path in (folder / "results.jsonl", folder / "items.jsonl"):
-        path.unlink()
-    for line in lines:
-        RunFolder(folder).append(ResultLine.parse(line), 0.1)
-    RunFolder(folder).finish(lines)
-    run(plan, tmp_path, WITH)
-    assert (folder / "results.jsonl").read_text().splitlines() == lines
-    assert read_run(folder).results == today

@@ -10,12 +10,11 @@ import pytest
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.plan import open_benchmark, plan_on
 from latte.experiment.runner import Options, results
-from latte.experiment.sweep import SweepAxis, execute_sweep, make_sweep, parse_axis
+from latte.experiment.sweep import SweepAxis, execute_sweeps, make_sweep, parse_axis
 from latte.experiment.tune import (
     Choice,
     TunedFile,
     TuningData,
-    execute_tunings,
     make_tunings,
     read_tuned,
     save_tuned,
@@ -45,7 +44,7 @@ def config(benchmark):
 def test_every_point_is_the_run_it_says(benchmark, config, tmp_path):
     both = replace(config, methods=(MethodConfig("clip"), MethodConfig("dmn")))
     sweep = make_sweep(both, [parse_axis("weight=0.1,10")], benchmark)
-    events = list(execute_sweep(sweep, tmp_path, ONE))
+    events = list(execute_sweeps([sweep], tmp_path, ONE))
     assert [event.kind for _, event in events] == ["done"] * 4
     told = json.loads((tmp_path / sweep.name / "sweep.json").read_text())
     assert [point["values"] for point in told["points"]] == [{"method.weight": 0.1}, {"method.weight": 10}]
@@ -53,7 +52,7 @@ def test_every_point_is_the_run_it_says(benchmark, config, tmp_path):
         clip, dmn = results(point.plan, tmp_path / sweep.name)
         assert dmn.params["weight"] == point.values["method.weight"] and entry["run"] == point.plan.name
         assert clip.setting == "default" and dmn.setting == "custom"
-    assert [event.kind for _, event in execute_sweep(sweep, tmp_path, ONE)] == ["existing"] * 4
+    assert [event.kind for _, event in execute_sweeps([sweep], tmp_path, ONE)] == ["existing"] * 4
 
 
 def test_every_kind_of_axis(benchmark, config):
@@ -101,7 +100,7 @@ def test_the_grids_are_grids_of_parameters_that_exist(benchmark, config):
     assert {"dmn", "latte", "tda"} <= set(named)
     for name in named:
         (tuning,) = make_tunings(replace(config, methods=(MethodConfig(name),)), benchmark)
-        assert len({point.plan.name for point in tuning.sweep.points}) == len(tuning.sweep.points)
+        assert len({point.plan.name for point in tuning.points}) == len(tuning.points)
 
 
 def test_tuning_chooses_the_best_point_and_labels_its_use(benchmark, config, tmp_path):
@@ -110,12 +109,12 @@ def test_tuning_chooses_the_best_point_and_labels_its_use(benchmark, config, tmp
     tunings = [
         make_tunings(replace(both, methods=(method,)), benchmark, axes[method.name])[0] for method in both.methods
     ]
-    list(execute_tunings(tunings, tmp_path, ONE))
+    list(execute_sweeps(tunings, tmp_path, ONE, "tuning"))
     tuned = select(tunings, tmp_path)
     for tuning in tunings:
-        scores = [results(p.plan, tmp_path / tuning.sweep.name)[0].micro for p in tuning.sweep.points]
-        entry = tuned.methods[tuning.method.label]
-        best = tuning.sweep.points[scores.index(max(scores))]  # the first of the best
+        scores = [results(p.plan, tmp_path / tuning.name)[0].micro for p in tuning.points]
+        entry = tuned.methods[tuning.methods[0].label]
+        best = tuning.points[scores.index(max(scores))]  # the first of the best
         assert entry.accuracy == max(scores) and entry.tied == scores.count(max(scores))
         assert entry.params == dict(best.plan.config.methods[0].params)
         assert [point["accuracy"] for point in entry.grid] == scores

@@ -10,7 +10,7 @@ from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.item import batches
 from latte.experiment.plan import Item, Job, open_benchmark, plan_on
 from latte.experiment.runner import Options, execute
-from latte.experiment.sweep import execute_sweep, make_sweep, parse_axis
+from latte.experiment.sweep import execute_sweeps, make_sweep, parse_axis
 from small_benchmark import small_file
 
 pytestmark = pytest.mark.usefixtures("one_process")
@@ -73,7 +73,7 @@ def test_rows_of_one_run_share_too(benchmark):
 )
 def test_every_point_is_what_it_would_be_alone(benchmark, tmp_path, method, axes):
     sweep = make_sweep(config(method), [parse_axis(axis) for axis in axes], benchmark)
-    assert {event.kind for _, event in execute_sweep(sweep, tmp_path / "together", TWO)} == {"done"}
+    assert {event.kind for _, event in execute_sweeps([sweep], tmp_path / "together", TWO)} == {"done"}
     for point in sweep.points:
         assert [event.kind for event in execute(point.plan, tmp_path / "alone", TWO)] == ["done"]
         together = tmp_path / "together" / sweep.name / point.plan.name
@@ -84,9 +84,9 @@ def test_every_point_is_what_it_would_be_alone(benchmark, tmp_path, method, axes
 
 def test_a_sweep_that_was_stopped_goes_on(benchmark, tmp_path):
     sweep = make_sweep(config("latte", "clip"), [parse_axis("alpha=0.5,1,2")], benchmark)
-    events = execute_sweep(sweep, tmp_path, TWO)
+    events = execute_sweeps([sweep], tmp_path, TWO)
     next(events)
     events.close()
-    kinds = [event.kind for _, event in execute_sweep(sweep, tmp_path, TWO)]
+    kinds = [event.kind for _, event in execute_sweeps([sweep], tmp_path, TWO)]
     assert kinds.count("existing") >= 1 and len(kinds) == 6
-    assert [event.kind for _, event in execute_sweep(sweep, tmp_path, TWO)] == ["existing"] * 6
+    assert [event.kind for _, event in execute_sweeps([sweep], tmp_path, TWO)] == ["existing"] * 6

@@ -17,11 +17,11 @@ from latte.core.privacy import Privacy
 from latte.data.bundled import bundled
 from latte.edge.clients.folder import Hidden
 from latte.errors import InputError
-from latte.flower.benchmark import Barrier, read_walks
+from latte.flower.benchmark import Barrier
 from latte.flower.node import make_client_app, precision_mod, privacy_mod
+from latte.flower.records import record_state
 from latte.flower.settings import BenchmarkSettings
 from latte.methods import registry
-from latte.methods.ristretto.client import Ristretto
 from latte.simulation.simulator import Schedule, run_readable
 
 
@@ -132,8 +132,7 @@ def test_a_method_of_a_plugin_is_known_to_a_node(tmp_path, monkeypatch):
     grid = DirectGrid(make_client_app(plugins=["method_of_a_plugin"]), {1: {}})
     grid.push_messages([Message(RecordDict({"latte": facts}), 1, "query.walk")])
     (reply,) = grid.pull_messages(["1"])
-    (walk,) = read_walks(reply.content, Ristretto.Upload)
-    assert len(walk.labels) == 4
+    assert len(record_state(reply.content["latte.labels.0"])["labels"]) == 4
 
 
 def test_private_clients_share_less():

@@ -17,8 +17,8 @@ from latte.data.federation import Embeddings, federate
 from latte.experiment import tune
 from latte.experiment.config import parameters
 from latte.experiment.runner import Options
-from latte.experiment.sweep import SweepAxis
-from latte.experiment.tune import execute_tunings, read_tuned
+from latte.experiment.sweep import SweepAxis, execute_sweeps
+from latte.experiment.tune import read_tuned
 from latte.paper import reproduce as baselines
 from latte.paper.reproduce import benches, facts, make_search, other_seeds, paper_files, tuning_source
 
@@ -179,7 +179,7 @@ def test_an_interrupted_search_goes_on(tmp_path, small_search):
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     (bench,) = benches(paper_files("vlcs", "ViT-B/16", stopped)[:1], (0, 1))
     search = make_search(bench, "tuned", stopped / "runs")
-    events = execute_tunings(search.tunings, search.folder, Options(jobs=1))
+    events = execute_sweeps(search.tunings, search.folder, Options(jobs=1), "tuning")
     for _ in range(5):
         next(events)
     events.close()

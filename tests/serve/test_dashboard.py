@@ -175,7 +175,7 @@ def test_a_token_with_hidden_characters_is_refused_by_the_page(fleet):
 
 
 def test_a_page_too_many_says_so(fleet, monkeypatch):
-    monkeypatch.setattr("latte.server.dashboard.state.MOST_WATCHERS", 0)
+    monkeypatch.setattr("latte.server.dashboard.fleet.MOST_WATCHERS", 0)
     page = fleet.open(sign_in=False, where=f"#token={fleet.token}")
     shows(page, page.locator("#status"), "too many dashboards are open, trying again")
     monkeypatch.undo()
@@ -320,7 +320,7 @@ def test_the_course_of_a_client(fleet, width):
 
 
 def test_whom_a_client_outside_the_map_helps(fleet, monkeypatch):
-    monkeypatch.setattr("latte.server.dashboard.state.MOST_MAPPED", 2)
+    monkeypatch.setattr("latte.server.dashboard.fleet.MOST_MAPPED", 2)
     for name in ("old", "new 1", "new 2"):
         fleet.member(name).see(20).sync(fleet.exchange)
     page = fleet.open("#/client/old")

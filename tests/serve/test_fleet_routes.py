@@ -20,6 +20,7 @@ from latte.edge.clients.http import HttpExchange
 from latte.edge.joining import make_task, new_member
 from latte.methods import create_exchange
 from latte.server.dashboard.fleet import (
+    MOST_MAPPED,
     MOST_POINTS,
     MOST_REFUSALS,
     MOST_TIMES,
@@ -34,8 +35,7 @@ from latte.server.dashboard.fleet import (
     SyncLoad,
     fleet_table,
 )
-from latte.server.dashboard.state import MOST_MAPPED
-from latte.server.http.routes import PAGE_FILES, SPECS, openapi_document
+from latte.server.http.app import PAGE_FILES, SPECS, openapi_document
 from latte.server.http.running import GRACE
 from latte.server.hub.hub import Reports
 from latte.server.store.tokens import new_token
@@ -123,7 +123,7 @@ def test_the_stream_sends_what_changes_and_nothing_else(served, admin):
 
 def test_a_long_pause_has_signs_of_life(served, admin, monkeypatch):
     monkeypatch.setattr("latte.server.http.app.QUIET", 0.0)
-    monkeypatch.setattr("latte.server.dashboard.state.PAUSE", 10 * DEADLINE)
+    monkeypatch.setattr("latte.server.dashboard.fleet.PAUSE", 10 * DEADLINE)
     with httpx2.stream("GET", f"{served.address}/v1/fleet/events", headers=admin, timeout=DEADLINE) as answer:
         lines = answer.iter_lines()
         comments = (line for line in lines if line.startswith(":"))
@@ -188,7 +188,7 @@ def test_a_large_fleet_is_bounded_and_helped_by_others(served):
 
 @pytest.mark.parametrize("method", ["latte", "ristretto"])
 def test_whom_a_client_helps_is_what_they_get_from_it(tmp_path, monkeypatch, method):
-    monkeypatch.setattr("latte.server.dashboard.state.MOST_MAPPED", 3)
+    monkeypatch.setattr("latte.server.dashboard.fleet.MOST_MAPPED", 3)
     names = [f"camera {number}" for number in range(5)]
     with serving(make_task(a_task(5, 16), method), tmp_path) as server, HttpExchange(server.address) as exchange:
         for name in names:

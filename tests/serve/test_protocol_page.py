@@ -13,7 +13,7 @@ import pytest
 from latte import create
 from latte.checks.material import a_zero_shot
 from latte.core.types import array_fields
-from latte.server.http.routes import PAGE_SPECS, SPECS
+from latte.server.http.app import PAGE_SPECS, SPECS
 from latte.wire.blocks import code_of
 from latte.wire.messages import CODES, SyncReply, have_of, unpack
 from latte.wire.rows import RowFormat

@@ -12,7 +12,7 @@ from latte.edge.clients.http import HttpExchange
 from latte.edge.joining import make_task
 from latte.methods.ristretto.server import EXACT_ALONE
 from latte.methods.ristretto.sums import ClassSums
-from latte.server.http.routes import SPECS
+from latte.server.http.app import SPECS
 from latte.server.hub.hub import Hub
 from latte.server.store.backup import Restoration, StorePlace, back_up, open_contents, restore
 from latte.server.store.base import Record, StoreUnavailableError, open_store

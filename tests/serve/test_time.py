@@ -19,8 +19,13 @@ YEAR = 365 * 86_400.0
 TASK = make_task(a_zero_shot(), "latte", {"k_e": 3})
 
 
-@pytest.mark.parametrize("forgotten", [False, True])
-@pytest.mark.parametrize("years", [1, -1])
+@pytest.mark.parametrize(
+    ("years", "forgotten"),
+    [
+        (1, False),
+        *(pytest.param(years, gone, marks=pytest.mark.slow) for years, gone in ((1, True), (-1, False), (-1, True))),
+    ],
+)
 def test_a_client_that_comes_back_after_a_year(years, forgotten, tmp_path):
     """Its token is valid, what it left out is sent, what it holds is not believed; also if the clock was set back."""
     tokens, texts = TokenFile(tmp_path), {}

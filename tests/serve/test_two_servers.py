@@ -31,6 +31,7 @@ def test_latte_over_two_servers_keeps_the_contract(check, postgres, tmp_path):
         exchange_checks()[check](pairs.make)
 
 
+@pytest.mark.slow  # the contract over two servers is checked with Latte, that of Ristretto over one
 @pytest.mark.parametrize("check", exchange_checks(uploads_of(Ristretto)))
 def test_ristretto_over_two_servers_keeps_the_contract(check, postgres, tmp_path):
     with Pairs(postgres, tmp_path, "ristretto") as pairs:

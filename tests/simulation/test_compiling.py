@@ -66,7 +66,7 @@ def test_a_loop_that_moved_to_another_line_keeps_its_files():
 TWO_SMALL_KERNELS = """
 import sys
 from latte.engine import cache
-names = "classify.squares", "upload.fill_queues"
+names = "classify.squares", "route.fill_queues"
 cache.KERNEL_GROUPS = [(name,) for name in names]
 print(list(cache.compile_loops()), cache.are_loops_on_disk(), "numba" in sys.modules)
 print(cache.are_loops_ready(), cache.is_cached(cache.kernel_of("route.play")))
@@ -115,7 +115,7 @@ def test_what_is_missing_is_compiled_once_and_two_lines_say_so(monkeypatch, capl
 
 def test_a_small_run_does_not_wait_for_the_loops(monkeypatch):
     federation = made_up((20, 20), 3, 8)
-    size = choosing.size_of(federation)
+    seconds = choosing.readable_seconds(federation)
     for cached in (True, False):
         monkeypatch.setattr(cache, "_ready", False)
         monkeypatch.setattr(cache, "is_cached", lambda kernel, cached=cached: cached)
@@ -123,17 +123,19 @@ def test_a_small_run_does_not_wait_for_the_loops(monkeypatch):
         assert use_engine(federation, "latte") is cached
         assert use_engine(federation, "latte", runs=10_000), "ten thousand of them are worth it"
         assert use_engine(federation, "tda"), "which needs no compiled loops"
-        assert not choosing.must_compile("latte", {}, size, 1)
-        assert choosing.must_compile("latte", {}, size, 10_000) is not cached
-        assert not choosing.must_compile("tda", {}, size, 10_000)
-        assert not choosing.must_compile("latte", {"near_copy": 0.99}, size, 10_000), "the readable simulator runs it"
+        assert not choosing.must_compile("latte", {}, seconds)
+        assert choosing.must_compile("latte", {}, 10_000 * seconds) is not cached
+        assert not choosing.must_compile("tda", {}, 10_000 * seconds)
+        assert not choosing.must_compile("latte", {"near_copy": 0.99}, 10_000 * seconds), (
+            "the readable simulator runs it"
+        )
     assert not use_engine(federation, "zero")
 
 
 def test_without_numba_a_line_says_which_path_is_taken(monkeypatch, caplog):
     monkeypatch.setattr(choosing, "has_loops", lambda: False)
     with caplog.at_level(logging.WARNING, "latte.engine"):
-        choosing.warn_without_loops(["tda", "clip"])
+        choosing.warn_of_slow_path([("tda", {}), ("clip", {})])
         assert not caplog.messages
-        choosing.warn_without_loops(["clip", "latte"])
+        choosing.warn_of_slow_path([("clip", {}), ("latte", {})])
     assert "readable" in caplog.text and 'pip install "numba>=' in caplog.text

@@ -11,7 +11,7 @@ from simulation.engine_support import compare, made_up
 if not has_loops():
     pytest.skip("Latte's loops need numba", allow_module_level=True)
 
-from latte.engine import blocks, reader
+from latte.engine import reader, server
 
 LENGTHS = (30, 25, 0, 30, 12, 30, 1, 28)
 SCHEDULES = [Schedule(), Schedule(5), Schedule(2, participation=0.4), Schedule(3, barrier=False)]
@@ -21,8 +21,8 @@ SCHEDULES = [Schedule(), Schedule(5), Schedule(2, participation=0.4), Schedule(3
 def in_blocks(monkeypatch):
     """As if there were too many clients to keep their similarities."""
     monkeypatch.setattr(reader, "SIMILARITY_BYTES", 0)
-    monkeypatch.setattr(blocks, "MEMBERS_AT_ONCE", 2)
-    monkeypatch.setattr(blocks, "CLIENTS_AT_ONCE", 3)
+    monkeypatch.setattr(server, "MEMBERS_AT_ONCE", 2)
+    monkeypatch.setattr(server, "CLIENTS_AT_ONCE", 3)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
@@ -52,12 +52,12 @@ def test_an_outcome_says_that_it_was_computed_in_blocks(in_blocks):
 
 
 def test_the_downloads_of_very_many_clients_are_not_counted(in_blocks, monkeypatch):
-    monkeypatch.setattr(blocks, "COUNTED", 8)
+    monkeypatch.setattr(server, "COUNTED", 8)
     assert run_fast(made_up((3, 3), 3, 4), "latte").downloads is None
 
 
 def test_blocks_of_many_clients_are_shared_by_threads(in_blocks, monkeypatch):
-    monkeypatch.setattr(blocks, "MEMBERS_AT_ONCE", 7)
+    monkeypatch.setattr(server, "MEMBERS_AT_ONCE", 7)
     federation = made_up((9,) * 60, 4, 16)
     one, two = (run_fast(federation, "latte", {"k_l": 3, "k_e": 4}, Schedule(3), threads=n) for n in (1, 2))
     for a, b in zip(one.labels, two.labels, strict=True):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latte import Routing
-from latte.engine import blocks, reader, server
+from latte.engine import reader, server
 from latte.engine.loops.arrays import NEAR_SIMILARITY
 from latte.engine.server import choose_among_nearest, choose_donors
 from latte.methods.latte.donors import Uploaded, donors_of
@@ -55,6 +55,6 @@ def test_clients_with_nothing_in_common_are_chosen_by_the_ranking_alone(monkeypa
 
     monkeypatch.setattr(reader, "SIMILARITY_BYTES", 0 if in_blocks else reader.SIMILARITY_BYTES)
     monkeypatch.setattr(server, "donors_of_unseen", note(server.donors_of_unseen))
-    monkeypatch.setattr(blocks, "choose_donors", note(blocks.choose_donors))
+    monkeypatch.setattr(server, "choose_donors", note(server.choose_donors))
     comparison = compare(made_up((4,) * 30, 20, 16, seed=3), "latte")
     assert not comparison.ties and comparison.downloads_equal and not settled

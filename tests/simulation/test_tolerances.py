@@ -19,10 +19,10 @@ if not has_loops():
     pytest.skip("the compiled loops need numba", allow_module_level=True)
 
 from latte.engine import server
-from latte.engine import tda as tda_engine
 from latte.engine.cache import kernel
 from latte.engine.loops.classify import classify, compare_with_all, squares
 from latte.engine.loops.route import dot_exactly
+from latte.engine.queues import near_limits
 
 
 @kernel
@@ -129,4 +129,4 @@ def test_what_is_beside_a_limit_of_tda_is_computed_again():
     streams = lay_out(made_up((5,), 3, 8))
     limit = TdaParams().entropy_above / np.log(2)
     streams.entropy[:] = limit * (1 + np.array([0.0, 0.9, -0.9, 1.5, -1.5]) * tolerances.NEAR_LIMIT)
-    assert tda_engine._near_limits(streams, TdaParams()).tolist()[:3] == [True] * 3
+    assert near_limits(streams, TdaParams()).tolist()[:3] == [True] * 3

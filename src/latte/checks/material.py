@@ -40,7 +40,7 @@ def images(count: int = 30, views: int = 1, seed: int = 0) -> Vectors:
     return unit(np.random.default_rng(seed), count, views, DIM)
 
 
-def used(make: MakeMethod, count: int = 30, synced: bool = True) -> Method:
+def used(make: MakeMethod, count: int = 30, synced: bool = True) -> Any:
     """Return a method with a past: it has predicted and, if it can and ``synced``, received."""
     method = make(a_zero_shot())
     for image in images(count):

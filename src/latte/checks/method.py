@@ -163,17 +163,15 @@ def overwritten(array: NDArray[Any], where: Mask, value: float) -> NDArray[Any]:
     return np.where(where, array.dtype.type(value), array)
 
 
-# --- collaboration: all pass for a method that does not collaborate --------------------------------------------
+# --- collaboration --------------------------------------------------------------------------------------------
 
 
-def _collaborative(make: MakeMethod, synced: bool = True) -> Any:
-    method = used(make, synced=synced)
-    return method if isinstance(method, Collaborative) else None
+def _if_collaborative(check: Callable[[MakeMethod], None]) -> Callable[[MakeMethod], None]:
+    return lambda make: check(make) if isinstance(make(a_zero_shot()), Collaborative) else None
 
 
 def _summaries_are_messages(make: MakeMethod) -> None:
-    if (method := _collaborative(make, synced=False)) is None:
-        return
+    method = used(make, synced=False)
     upload = method.summary()
     assert isinstance(upload, class_attribute(method, "Upload")), "summary() returns the Upload of the class"
     assert upload.task == a_zero_shot().fingerprint, "an upload names the task: the fingerprint of the classifier"
@@ -185,9 +183,8 @@ def _summaries_are_messages(make: MakeMethod) -> None:
 
 
 def _syncs_with_its_exchange(make: MakeMethod) -> None:
-    if (method := _collaborative(make)) is None:
-        return
-    exchange, other = exchange_of(method), _collaborative(make)
+    method = used(make)
+    exchange, other = exchange_of(method), used(make)
     sync([("a", method), ("b", other)], exchange)
     download = exchange.pull("a")
     assert isinstance(download, class_attribute(method, "Download")), "the exchange returns the Download of the class"
@@ -198,8 +195,7 @@ def _syncs_with_its_exchange(make: MakeMethod) -> None:
 
 
 def _refuses_other_tasks(make: MakeMethod) -> None:
-    if (method := _collaborative(make)) is None:
-        return
+    method = used(make)
     exchange, other = exchange_of(method), a_zero_shot(scale=30.0).fingerprint
     refuses(lambda: exchange.push("a", replace(method.summary(), task=other)), "an upload of another task")
     before, download = method.state(), a_download(method, make)
@@ -210,8 +206,7 @@ def _refuses_other_tasks(make: MakeMethod) -> None:
 
 
 def _keeps_nothing_of_a_bad_download(make: MakeMethod) -> None:
-    if (method := _collaborative(make)) is None:
-        return
+    method = used(make)
     before, good = method.state(), a_download(method, make)
     for what, bad in _bad_downloads(good):
         refuses(partial(method.receive, bad), f"a download with {what}")
@@ -233,9 +228,8 @@ def _bad_downloads(good: Any) -> list[tuple[str, Any]]:
 
 
 def _free_slots_of_a_download_mean_nothing(make: MakeMethod) -> None:
-    if (method := _collaborative(make)) is None:
-        return
-    clean = _collaborative(make)
+    method = used(make)
+    clean = used(make)
     download = a_download(method, make)
     clean.receive(download)
     method.receive(with_arrays(download, with_rubbish(arrays_of(download))))
@@ -248,7 +242,8 @@ def _free_slots_of_a_download_mean_nothing(make: MakeMethod) -> None:
 
 
 def _prototypes_are_unit_rows(make: MakeMethod) -> None:
-    if (method := _collaborative(make)) is None or class_attribute(method, "Upload") is not Prototypes:
+    method = used(make)
+    if class_attribute(method, "Upload") is not Prototypes:
         return
     p = method.summary()
     assert p.vectors.shape == (CLASSES, DIM) and p.seen.shape == (CLASSES,), "(C, D), (C,)"
@@ -257,7 +252,8 @@ def _prototypes_are_unit_rows(make: MakeMethod) -> None:
 
 
 def _receives_any_number_of_slots(make: MakeMethod) -> None:
-    if (method := _collaborative(make)) is None or class_attribute(method, "Download") is not External:
+    method = used(make)
+    if class_attribute(method, "Download") is not External:
         return
     for slots in (0, 1, SLOTS + 5):
         method.receive(an_external(np.random.default_rng(slots), slots))
@@ -269,7 +265,7 @@ def _receives_any_number_of_slots(make: MakeMethod) -> None:
 
 def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
     """Return the checks of a Method by name; a method that does not collaborate passes those of collaboration."""
-    return {
+    checks = {
         "predicts": _predicts,
         "is deterministic": _is_deterministic,
         "accepts several views": _accepts_several_views,
@@ -285,6 +281,8 @@ def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
         "free slots mean nothing": _free_slots_mean_nothing,
         "a copy behaves the same": _a_copy_behaves_the_same,
         "can be registered": can_be_registered,
+    }
+    of_collaboration = {
         "summaries are messages": _summaries_are_messages,
         "syncs with its exchange": _syncs_with_its_exchange,
         "refuses other tasks": _refuses_other_tasks,
@@ -293,6 +291,7 @@ def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
         "prototypes are unit rows": _prototypes_are_unit_rows,
         "receives any number of slots": _receives_any_number_of_slots,
     }
+    return {**checks, **{name: _if_collaborative(check) for name, check in of_collaboration.items()}}
 
 
 def _predicts(make: MakeMethod) -> None:

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ..experiment.config import RunConfig
     from ..experiment.plan import Plan
     from ..experiment.runner import Event, Options
-    from ..experiment.sweep import Point
-    from ..experiment.tune import Tuning
+    from ..experiment.sweep import Point, Sweep
     from ..simulation.results import Result
 
 
@@ -252,7 +251,7 @@ def sweep(chosen: ExperimentOptions, axes: tuple[str, ...]) -> None:
     """
     from ..experiment.plan import open_benchmark
     from ..experiment.runner import present_results
-    from ..experiment.sweep import execute_sweep, make_sweep, parse_axis
+    from ..experiment.sweep import execute_sweeps, make_sweep, parse_axis
 
     parsed = [parse_axis(text) for text in axes]
     sweeps = [make_sweep(c, parsed, open_benchmark(c.benchmark, chosen.data)) for c in chosen.configs()]
@@ -269,7 +268,7 @@ def sweep(chosen: ExperimentOptions, axes: tuple[str, ...]) -> None:
     with collect_failures() as follow_one:
         for current in sweeps:
             total = sum(len(point.plan.items()) for point in current.points)
-            follow_one((event for _, event in execute_sweep(current, chosen.runs, options)), total, current.name)
+            follow_one((event for _, event in execute_sweeps([current], chosen.runs, options)), total, current.name)
             line(chosen.runs / current.name, err=True)
             for point in current.points:
                 results = present_results(point.plan, chosen.runs / current.name)
@@ -310,30 +309,30 @@ def tune(chosen: ExperimentOptions, axes: tuple[str, ...], out: Path) -> None:
     rows: list[dict[str, Any]] = []
     if chosen.dry_run:
         for tuning in tunings:
-            grid = [f"{axis.key.rpartition('.')[2]}={','.join(map(str, axis.values))}" for axis in tuning.sweep.axes]
-            seeds = format_seeds(tuning.sweep.points[0].plan.config.seeds)
-            points = len(tuning.sweep.points)
-            rows.append({"method": tuning.method.label, "points": points, "seeds": seeds, "grid": " ".join(grid)})
+            grid = [f"{axis.key.rpartition('.')[2]}={','.join(map(str, axis.values))}" for axis in tuning.axes]
+            seeds = format_seeds(tuning.points[0].plan.config.seeds)
+            points = len(tuning.points)
+            rows.append({"method": tuning.methods[0].label, "points": points, "seeds": seeds, "grid": " ".join(grid)})
         print_rows(rows, chosen.as_json)
         return
-    options = chosen.start([point.plan for tuning in tunings for point in tuning.sweep.points])
+    options = chosen.start([point.plan for tuning in tunings for point in tuning.points])
     with collect_failures():
         run_searches(tunings, chosen.runs, options)
         tuned = select(tunings, chosen.runs)
         save_tuned(out, tuned)
         line(f"wrote {out}", err=True)
         for tuning in tunings:
-            choice, axes_ = tuned.methods[tuning.method.label], [axis.key for axis in tuning.sweep.axes]
+            choice, axes_ = tuned.methods[tuning.methods[0].label], [axis.key for axis in tuning.axes]
             names = {key: key.rpartition(".")[2] for key in axes_}
             words = " ".join(f"{name}={choice.params.get(name, choice.point.get(key))}" for key, name in names.items())
-            row = {"method": tuning.method.label, "chosen": words, "tied": f"{choice.tied} of {len(choice.grid)}"}
+            row = {"method": tuning.methods[0].label, "chosen": words, "tied": f"{choice.tied} of {len(choice.grid)}"}
             rows.append({**row, "accuracy": choice.accuracy})
         print_rows(rows, chosen.as_json)
 
 
-def run_searches(tunings: list[Tuning], runs: Path, options: Options) -> None:
+def run_searches(tunings: list[Sweep], runs: Path, options: Options) -> None:
     """Run what is missing of every search while a bar follows."""
-    from ..experiment.tune import execute_tunings
+    from ..experiment.sweep import execute_sweeps
 
-    total = sum(len(point.plan.items()) for tuning in tunings for point in tuning.sweep.points)
-    follow((event for _, event in execute_tunings(tunings, runs, options)), total, "tune")
+    total = sum(len(point.plan.items()) for tuning in tunings for point in tuning.points)
+    follow((event for _, event in execute_sweeps(tunings, runs, options, "tuning")), total, "tune")

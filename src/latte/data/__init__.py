@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from .fetch import fetch_dataset
     from .images import CorruptionPlan, ImageSet, open_images
 
-_HOMES = {
-    "latte.data.federation": ("ClientStream", "Embeddings", "Federation", "federate", "stratified_folds"),
-    "latte.data.catalogue": ("BenchmarkFile", "find_benchmark", "list_benchmarks", "read_benchmark"),
-    "latte.data.embed": ("BadImagesError", "EmbedPlan", "embed_images"),
-    "latte.data.embeddings": ("convert_npz", "load_embeddings", "load_federation", "save_embeddings"),
-    "latte.data.fetch": ("fetch_dataset",),
-    "latte.data.images": ("CorruptionPlan", "ImageSet", "open_images"),
-}
-
 __all__ = [
     "BadImagesError",
     "BenchmarkFile",
@@ -60,4 +51,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a type checker reports names that do not exist
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -30,4 +30,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a type checker reports names that do not exist
-    __getattr__, __dir__ = lazy_names(__name__, {"latte.edge.classify.classify": __all__})
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -220,7 +220,7 @@ class Classifier:
     def _share(self, link: BackgroundSync) -> None:
         upload = upload_of(self._member)
         if upload is not None:
-            link.offer(upload, report_to_owner(self.method, self._tally, Labelled()))
+            link.offer(upload, report_to_owner(self.method, self.task.zero_shot.classes, self._tally, Labelled()))
         self._clock.restart()
 
     @property

@@ -40,13 +40,6 @@ if TYPE_CHECKING:
 # Before it is imported, because ONNX Runtime from 1.31 on gives the machine a number, and reports use to its makers.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-_HOMES = {
-    "latte.encoders.export": ("export_onnx",),
-    "latte.encoders.base": ("encode_files",),
-    "latte.encoders.tuning": ("make_prompt_tuner",),
-    "latte.encoders.views": ("ViewPlan", "make_views"),
-}
-
 __all__ = [
     "BATCH",
     "BadImageError",
@@ -71,7 +64,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a type checker reports names that do not exist
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__)
 
 ENCODER_LOADERS: dict[str, str] = {
     "onnx": "latte.encoders.onnx:load_onnx",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -119,16 +118,12 @@ def has_loops() -> bool:
 def named_engine(name: str) -> MethodEngine[Any] | None:
     """Return the engine that the class of a method names; None if it names none, or none for the global form."""
     info = describe(name)
-    engine = None if info.engine is None else _load_engine(info.engine)
-    return None if engine is None or (info.shared and not engine.serves_shared) else engine
-
-
-@lru_cache
-def _load_engine(target: str) -> MethodEngine[Any]:
-    kind = load_target(target)
+    if info.engine is None:
+        return None
+    kind = load_target(info.engine)
     if not isinstance(kind, type) or not issubclass(kind, MethodEngine):
-        raise refuse("engine", repr(target), "the name of a MethodEngine, such as 'my_package.my_module:MyEngine'")
-    return kind()
+        raise refuse("engine", repr(info.engine), "the name of a MethodEngine, such as 'my_package.my_module:MyEngine'")
+    return kind() if kind.serves_shared or not info.shared else None
 
 
 def _usable_engine(name: str, params: ParameterChoice = None) -> MethodEngine[Any] | None:
@@ -223,16 +218,9 @@ def _options(
     return ReplayOptions(schedule, rng or np.random.default_rng(0), count, calibration, info.shared)
 
 
-class TaskSize(NamedTuple):
-    """How much there is to do in one run: samples of all clients together, and classes."""
-
-    samples: int
-    classes: int
-
-
-def size_of(federation: Federation) -> TaskSize:
-    """Return the size of one run on a federation."""
-    return TaskSize(federation.samples, federation.embeddings.zero_shot.classes)
+def readable_seconds(federation: Federation) -> float:
+    """Return about how long the readable simulator takes for one run on a federation."""
+    return federation.samples * (SECONDS_PER_SAMPLE + SECONDS_PER_CLASS * federation.embeddings.zero_shot.classes)
 
 
 def use_engine(federation: Federation, name: str, params: ParameterChoice = None, runs: int = 1) -> bool:
@@ -242,12 +230,13 @@ def use_engine(federation: Federation, name: str, params: ParameterChoice = None
     """
     if not has_engine(name, params):
         return False
-    return not needs_loops(name) or _is_worth_compiling(size_of(federation), runs) or are_loops_ready()
+    worth_compiling = runs * readable_seconds(federation) > COMPILE_SECONDS
+    return not needs_loops(name) or worth_compiling or are_loops_ready()
 
 
-def must_compile(name: str, params: ParameterChoice, size: TaskSize, runs: int) -> bool:
-    """Say whether so many runs of a method will begin with the compilation of the loops."""
-    uses_loops = needs_loops(name) and has_engine(name, params) and _is_worth_compiling(size, runs)
+def must_compile(name: str, params: ParameterChoice, seconds: float) -> bool:
+    """Say whether runs that take so many seconds on the slow path will begin with the compilation of the loops."""
+    uses_loops = needs_loops(name) and has_engine(name, params) and seconds > COMPILE_SECONDS
     return uses_loops and not are_loops_on_disk()
 
 
@@ -257,21 +246,11 @@ def needs_loops(name: str) -> bool:
     return engine is not None and engine.needs_loops
 
 
-def _is_worth_compiling(size: TaskSize, runs: int) -> bool:
-    """Say whether the readable simulator would take longer than the compilation."""
-    return runs * size.samples * (SECONDS_PER_SAMPLE + SECONDS_PER_CLASS * size.classes) > COMPILE_SECONDS
-
-
-def warn_of_copy_search(methods: Iterable[tuple[str, Mapping[str, object]]]) -> None:
-    """Say on stderr which of ``methods``, names and parameters, run on the slow path because they look for copies."""
-    names = dict.fromkeys(name for name, params in methods if params.get("near_copy"))
-    if names:
-        LOG.warning("the engine looks for no near copies: %s takes the readable simulator", ", ".join(names))
-
-
-def warn_without_loops(names: Iterable[str]) -> None:
-    """Say on stderr which methods run on the slow path because numba is missing."""
-    slow = ", ".join(dict.fromkeys(name for name in names if needs_loops(name)))
-    if slow and not has_loops():
+def warn_of_slow_path(methods: Iterable[tuple[str, Mapping[str, object]]]) -> None:
+    """Say on stderr which of ``methods``, names and parameters, the engine could run, but not here or not like this."""
+    every = list(methods)
+    if names := ", ".join(dict.fromkeys(name for name, _ in every if needs_loops(name) and not has_loops())):
         text = "numba is not installed: %s takes the readable simulator, 50 times slower; %s"
-        LOG.warning(text, slow, install_advice("fast"))
+        LOG.warning(text, names, install_advice("fast"))
+    if names := ", ".join(dict.fromkeys(name for name, params in every if params.get("near_copy"))):
+        LOG.warning("the engine looks for no near copies: %s takes the readable simulator", names)

@@ -39,7 +39,7 @@ Follow = Callable[[Iterator[tuple[int, int]]], None]
 
 # the kernels that a run of Latte needs, in groups that are compiled at the same time; the last takes half of the time
 KERNEL_GROUPS = (
-    ("classify.squares", "upload.fill_queues", "upload.follow_queues", "classify.classify", "upload.blend"),
+    ("classify.squares", "route.fill_queues", "route.follow_queues", "classify.classify", "route.blend"),
     ("route.play",),
     ("read.read_clients",),
 )

@@ -1,4 +1,4 @@
-"""Queues over a whole federation: what TDA and DMN have in common.
+"""Queues over a whole federation: TDA and DMN.
 
 A sample lives in a queue from its insertion to its eviction. What a queue holds at which time does not depend on the
 readout. So the insertions are replayed once; then a block of samples is compared with everything that lives during the
@@ -13,12 +13,18 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..core.types import Integers, Mask, Reals
+from ..core.maths import softmax
+from ..core.types import Integers, Mask, Reals, Vectors
 from ..data.federation import Federation
+from ..methods.dmn import DmnParams, softened_entropy
+from ..methods.latte.readout import CANCELLED
+from ..methods.tda import TdaParams, by_log2
+from ..simulation.results import confidences_of
 from ..simulation.simulator import rounds
 from .api import GridEngine, GridOutcome, ReadoutAxes, ReplayOptions
-from .loops.queues import QueueShape, fill_queues, queue_room
-from .streams import Streams, lay_out
+from .loops.arrays import NEAR_LIMIT
+from .loops.queues import FIRST, LATEST, QueueShape, fill_queues, queue_room
+from .streams import Streams, find_near_ties, lay_out, settle
 
 P = TypeVar("P")
 
@@ -147,3 +153,112 @@ class QueueEngine(GridEngine[P]):
                 labels[a, :, block.samples] = answers.argmax(axis=-1).T
                 confidences[a, :, block.samples] = self.confidences(answers).T
         return GridOutcome(self.readout, *axes, labels, confidences, streams.offsets)
+
+
+class TdaEngine(QueueEngine[TdaParams]):
+    """Two caches; the readout of the positive one makes the grid."""
+
+    def reader(
+        self, streams: Streams, params: TdaParams, order: Order, betas: Reals
+    ) -> Callable[[Block], tuple[Reals, Reals]]:
+        """Replay both caches; what reads a block gives z - negative cache, and the positive one."""
+        classes = streams.zero_shot.classes
+        ties = find_near_ties(order.parts * classes + streams.pseudo, streams.entropy)
+        settle(streams, ties | near_limits(streams, params))
+        positive = replay_queues(order, streams.pseudo, streams.entropy, QueueShape(classes, params.k, LATEST))
+        window, shape = by_log2(streams.entropy), QueueShape(classes, params.k_negative, LATEST)
+        halfway = (params.entropy_above < window) & (window < params.entropy_below)
+        negative = replay_queues(order, streams.pseudo, streams.entropy, shape, halfway)
+
+        def read(block: Block) -> tuple[Reals, Reals]:
+            own, logits = streams.vectors(block.samples), streams.logits[block.samples]
+            lives, alive = negative.during(block)
+            weights = np.exp(-params.beta_negative * _distances(streams, lives, own)) * alive
+            p = softmax(streams.logits[lives.sample])
+            inside = (p > params.probability_above) & (p < params.probability_below)
+            logits -= params.alpha_negative * (weights @ inside.astype(np.float64))
+            lives, alive = positive.during(block)
+            distance, one_hot = _distances(streams, lives, own), np.eye(classes)[lives.label]
+            # Σ exp(-beta (1 - f·f_j)) over the items of each class
+            return logits, np.stack([(np.exp(-beta * distance) * alive) @ one_hot for beta in betas])
+
+        return read
+
+    def confidences(self, scores: Reals) -> Reals:
+        """Return the largest probabilities of logits."""
+        return confidences_of(scores)
+
+
+def _distances(streams: Streams, lives: Lives, own: Vectors) -> Reals:
+    """Return 1 - f·f_j (B, U); rounding can put a cosine above 1."""
+    similarity = own @ streams.vectors(lives.sample).T
+    distance: Reals = 1.0 - np.minimum(similarity.astype(np.float64), 1.0)
+    return distance
+
+
+def near_limits(streams: Streams, params: TdaParams) -> Mask:
+    """Return the samples that rounding could put on the other side of a limit of the negative cache."""
+    window, p = by_log2(streams.entropy), softmax(streams.logits)
+    near: Mask = np.zeros(len(streams), np.bool_)
+    for limit in (params.entropy_above, params.entropy_below):
+        near |= np.abs(window - limit) <= NEAR_LIMIT * limit
+    for limit in (params.probability_above, params.probability_below):
+        near |= (np.abs(p - limit) <= NEAR_LIMIT * limit).any(axis=1) & (limit < 1)
+    return near
+
+
+class DmnEngine(QueueEngine[DmnParams]):
+    """One memory, whose weight and beta make the grid."""
+
+    readout: ClassVar[tuple[str, str]] = ("weight", "beta")
+
+    def reader(
+        self, streams: Streams, params: DmnParams, order: Order, betas: Reals
+    ) -> Callable[[Block], tuple[Reals, Reals]]:
+        """Replay the memory, with the entropy that DMN goes by; what reads a block gives two kinds of probabilities."""
+        classes = streams.zero_shot.classes
+        entropy: Reals = softened_entropy(softmax(streams.logits))
+        doubtful = find_near_ties(order.parts * classes + streams.pseudo, entropy)
+        settle(streams, doubtful)
+        for k in np.flatnonzero(doubtful):  # one by one, as the readable method: the last bit may decide
+            entropy[k] = softened_entropy(softmax(streams.logits[k]))
+        lives = replay_queues(order, streams.pseudo, entropy, QueueShape(classes, params.k, FIRST))
+        return lambda block: (
+            softmax(streams.logits[block.samples]),
+            _memory(streams, block, *lives.during(block), betas),
+        )
+
+    def confidences(self, scores: Reals) -> Reals:
+        """Return the share of the largest of probabilities that were added up."""
+        shares: Reals = scores.max(axis=-1) / scores.sum(axis=-1)
+        return shares
+
+
+def _memory(streams: Streams, block: Block, lives: Lives, alive: Mask, betas: Reals) -> Reals:
+    """Return the memory's probabilities (betas, B, C)."""
+    scale, vectors = streams.zero_shot.scale, streams.vectors(lives.sample)
+    text = streams.logits[block.samples] / scale
+    similarity = (streams.vectors(block.samples) @ vectors.T).astype(np.float64)
+    cosines = np.empty((len(betas), *text.shape))
+    for y in range(text.shape[1]):
+        mine = np.flatnonzero(lives.label == y)
+        wide = vectors[mine].astype(np.float64)
+        gram = np.ones((len(mine) + 1, len(mine) + 1))  # the products of the images and, last, the text of a class
+        gram[:-1, :-1] = wide @ wide.T
+        gram[-1, :-1] = gram[:-1, -1] = streams.logits[lives.sample[mine], y] / scale
+        near = np.concatenate([similarity[:, mine], text[:, y : y + 1]], axis=1)
+        there = np.concatenate([alive[:, mine], np.ones((len(text), 1), np.bool_)], axis=1)
+        cosines[:, :, y] = _cosines(near, there, gram, betas)
+    return softmax(scale * cosines)
+
+
+def _cosines(near: Reals, there: Mask, gram: Reals, betas: Reals) -> Reals:
+    """Return f · normalise(Σ exp(-beta (1 - f·a)) a) (betas, B) over the images and the text of a class."""
+    largest = np.where(there, near, -np.inf).max(axis=1, keepdims=True)
+    weights = np.exp(betas[:, None, None] * np.where(there, near - largest, 0.0))  # (betas, B, U)
+    weights *= there
+    squares = np.einsum("...u,...u->...", (weights.reshape(-1, len(gram)) @ gram).reshape(weights.shape), weights)
+    live = squares > CANCELLED
+    dots = np.where(live, np.einsum("...u,...u->...", weights, near), 0.0)
+    cosines: Reals = dots / np.sqrt(squares, where=live, out=np.ones_like(squares))
+    return cosines

@@ -14,14 +14,12 @@ import numpy as np
 from ..core.types import Integers
 from ..data.federation import Federation
 from ..methods.latte.client import LatteParams
-from .blocks import BlockServer
 from .loops import arrays
 from .loops.arrays import Arrivals, ItemTable, ReadoutGrid, Window, WindowTask
-from .loops.merge import ROUGHLY, Events, merge_room
 from .loops.queues import ALWAYS, LAST, QueueShape, queue_room
-from .loops.read import DONE, ReadRoom, read_clients, readout_room
-from .loops.upload import fill_queues, follow_queues
-from .server import PrototypeStore, RouteServer, make_exact
+from .loops.read import DONE, ROUGHLY, Events, ReadRoom, merge_room, read_clients, readout_room
+from .loops.route import fill_queues, follow_queues
+from .server import BlockServer, PrototypeStore, RouteServer, make_exact
 from .streams import Crew, SharedJob, find_near_ties, lay_out, read_only, settle
 
 SIMILARITY_BYTES = 1 << 30  # of similarities between clients that stay in memory; with more, syncs compare in blocks

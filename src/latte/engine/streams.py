@@ -141,8 +141,12 @@ def lay_out(federation: Federation, crew: Crew | None = None, compiled: bool = F
     squares, classify = plain_squares, plain_classify
     if compiled:
         from .loops.classify import classify, squares
-    zero_shot = federation.embeddings.zero_shot
-    plain, index = _plain_rows(federation)
+    zero_shot, views = federation.embeddings.zero_shot, federation.embeddings.views
+    index = np.concatenate([client.samples for client in federation.clients]).astype(np.int64)
+    if views.dtype == np.float32 and views.shape[1] == 1 and views.flags.c_contiguous:
+        plain = read_only(np.asarray(views).reshape(len(views), -1))
+    else:  # only what is not there as float32 is copied
+        plain, index = read_only(np.ascontiguousarray(views[index, 0], np.float32)), np.arange(len(index))
     offsets = np.cumsum([0, *map(len, federation.clients)])
     n, text, near = len(index), read_only(zero_shot.scaled), NEAR_LOGIT * zero_shot.scale
     norms, results = np.empty(n, np.float32), ZeroShotResults.empty(n, zero_shot.classes)
@@ -178,15 +182,6 @@ def plain_classify(
     out.pseudo[:], out.entropy[:] = out.logits.argmax(axis=1), entropy(out.logits)
     two = np.partition(out.logits, out.logits.shape[1] - 2, axis=1)[:, -2:]
     out.close[:] = two[:, 1] - two[:, 0] < near
-
-
-def _plain_rows(federation: Federation) -> tuple[Vectors, Integers]:
-    """Return rows (m, D) and which of them each sample is; copies only what is not there as float32."""
-    views = federation.embeddings.views
-    index = np.concatenate([client.samples for client in federation.clients]).astype(np.int64)
-    if views.dtype == np.float32 and views.shape[1] == 1 and views.flags.c_contiguous:
-        return read_only(np.asarray(views).reshape(len(views), -1)), index
-    return read_only(np.ascontiguousarray(views[index, 0], np.float32)), np.arange(len(index))
 
 
 def read_only(array: NDArray[Scalar]) -> NDArray[Scalar]:

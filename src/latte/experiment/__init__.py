@@ -2,9 +2,8 @@
 
 ``config`` is what a user states, ``plan`` is the same with every default filled in and bound to its data. ``runner``
 does the items of plans with the ``workers`` and writes them; ``item`` runs one of them, or those together that
-share a replay. ``folder`` and ``predictions`` are the files of a run folder, ``collection`` reads finished and
-unfinished ones back. ``sweep`` runs a plan at every point of a grid, ``tune`` chooses parameters on partitions that no
-report shows.
+share a replay. ``folder`` is the files of a run folder, ``collection`` reads finished and unfinished ones back.
+``sweep`` runs a plan at every point of a grid, ``tune`` chooses parameters on partitions that no report shows.
 """
 
 from __future__ import annotations
@@ -15,17 +14,9 @@ TYPE_CHECKING = False  # see latte.lazy
 if TYPE_CHECKING:
     from .collection import find_runs, read_run
     from .config import MethodConfig, RunConfig
+    from .folder import read_predictions
     from .plan import Plan, make_plan
-    from .predictions import read_predictions
     from .runner import Event, Options, execute, run, run_experiment
-
-_HOMES = {
-    "latte.experiment.runner": ("Event", "Options", "execute", "run", "run_experiment"),
-    "latte.experiment.config": ("MethodConfig", "RunConfig"),
-    "latte.experiment.plan": ("Plan", "make_plan"),
-    "latte.experiment.predictions": ("read_predictions",),
-    "latte.experiment.collection": ("find_runs", "read_run"),
-}
 
 __all__ = [
     "Event",
@@ -43,4 +34,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a type checker reports names that do not exist
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__)

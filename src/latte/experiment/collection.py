@@ -12,8 +12,7 @@ from ..files.documents import read_json, structure
 from ..simulation.results import Result
 from .folder import RunFolder, read_results
 from .plan import UNKNOWN, Plan, RunFile
-from .predictions import with_quarters
-from .sweep import PURPOSES, SWEEP_FILE, SweepFile, read_sweep_file
+from .sweep import SWEEP_FILE, read_sweep_file
 
 RESULTS, CONFIG, MANIFEST = "results.jsonl", "config.json", "manifest.json"
 
@@ -107,8 +106,10 @@ def read_run(folder: Path, empty: bool = False) -> Run:
     if not read.results and not empty:
         got = f"{folder}, whose {RESULTS} is empty" + (f" but for {_ignored(read.ignored)}" if read.ignored else "")
         raise refuse("run", got, "a run with at least one finished (method, seed)")
-    results = with_quarters(folder, read.results)
-    return Run(folder, results, _object(folder / CONFIG), _object(folder / MANIFEST), read.done, read.ignored)
+    config, manifest = (
+        read_json(file, dict[str, Any]) if file.exists() else {} for file in (folder / CONFIG, folder / MANIFEST)
+    )
+    return Run(folder, read.results, config, manifest, read.done, read.ignored)
 
 
 def _ignored(lines: int) -> str:
@@ -145,18 +146,11 @@ def check_classifiers(sources: Iterable[tuple[str, str, str]]) -> None:
             raise refuse(f"benchmark {benchmark}", got, "one encoder per comparison")
 
 
-def _object(path: Path) -> Mapping[str, Any]:
-    return read_json(path, dict[str, Any]) if path.exists() else {}
-
-
 def _of_data(tree: Mapping[str, Any], key: str) -> str | None:
     """Return what config.json or the manifest says about the data."""
     data = tree.get("data")
     value = data.get(key) if isinstance(data, Mapping) else None
     return value if isinstance(value, str) else None
-
-
-TUNING_COMMANDS = ("tune", "reproduce")  # what older folders, which do not record their purpose, were written by
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +230,4 @@ def _sweep(folder: Path, inside: Sequence[Path], named: bool) -> SweepFolder:
     runs = {path.name: run for path in inside if (run := read_run(path, empty=True)).results}
     points = tuple(StoredPoint(point.values, runs[point.run]) for point in file.points if point.run in runs)
     axes = tuple(axis.key for axis in file.axes)
-    return SweepFolder(folder, axes, points, len(file.points), _purposes(file, points), named)
-
-
-def _purposes(file: SweepFile, points: Sequence[StoredPoint]) -> tuple[str, ...]:
-    """Return what the sweep was run for: as it records, or by the commands in the manifests of older folders."""
-    if file.purposes:
-        return file.purposes
-    manifests = [point.run.manifest.get("sessions") for point in points]
-    sessions = [session for one in manifests if isinstance(one, list) for session in one if isinstance(session, dict)]
-    lines = [session.get("command") for session in sessions]
-    commands = {str(line[1]) for line in lines if isinstance(line, list) and len(line) > 1}
-    return PURPOSES[1:] if commands and commands <= set(TUNING_COMMANDS) else PURPOSES[:1]
+    return SweepFolder(folder, axes, points, len(file.points), file.purposes, named)

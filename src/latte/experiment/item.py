@@ -17,8 +17,8 @@ from ..methods.traffic import traffic_of
 from ..simulation.results import Outcome, Result
 from ..simulation.simulator import count_syncs, run_readable
 from .config import RunConfig, build_config
+from .folder import pack, predictions_of
 from .plan import Job
-from .predictions import pack, predictions_of
 
 
 def batches(jobs: Sequence[Job]) -> list[list[int]]:

@@ -15,7 +15,7 @@ from ..data.catalogue import UNKNOWN as UNKNOWN
 from ..data.catalogue import BenchmarkFile, default_clients, find_benchmark, find_problems, read_benchmark
 from ..data.federation import Embeddings, federate
 from ..encoders.tuning import TUNABLE, check_tunable
-from ..engine import TaskSize, size_of
+from ..engine.api import readable_seconds
 from ..errors import InputError, MissingExtra, refuse
 from ..files.documents import checksum, sha256_of
 from ..methods import create, describe
@@ -66,14 +66,14 @@ class Item:
 class Plan:
     """A run that can start. ``sources`` are the checksums of the methods that are not ours, by name.
 
-    ``size`` is that of one item.
+    ``readable_seconds`` is about how long an item takes without an engine.
     """
 
     config: RunConfig
     entry: BenchmarkFile
     data: DataInfo
     sources: Mapping[str, str]
-    size: TaskSize
+    readable_seconds: float
 
     def canonical(self) -> str:
         """Return the resolved configuration as JSON, the same text for the same run on any machine."""
@@ -143,7 +143,7 @@ def plan_on(config: RunConfig, benchmark: OpenBenchmark) -> Plan:
     config.schedule.check(len(federation))
     own = [info for method in methods if not (info := describe(method.name)).built_in]
     sources = {info.name: checksum(Path(inspect.getfile(info.kind))) for info in own}
-    return Plan(full, benchmark.entry, benchmark.info, sources, size_of(federation))
+    return Plan(full, benchmark.entry, benchmark.info, sources, readable_seconds(federation))
 
 
 def _fill_in(method: MethodConfig, embeddings: Embeddings, text_encoder: str | None) -> MethodConfig:

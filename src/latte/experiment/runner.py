@@ -19,15 +19,8 @@ import numpy as np
 from ..core.types import Reals
 from ..core.validate import at_least
 from ..encoders.tuning import check_prompt_tuner
-from ..engine import (
-    Follow,
-    compile_loops,
-    has_engine,
-    log_compilation,
-    must_compile,
-    warn_of_copy_search,
-    warn_without_loops,
-)
+from ..engine.api import has_engine, must_compile, warn_of_slow_path
+from ..engine.cache import Follow, compile_loops, log_compilation
 from ..errors import InputError, need, refuse
 from ..methods import describe
 from ..methods.plugins import describe_failure, load_plugin
@@ -35,10 +28,9 @@ from ..simulation.results import Result, same_scores
 from ..simulation.simulator import Schedule
 from ..version import __version__
 from .config import MethodConfig, RunConfig, parse_method
-from .folder import ResultLine, RunFolder, belongs
+from .folder import PredictionFiles, Predictions, ResultLine, RunFolder, belongs, unpack
 from .item import as_message, batches, work
 from .plan import Item, ItemKey, Job, Plan, make_plan
-from .predictions import PredictionFiles, Predictions, unpack
 from .workers import SERIAL, WorkError, check_executor, unordered
 
 MOST_JOBS = 1024  # processes at once
@@ -56,13 +48,20 @@ def describe_session(command: tuple[str, ...], jobs: int) -> dict[str, Any]:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.is_file() else []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return {
         "started": _now(),
         "ended": None,
         "command": list(command),
         "versions": versions,
         "git": {"latte": git_state(Path(__file__).parent), "here": git_state(Path.cwd())},
-        "machine": {"system": platform.platform(), "cpu": _cpu_name(), "cores": os.cpu_count()},
+        "machine": {
+            "system": platform.platform(),
+            "cpu": next(models, platform.processor() or platform.machine()),
+            "cores": os.cpu_count(),
+        },
         "jobs": jobs,
         "threads_per_job": 1,
     }
@@ -88,16 +87,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _cpu_name() -> str:
-    """Return the name of the processor as well as the system knows it."""
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 class Done(NamedTuple):
@@ -234,8 +223,8 @@ class Options:
 
     ``executor`` is where: empty for processes of this machine, "serial" for this process (a debugger and a profiler see
     the work), "dask:ADDRESS" for a cluster. With ``predictions`` the prediction of every sample is stored, too
-    (:func:`latte.experiment.predictions.read_predictions`). ``follow_compilation`` goes through the steps of
-    :func:`latte.engine.compile_loops`, where these are necessary.
+    (:func:`latte.experiment.folder.read_predictions`). ``follow_compilation`` goes through the steps of
+    :func:`latte.engine.cache.compile_loops`, where these are necessary.
     """
 
     jobs: int = 0
@@ -330,10 +319,12 @@ def do_items(jobs: Sequence[Job], options: Options) -> Iterator[tuple[int, ItemO
     if not jobs:
         return
     groups = batches(jobs)
-    automatic = [(plan.size, item.method) for plan, item in jobs if plan.config.engine == "auto"]
-    warn_without_loops(method.name for _, method in automatic)
-    warn_of_copy_search((method.name, method.params) for _, method in automatic)
-    if not options.cluster and any(must_compile(m.name, m.params, size, len(jobs)) for size, m in automatic):
+    automatic = [job for job in jobs if job.plan.config.engine == "auto"]
+    warn_of_slow_path((item.method.name, item.method.params) for _, item in automatic)
+    if not options.cluster and any(
+        must_compile(item.method.name, item.method.params, plan.readable_seconds * len(jobs))
+        for plan, item in automatic
+    ):
         options.follow_compilation(compile_loops())  # before the workers start; those of a cluster do it there
     threads = 1 if options.cluster else max(1, options.processes // len(groups))  # cores that would be idle
     messages = [

@@ -17,7 +17,7 @@ from ..errors import InputError, refuse
 from ..files.atomic import write_text
 from ..files.documents import read_json, sha256_of, shorten
 from ..simulation.simulator import Schedule
-from .config import RunConfig, change_setting, check_items, parse_value
+from .config import MethodConfig, RunConfig, change_setting, check_items, parse_value
 from .folder import RunFolder
 from .plan import OpenBenchmark, Plan, plan_on
 from .runner import Event, Options, execute_all
@@ -48,6 +48,11 @@ class Sweep:
 
     axes: tuple[SweepAxis, ...]
     points: tuple[Point, ...]
+
+    @property
+    def methods(self) -> tuple[MethodConfig, ...]:
+        """The methods that run at every point, with the parameters of the first."""
+        return self.points[0].plan.config.methods
 
     @property
     def name(self) -> str:
@@ -136,15 +141,13 @@ def read_sweep_file(folder: Path) -> SweepFile:
     return read_json(folder / SWEEP_FILE, SweepFile, "list of a sweep's points", extra=True)
 
 
-def execute_sweep(sweep: Sweep, out: Path, options: Options | None = None) -> Iterator[tuple[Point, Event]]:
-    """Run what is missing; points that differ in how a memory is read only are done together."""
-    yield from execute_sweeps([sweep], out, options)
-
-
 def execute_sweeps(
     sweeps: Sequence[Sweep], out: Path, options: Options | None = None, purpose: str = "sweep"
 ) -> Iterator[tuple[Point, Event]]:
-    """Run what is missing of several sweeps, with the same processes; a report shows them by their ``purpose``."""
+    """Run what is missing of sweeps, with the same processes; a report shows them by their ``purpose``.
+
+    Points that differ in how a memory is read only are done together.
+    """
     choice("purpose", purpose, PURPOSES)
     points = [(point, Path(out) / sweep.name) for sweep in sweeps for point in sweep.points]
     with contextlib.ExitStack() as locks:  # of the sweeps: no other process works in these folders

@@ -8,7 +8,7 @@ point must be strictly better. That needs labels, so it is no test-time method: 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,19 +19,11 @@ from ..files.documents import read_json, structure
 from ..methods import METHODS, describe
 from .config import MethodConfig, RunConfig
 from .plan import UNKNOWN, DataInfo, OpenBenchmark
-from .runner import Event, Options, results
-from .sweep import Point, Sweep, SweepAxis, check_plain, execute_sweeps, make_sweep
+from .runner import results
+from .sweep import Sweep, SweepAxis, check_plain, make_sweep
 
 TUNED_FORMAT = "latte-tuned/1"
 TUNING_RULE = "highest mean accuracy over samples and seeds; on ties the earlier point of the grid"
-
-
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """The search for one method."""
-
-    method: MethodConfig
-    sweep: Sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +73,7 @@ def tuning_grid(name: str) -> tuple[SweepAxis, ...]:
     return tuple(SweepAxis(f"method.{key}", values) for key, values in describe(name).tuning.items())
 
 
-def make_tunings(config: RunConfig, benchmark: OpenBenchmark, axes: Sequence[SweepAxis] = ()) -> list[Tuning]:
+def make_tunings(config: RunConfig, benchmark: OpenBenchmark, axes: Sequence[SweepAxis] = ()) -> list[Sweep]:
     """Plan the search of every method in ``config``: over ``axes``, or over the method's own grid."""
     tunings = []
     for method in config.methods:
@@ -89,20 +81,13 @@ def make_tunings(config: RunConfig, benchmark: OpenBenchmark, axes: Sequence[Swe
         if not grid:
             known = ", ".join(name for name in METHODS if tuning_grid(name))
             raise refuse("tune", f"{method.name!r}, which has no grid", f"one of {known}, or --over KEY=V1,V2,...")
-        tunings.append(Tuning(method, make_sweep(replace(config, methods=(method,)), grid, benchmark)))
+        tunings.append(make_sweep(replace(config, methods=(method,)), grid, benchmark))
     return tunings
 
 
-def execute_tunings(
-    tunings: Sequence[Tuning], out: Path, options: Options | None = None
-) -> Iterator[tuple[Point, Event]]:
-    """Run what is missing of every search."""
-    yield from execute_sweeps([tuning.sweep for tuning in tunings], out, options, "tuning")
-
-
-def select(tunings: Sequence[Tuning], out: Path) -> TunedFile:
+def select(tunings: Sequence[Sweep], out: Path) -> TunedFile:
     """Return the choice of every search that is done, with the scores it was made by and the data it saw."""
-    plan = tunings[0].sweep.points[0].plan
+    plan = tunings[0].points[0].plan
     config = plan.config
     data = TuningData(
         benchmark=config.benchmark,
@@ -112,7 +97,7 @@ def select(tunings: Sequence[Tuning], out: Path) -> TunedFile:
         order=config.order,
         schedule=asdict(config.schedule),
     )
-    return TunedFile(saw=data, methods={tuning.method.label: _choose(tuning, out) for tuning in tunings})
+    return TunedFile(saw=data, methods={tuning.methods[0].label: _choose(tuning, out) for tuning in tunings})
 
 
 def save_tuned(path: Path, tuned: TunedFile) -> None:
@@ -142,22 +127,22 @@ def use_tuned(config: RunConfig, tuned: TunedFile, benchmark: OpenBenchmark) -> 
     return replace(config, methods=methods)
 
 
-def _choose(tuning: Tuning, out: Path) -> Choice:
-    folder = Path(out) / tuning.sweep.name
+def _choose(tuning: Sweep, out: Path) -> Choice:
+    folder = Path(out) / tuning.name
     scores = []
-    for point in tuning.sweep.points:
+    for point in tuning.points:
         measured = results(point.plan, folder)
         scores.append(sum(result.micro for result in measured) / len(measured))
     best = max(range(len(scores)), key=lambda i: (scores[i], -i))
-    (method,) = tuning.sweep.points[best].plan.config.methods
+    (method,) = tuning.points[best].plan.config.methods
     return Choice(
         method.name,
         dict(method.params),
         scores[best],
         scores.count(scores[best]),
-        tuple({**p.values, "accuracy": s} for p, s in zip(tuning.sweep.points, scores, strict=True)),
-        tuning.sweep.name,
-        dict(tuning.sweep.points[best].values),
+        tuple({**p.values, "accuracy": s} for p, s in zip(tuning.points, scores, strict=True)),
+        tuning.name,
+        dict(tuning.points[best].values),
     )
 
 

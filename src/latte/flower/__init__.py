@@ -13,11 +13,7 @@ TYPE_CHECKING = False  # see latte.lazy
 if TYPE_CHECKING:
     from .settings import BenchmarkSettings, FleetSettings
 
-_HOMES = {
-    "latte.flower.settings": ("BenchmarkSettings", "FleetSettings"),
-}
-
 __all__ = ["BenchmarkSettings", "FleetSettings"]
 
 if not TYPE_CHECKING:  # a type checker reports names that do not exist
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -39,20 +39,6 @@ LABELS, _MEMORY = "latte.labels", "latte.memory"
 CLIENTS, STARTS, ENDS = "clients", "starts", "ends"  # of a message: its clients, and between which samples each walks
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Walk:
-    """The result of a walk: the ``labels`` of a ``client``'s latest samples, and its upload.
-
-    ``rounding`` is how far encoding can have moved each vector; ``precision`` is that of the download.
-    """
-
-    client: int
-    labels: tuple[int, ...]
-    upload: Any
-    rounding: Rounding = 0.0
-    precision: str = LOSSLESS
-
-
 def name_of(record: str, client: int) -> str:
     """Return the name of a client's own record in a message.
 
@@ -110,17 +96,6 @@ def _restore_method(
         arrays = record_state(memory)
         member.load(arrays if hides else without_noise(arrays))
     return member
-
-
-def read_walks(content: RecordDict, kind: type[Any]) -> Iterator[Walk]:
-    """Yield the walks in a reply; ``kind`` is the class of their uploads."""
-    facts: Mapping[str, Any] = content[FACTS]
-    precision = str(facts.get("precision", LOSSLESS))
-    for client in facts[CLIENTS]:
-        labels: Sequence[int] = record_state(content[name_of(LABELS, client)])["labels"].tolist()
-        record = content[name_of(UPLOAD, client)]
-        upload = record_message(record, kind, str(facts["task"]))
-        yield Walk(client, tuple(labels), upload, rounding_of(blocks_of(record)), precision)
 
 
 @dataclass(slots=True)
@@ -193,11 +168,14 @@ class Barrier:
         for client in places:
             by_node.setdefault(self.members[client].node, []).append(client)
         messages = [self._message(node, {i: places[i] for i in clients}) for node, clients in by_node.items()]
-        for walked in self._replies(messages):
-            member = self.members[walked.client]
-            member.labels += walked.labels
-            member.upload, member.precision = walked.upload, walked.precision
-            self.exchange.rounding[self.federation.clients[walked.client].name] = walked.rounding
+        for content in self._replies(messages):
+            facts = content[FACTS]
+            for client in facts[CLIENTS]:
+                member, record = self.members[client], content[name_of(UPLOAD, client)]
+                member.labels += record_state(content[name_of(LABELS, client)])["labels"].tolist()
+                member.upload = record_message(record, self.info.kind.Upload, str(facts["task"]))
+                member.precision = str(facts.get("precision", LOSSLESS))
+                self.exchange.rounding[self.federation.clients[client].name] = rounding_of(blocks_of(record))
 
     def _message(self, node: int, places: Mapping[int, int]) -> Message:
         """Return the message to a node: how far each of its clients walks, and what each has to receive before."""
@@ -212,18 +190,16 @@ class Barrier:
         content[FACTS] = ConfigRecord({**self.settings.facts(), **walks})
         return Message(content, node, QUERY_WALK, ttl=_TTL)
 
-    def _replies(self, messages: Sequence[Message]) -> list[Walk]:
-        """Send messages and return the walks of all replies; the first failure ends the run."""
+    def _replies(self, messages: Sequence[Message]) -> Iterator[Any]:
+        """Send messages and yield all replies; the first failure ends the run."""
         missing = [identity for message in messages for identity in self.grid.push_messages([message])]
-        walks: list[Walk] = []
         while missing:
             for reply in self.grid.pull_messages(missing):
                 missing.remove(reply.metadata.reply_to_message_id)
                 if reply.has_error():
                     raise RuntimeError(f"node {reply.metadata.src_node_id}: {reply.error.reason}")
-                walks += read_walks(reply.content, self.info.kind.Upload)
+                yield reply.content
             time.sleep(_TICK)
-        return walks
 
     def _find_nodes(self) -> list[int]:
         """Return the nodes as soon as their number grows no more: a simulation registers them while this runs."""

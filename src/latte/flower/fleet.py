@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +42,31 @@ _SLACK = 60.0  # seconds beyond the parking time after which a query counts as l
 _LATER = ("store_full", "store_unavailable")  # problems of the server: the node sends the same again
 
 
+@dataclass(slots=True)
+class Node:
+    """A node as the server sees it.
+
+    - ``query``: the message that brought the query it holds, which counts as lost ``until`` then; empty if it has none
+    - ``answer``: to its upload, for the next query
+    - ``complaint``: what was last wrong with it
+    - ``not_before``: a time before which it gets no query, because it replied at once that something is wrong
+    """
+
+    query: str = ""
+    until: float = 0.0
+    answer: FolderAnswer | None = None
+    without_task: bool = False
+    complaint: str = ""
+    not_before: float = 0.0
+
+
 class Fleet:
     """The nodes of a run, and the next message to each. One thread uses it."""
 
     def __init__(self, grid: Any, hub: Hub, settings: FleetSettings) -> None:
         self.grid, self.hub, self.settings = grid, hub, settings
-        # by node, the message that brought the query it holds, and the time at which that counts as lost
-        self._waiting: dict[int, tuple[str, float]] = {}
-        self._answers: dict[int, FolderAnswer] = {}
-        self._without_task: set[int] = set()
-        self._complaints: dict[int, str] = {}
+        self._nodes: defaultdict[int, Node] = defaultdict(Node)
         self._present: set[int] = set()
-        self._not_before: dict[int, float] = {}  # nodes that reply at once because something is wrong with them
 
     def run(self) -> None:
         """Serve until the time of the run is over."""
@@ -62,24 +77,28 @@ class Fleet:
 
     def step(self) -> None:
         """Handle the replies that have come, and send a query to every node without one."""
-        self._note_present(set(self.grid.get_node_ids()))
+        present = set(self.grid.get_node_ids())
+        for node in sorted(present - self._present):
+            log.info("node %s is there; %s", node, self._stored_text(node))
+            self._nodes[node].without_task |= self._stored(node) == NO_VERSION
+        for node in sorted(self._present - present):
+            log.info("node %s has left; %s", node, self._stored_text(node))
+            self._nodes[node].query = ""  # it is lost with the node
+        self._present = present
         self._take_replies()
         self._forget_stale()
-        now = time.monotonic()
-        free = [node for node in sorted(self._present) if node not in self._waiting]
-        self._ask([node for node in free if now >= self._not_before.get(node, now)])
+        park, task = self.settings.park_seconds, self.hub.task
+        for number in sorted(self._present):
+            node = self._nodes[number]
+            if node.query or time.monotonic() < node.not_before:
+                continue
+            task_file = task.to_bytes() if node.without_task else b""
+            query = NodeQuery(task.fingerprint, self._stored(number), park, node.answer, task_file)
+            message = Message(query_content(query), number, QUERY_SYNC, ttl=park + _SLACK)
+            for identity in self.grid.push_messages([message]):
+                node.query, node.until = identity, time.monotonic() + park + _SLACK
 
-    # --- the nodes ------------------------------------------------------------------------------------------
-
-    def _note_present(self, nodes: set[int]) -> None:
-        for node in sorted(nodes - self._present):
-            log.info("node %s is there; %s", node, self._stored_text(node))
-            if self._stored(node) == NO_VERSION:
-                self._without_task.add(node)
-        for node in sorted(self._present - nodes):
-            log.info("node %s has left; %s", node, self._stored_text(node))
-            self._waiting.pop(node, None)  # with the node its query is lost
-        self._present = nodes
+    # --- what is stored of nodes ------------------------------------------------------------------------------
 
     def _forget_stale(self) -> None:
         """Remove the uploads of nodes that left long ago."""
@@ -108,39 +127,33 @@ class Fleet:
 
     def _take_replies(self) -> None:
         """Answer all replies that came together, in one batch."""
-        now = time.monotonic()
-        open_messages = {message: node for node, (message, _) in self._waiting.items()}
-        replies = dict(self._readable(self.grid.pull_messages(list(open_messages)), open_messages))
-        for node, reply in replies.items():
-            self._answers.pop(node, None)
-            self._without_task.discard(node)
-            if not reply.task:
-                self._without_task.add(node)
+        open_messages = {node.query: number for number, node in self._nodes.items() if node.query}
+        due: list[tuple[int, SyncRequest]] = []
+        for number, reply in self._readable(self.grid.pull_messages(list(open_messages)), open_messages):
+            self._nodes[number].answer, self._nodes[number].without_task = None, not reply.task
             if reply.problem:
-                self._complain(node, f"problem on the node: {reply.problem}")
-                self._pause(node)
-        due = [(node, request) for node, reply in replies.items() if (request := self._request(node, reply))]
+                self._complain(number, f"problem on the node: {reply.problem}")
+            if (request := self._request(number, reply)) is not None:
+                due.append((number, request))
         answers = self.hub.run([request for _, request in due]) if due else []
-        for (node, request), answer in zip(due, answers, strict=True):
-            self._answer(node, request, answer)
-        for node, (_, until) in list(self._waiting.items()):
-            if now > until:  # its node was killed: ask again
-                del self._waiting[node]
+        for (number, request), answer in zip(due, answers, strict=True):
+            self._answer(number, request, answer)
+        for node in self._nodes.values():
+            if node.query and time.monotonic() > node.until:  # its node was killed: ask again
+                node.query = ""
 
     def _readable(self, messages: Iterable[Message], nodes: Mapping[str, int]) -> Iterator[tuple[int, NodeReply]]:
         """Yield the replies by node; an unreadable reply goes to the log, and its node gets another query later."""
         for message in messages:
-            node = nodes[message.metadata.reply_to_message_id]
-            self._waiting.pop(node, None)
+            number = nodes[message.metadata.reply_to_message_id]
+            self._nodes[number].query = ""
             if message.has_error():
-                self._complain(node, f"error {message.error.code}: {str(message.error.reason)[:300]}")
-                self._pause(node)
+                self._complain(number, f"error {message.error.code}: {str(message.error.reason)[:300]}")
                 continue
             try:
-                yield node, read_reply(message.content)
+                yield number, read_reply(message.content)
             except InputError as error:
-                self._complain(node, f"bad_message: {error}")
-                self._pause(node)
+                self._complain(number, f"bad_message: {error}")
 
     def _request(self, node: int, reply: NodeReply) -> SyncRequest | None:
         """Return the request of a reply to the hub: with an upload, or only for an answer that the node lacks."""
@@ -159,45 +172,28 @@ class Fleet:
             report=reply.report,
         )
 
-    def _answer(self, node: int, request: SyncRequest, answer: SyncReply | Problem) -> None:
-        task = self.hub.task.fingerprint
+    def _answer(self, number: int, request: SyncRequest, answer: SyncReply | Problem) -> None:
+        task, node = self.hub.task.fingerprint, self._nodes[number]
         if isinstance(answer, SyncReply):
-            self._complaints.pop(node, None)
-            self._answers[node] = FolderAnswer(task, answer.version, answer.download)
-            log.debug("node %s: version %s is stored", node, answer.version)
+            node.complaint, node.answer = "", FolderAnswer(task, answer.version, answer.download)
+            log.debug("node %s: version %s is stored", number, answer.version)
             return
-        self._complain(node, f"refused: {answer}")
-        if request.upload is None:
-            self._pause(node)
-        elif answer.code not in _LATER:
+        self._complain(number, f"refused: {answer}", pause=request.upload is None)
+        if request.upload is not None and answer.code not in _LATER:
             stored = int(answer.more.get("stored_version", NO_VERSION))
-            self._answers[node] = FolderAnswer(task, request.version, None, answer.code, answer.detail, stored)
+            node.answer = FolderAnswer(task, request.version, None, answer.code, answer.detail, stored)
 
-    def _complain(self, node: int, what: str) -> None:
-        """Write to the log what is wrong with a node, once."""
-        if self._complaints.get(node) != what:
-            self._complaints[node] = what
-            log.warning("node %s: %s", node, what)
-
-    def _pause(self, node: int) -> None:
-        """Send no query to a node for a while: it replied at once, because something is wrong with it.
+    def _complain(self, number: int, what: str, pause: bool = True) -> None:
+        """Write to the log what is wrong with a node, once; with ``pause``, send it no query for a while.
 
         The pause is as long as a healthy node holds a query.
         """
-        self._not_before[node] = time.monotonic() + self.settings.park_seconds
-
-    # --- queries --------------------------------------------------------------------------------------------
-
-    def _ask(self, nodes: Sequence[int]) -> None:
-        """Send a query to each of the nodes."""
-        park, task = self.settings.park_seconds, self.hub.task
-        until = time.monotonic() + park + _SLACK
-        for node in nodes:
-            task_file = task.to_bytes() if node in self._without_task else b""
-            query = NodeQuery(task.fingerprint, self._stored(node), park, self._answers.get(node), task_file)
-            message = Message(query_content(query), node, QUERY_SYNC, ttl=park + _SLACK)
-            for identity in self.grid.push_messages([message]):
-                self._waiting[node] = identity, until
+        node = self._nodes[number]
+        if node.complaint != what:
+            node.complaint = what
+            log.warning("node %s: %s", number, what)
+        if pause:
+            node.not_before = time.monotonic() + self.settings.park_seconds
 
 
 def make_server_app() -> ServerApp:
@@ -216,11 +212,12 @@ def make_server_app() -> ServerApp:
 
 def run_fleet(grid: Any, settings: FleetSettings) -> None:
     """Serve a fleet; uploads that an earlier run stored are used again."""
-    lock = settings.state / f"{STORE_FILE}.lock"
+    state = Path(settings.state)
+    lock = state / f"{STORE_FILE}.lock"
     if is_locked(lock):  # if a SuperLink is killed, the app of its run goes on for a while
-        log.warning("another run still has %s: waiting until it has ended", settings.state)
+        log.warning("another run still has %s: waiting until it has ended", state)
         look_for(lambda: None if is_locked(lock) else True, STORE_SECONDS)
-    hub = mended_hub(read_task(settings.task), settings.state)
+    hub = mended_hub(read_task(Path(settings.task)), state)
     with closing(hub.store):
         hours = (time.time() - min(hub.updated.values(), default=time.time())) / 3600
         log.info("%r: the uploads of %s nodes are restored, up to %.1f hours old", hub.task, len(hub), hours)

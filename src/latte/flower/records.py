@@ -9,9 +9,10 @@ memory is taken, and nothing is unpickled.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from io import BytesIO
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -22,18 +23,18 @@ from ..core.types import Arrays, Message
 from ..edge.clients.folder import FolderAnswer
 from ..errors import refuse
 from ..files.arrays import read_npy_header
+from ..files.documents import structure
 from ..wire.blocks import AtMost, Block, array_of, complete, decode, encode, number_block
-from ..wire.messages import NO_VERSION, DeviceReport
+from ..wire.messages import NO_VERSION, DeviceReport, Key, Version
 from ..wire.rows import LOSSLESS
 
 NUMPY = "numpy.ndarray"  # the stype of a plain array
 CODED = "latte."  # what the stype of a coded array begins with
 MOST_BYTES = 1 << 30  # of one array
 FACTS, UPLOAD, DOWNLOAD, REPORT, PRIVACY = "latte", "latte.upload", "latte.download", "latte.report", "latte.privacy"
-_LONGEST = 1024  # characters of a text from another machine
 _NUMBERS = tuple(name for name in DeviceReport.__struct_fields__ if name != "software")
 
-T = TypeVar("T", str, int, float, bytes)
+Text = Annotated[str, msgspec.Meta(max_length=1024)]  # from another machine
 
 
 def record_of(blocks: Sequence[Block]) -> ArrayRecord:
@@ -103,6 +104,19 @@ class NodeQuery:
     task_file: bytes = b""
 
 
+class QueryFacts(msgspec.Struct, rename="kebab"):
+    """A query without its arrays: ``answered`` is the version of the upload that is answered, if one is."""
+
+    task: Text
+    stored: Version = NO_VERSION
+    park: float = 0.0
+    task_file: bytes = b""
+    answered: Version = NO_VERSION
+    code: Text = ""
+    detail: Text = ""
+    refused: Version = NO_VERSION
+
+
 @dataclass(frozen=True, slots=True)
 class NodeReply:
     """What a node replies: its upload, if it has a new one, and ``received``, the version of the last answer it has.
@@ -111,14 +125,14 @@ class NodeReply:
     embeddings, for mods.
     """
 
-    task: str
-    received: int = NO_VERSION
-    version: int = NO_VERSION
-    key: bytes = b""
+    task: Text
+    received: Version = NO_VERSION
+    version: Version = NO_VERSION
+    key: Key = b""
     upload: tuple[Block, ...] | None = None
     vectors: tuple[str, ...] = ()
-    precision: str = "exact"
-    problem: str = ""
+    precision: Text = "exact"
+    problem: Text = ""
     report: DeviceReport = field(default_factory=DeviceReport)
 
 
@@ -139,15 +153,11 @@ def query_content(query: NodeQuery) -> RecordDict:
 
 def read_query(content: RecordDict) -> NodeQuery:
     """Return the query in records; anything else is refused."""
-    facts = _facts(content)
-    task, answered = _fact(facts, "task", ""), _number(facts, "answered")
-    answer = None
-    if answered != NO_VERSION:
+    facts, answer = structure(_facts(content), QueryFacts, "message", extra=True), None
+    if facts.answered != NO_VERSION:
         download = blocks_of(content[DOWNLOAD]) if isinstance(content.get(DOWNLOAD), ArrayRecord) else None
-        code, detail = _fact(facts, "code", ""), _fact(facts, "detail", "")
-        answer = FolderAnswer(task, answered, download, code, detail, _number(facts, "refused"))
-    park, task_file = _fact(facts, "park", 0.0), _fact(facts, "task-file", b"", most=1 << 30)
-    return NodeQuery(task, _number(facts, "stored"), park, answer, task_file)
+        answer = FolderAnswer(facts.task, facts.answered, download, facts.code, facts.detail, facts.refused)
+    return NodeQuery(facts.task, facts.stored, facts.park, answer, facts.task_file)
 
 
 def reply_content(reply: NodeReply) -> RecordDict:
@@ -169,55 +179,19 @@ def reply_content(reply: NodeReply) -> RecordDict:
 
 
 def read_reply(content: RecordDict) -> NodeReply:
-    """Return the reply in records; anything else is refused."""
-    facts = _facts(content)
-    upload = content.get(UPLOAD)
+    """Return the reply in records; anything else is refused, but for a report, on which nothing depends."""
+    reply, upload = structure(_facts(content), NodeReply, "message", extra=True), content.get(UPLOAD)
     if upload is not None and not isinstance(upload, ArrayRecord):
         raise refuse(UPLOAD, type(upload).__name__, "arrays")
-    return NodeReply(
-        task=_fact(facts, "task", ""),
-        received=_number(facts, "received"),
-        version=_number(facts, "version"),
-        key=_fact(facts, "key", b"", most=64),
-        upload=None if upload is None else blocks_of(upload),
-        precision=_fact(facts, "precision", "exact"),
-        problem=_fact(facts, "problem", ""),
-        report=_report(content),
-    )
+    metrics, report = content.get(REPORT), DeviceReport()
+    if isinstance(metrics, MetricRecord):
+        with suppress(msgspec.ValidationError):
+            report = msgspec.convert({name: metrics[name] for name in _NUMBERS if name in metrics}, DeviceReport)
+    return replace(reply, upload=None if upload is None else blocks_of(upload), report=report)
 
 
-def _report(content: RecordDict) -> DeviceReport:
-    """Return the report of a node; an empty report if it is missing or not valid. Nothing depends on it."""
-    metrics = content.get(REPORT)
-    if not isinstance(metrics, MetricRecord):
-        return DeviceReport()
-    try:
-        return msgspec.convert({name: metrics[name] for name in _NUMBERS if name in metrics}, DeviceReport)
-    except msgspec.ValidationError:
-        return DeviceReport()
-
-
-def _facts(content: RecordDict) -> ConfigRecord:
+def _facts(content: RecordDict) -> dict[str, Any]:
     facts = content.get(FACTS)
     if not isinstance(facts, ConfigRecord):
         raise refuse("message", f"the records {', '.join(map(str, content))[:200] or 'none'}", f"{FACTS!r} among them")
-    return facts
-
-
-def _fact(facts: ConfigRecord, name: str, default: T, most: int = _LONGEST) -> T:
-    """Return a field, or its default if it is missing; a field of another type, or a too long one, is refused."""
-    value = facts.get(name, default)
-    if type(value) is int and isinstance(default, float):
-        value = float(value)
-    if type(value) is not type(default):
-        raise refuse(f"message: {name}", type(value).__name__, type(default).__name__)
-    if isinstance(value, (str, bytes)) and len(value) > most:
-        raise refuse(f"message: {name}", f"a length of {len(value):,}", f"at most {most:,}")
-    return value
-
-
-def _number(facts: ConfigRecord, name: str) -> int:
-    value = _fact(facts, name, NO_VERSION)
-    if not 0 <= value < 2**63:
-        raise refuse(f"message: {name}", value, "a version: 0 or more")
-    return value
+    return dict(facts)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from ..core.validate import at_least, choice, real
+import msgspec
+
+from ..core.validate import choice
 from ..data.catalogue import default_clients, find_benchmark, read_benchmark
 from ..data.federation import federate
 from ..errors import refuse
-from ..files.documents import parse_json
+from ..files.documents import parse_json, structure
 from ..simulation.simulator import SYNCS, Schedule
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ STALE_HOURS = 168.0  # a week: after which the upload of a node that left helps 
 LONGEST_PARK = 60.0  # for which the node itself keeps a query at most, whatever the server says
 
 FlowerConfig = Mapping[str, Any]  # Flower's UserConfig: text, numbers and truth values
+NotNegative = Annotated[float, msgspec.Meta(ge=0.0)]
 T = TypeVar("T", str, int, float)
 
 
@@ -47,38 +49,30 @@ def setting(config: FlowerConfig, name: str, default: T) -> T:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class FleetSettings:
+class FleetSettings(msgspec.Struct, frozen=True, rename="kebab"):
     """A fleet whose nodes decide when to sync: its ``task`` file, and the folder ``state`` of the exchange.
 
     The run ends after ``seconds``; 0: when it is stopped. A node that left is forgotten after ``stale_hours``.
     """
 
-    task: Path
-    state: Path
-    park_seconds: float = PARK_SECONDS
-    stale_hours: float = STALE_HOURS
-    seconds: float = 0.0
+    task: str
+    state: str
+    park_seconds: Annotated[float, msgspec.Meta(ge=0.0, le=LONGEST_PARK)] = PARK_SECONDS
+    stale_hours: NotNegative = STALE_HOURS
+    seconds: NotNegative = 0.0
 
     @classmethod
     def of(cls, config: FlowerConfig) -> FleetSettings:
         """Return the settings of a run."""
-        task, state = setting(config, "task", ""), setting(config, "state", "")
-        for name, value in (("task", task), ("state", state)):
-            if not value or not Path(value).is_absolute():
-                what = {"task": "the file that `latte task create` wrote", "state": "a folder for what nodes upload"}
-                raise refuse(f"run-config: {name}", repr(value), f"an absolute path: {what[name]}")
-        return cls(
-            Path(task),
-            Path(state),
-            real("run-config: park-seconds", setting(config, "park-seconds", PARK_SECONDS), 0.0, LONGEST_PARK),
-            real("run-config: stale-hours", setting(config, "stale-hours", STALE_HOURS), 0.0, 1e9),
-            real("run-config: seconds", setting(config, "seconds", 0.0), 0.0, 1e9),
-        )
+        settings = structure({"task": "", "state": "", **config}, cls, "run-config", extra=True)
+        places = {"task": "the file that `latte task create` wrote", "state": "a folder for what nodes upload"}
+        for name, what in places.items():
+            if not Path(getattr(settings, name)).is_absolute():
+                raise refuse(f"run-config: {name}", repr(getattr(settings, name)), f"an absolute path: {what}")
+        return settings
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkSettings:
+class BenchmarkSettings(msgspec.Struct, frozen=True, rename="kebab"):
     """A benchmark in step: its clients are shared out over the nodes, and all sync together.
 
     ``parameters`` is JSON, such as ``{"k_e": 5}``. ``clients_per_domain`` 0: the clients of the file, or the default.
@@ -89,23 +83,22 @@ class BenchmarkSettings:
     method: str = "latte"
     parameters: str = ""
     sync: str = "method"
-    period: int = 1
-    seed: int = 0
-    clients_per_domain: int = 0
+    period: Annotated[int, msgspec.Meta(ge=1)] = 1
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    clients_per_domain: Annotated[int, msgspec.Meta(ge=0)] = 0
     out: str = ""
+
+    def __post_init__(self) -> None:
+        choice("sync", self.sync, SYNCS)
 
     @classmethod
     def of(cls, config: FlowerConfig) -> BenchmarkSettings:
         """Return the settings of a run."""
-        values = {name: setting(config, name.replace("_", "-"), value) for name, value in asdict(cls()).items()}
-        choice("run-config: sync", values["sync"], SYNCS)
-        for name, least in (("period", 1), ("seed", 0), ("clients_per_domain", 0)):
-            at_least(f"run-config: {name.replace('_', '-')}", values[name], least)
-        return cls(**values)
+        return structure(dict(config), cls, "run-config", extra=True)
 
     def facts(self) -> dict[str, str | int]:
         """Return the values that :meth:`of` reads, for a message to a node."""
-        return {name.replace("_", "-"): value for name, value in asdict(self).items() if name != "out"}
+        return {name: value for name, value in msgspec.to_builtins(self).items() if name != "out"}
 
     @property
     def params(self) -> Any:

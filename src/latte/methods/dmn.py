@@ -106,7 +106,7 @@ class Dmn(BaseMethod[DmnParams]):
     """
 
     Params: ClassVar = DmnParams
-    engine: ClassVar = "latte.engine.dmn:DmnEngine"
+    engine: ClassVar = "latte.engine.queues:DmnEngine"
     presets: ClassVar[dict[str, DmnParams]] = {
         **{name: DmnParams(weight=w) for name, w in PUBLISHED.items()},
         "paper": DmnParams(k=PAPER_K),

@@ -237,7 +237,7 @@ class Tda(BaseMethod[TdaParams]):
     """
 
     Params: ClassVar = TdaParams
-    engine: ClassVar = "latte.engine.tda:TdaEngine"
+    engine: ClassVar = "latte.engine.queues:TdaEngine"
     presets: ClassVar[dict[str, TdaParams]] = {
         name: TdaParams(alpha=alpha, beta=beta) for name, (alpha, beta) in PUBLISHED.items()
     }

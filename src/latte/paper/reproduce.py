@@ -16,8 +16,8 @@ from ..errors import InputError, refuse
 from ..experiment.collection import check_classifiers
 from ..experiment.config import MethodConfig, RunConfig, apply_settings
 from ..experiment.plan import UNKNOWN, OpenBenchmark, Plan, open_benchmark, plan_on
-from ..experiment.sweep import SweepAxis
-from ..experiment.tune import TunedFile, Tuning, make_tunings, save_tuned, select, use_tuned
+from ..experiment.sweep import Sweep, SweepAxis
+from ..experiment.tune import TunedFile, make_tunings, save_tuned, select, use_tuned
 from ..files.documents import sha256_of
 from ..methods import describe, resolve
 from ..methods.dmn import DmnParams
@@ -163,7 +163,7 @@ class Search:
     """The runs from which the parameters are chosen. ``apart``: no reported row of the data is in them."""
 
     benchmark: str
-    tunings: tuple[Tuning, ...]
+    tunings: tuple[Sweep, ...]
     runs: Path
     apart: bool
 
@@ -175,7 +175,7 @@ class Search:
     @property
     def file(self) -> Path:
         """The file of the choice; another search has another name."""
-        sweeps = "\n".join(tuning.sweep.name for tuning in self.tunings)
+        sweeps = "\n".join(tuning.name for tuning in self.tunings)
         return self.runs / f"tuned-{self.benchmark}-{_digest(sweeps)}.json"
 
 
@@ -297,7 +297,7 @@ def _describe_search(search: Search, tuned: TunedFile) -> str:
     by_grid: dict[tuple[SweepAxis, ...], list[str]] = {}
     choices = []
     for tuning in search.tunings:
-        name, axes, choice = paper.display(tuning.method.name), tuning.sweep.axes, tuned.methods[tuning.method.label]
+        name, axes, choice = paper.display(tuning.methods[0].name), tuning.axes, tuned.methods[tuning.methods[0].label]
         by_grid.setdefault(axes, []).append(name)
         values = {axis: choice.params[_short(axis.key)] for axis in axes}
         words = " ".join(f"{_short(axis.key)}={value:g}" for axis, value in values.items())

@@ -13,7 +13,7 @@ import numpy as np
 from ..analysis.stats import Answers
 from ..errors import InputError
 from ..experiment.collection import Collection, Run, encoders
-from ..experiment.predictions import PredictionFiles, Predictions, read_predictions
+from ..experiment.folder import PredictionFiles, Predictions, read_predictions
 from ..methods import METHODS, describe
 from ..simulation.results import Result
 from ..simulation.simulator import Schedule

@@ -459,7 +459,7 @@ def _notes(groups: Sequence[Group]) -> Iterator[str]:
     lacking = [row.label for row in groups if not row.values("first_quarter")]
     if lacking:
         rows = "" if len(lacking) == len(groups) else f" of {', '.join(lacking)}"
-        older = "the records are older than these numbers (latte run --predictions adds them)"
+        older = "the records are older than these numbers"
         yield f"First and last quarter{rows}: n/a; {older}."
 
 

@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from .hub.hub import Hub, Limits
     from .store.sqlite import SqliteStore
 
-_HOMES = {
-    "latte.server.http.app": ("create_app",),
-    "latte.server.http.running": ("ServerOptions", "open_service", "serve"),
-    "latte.server.http.service": ("Access", "Service"),
-    "latte.server.hub.check": ("mended_hub",),
-    "latte.server.hub.hub": ("Hub", "Limits"),
-    "latte.server.store.sqlite": ("SqliteStore",),
-    "latte.wire.messages": ("Problem",),
-}
-
 __all__ = [
     "Access",
     "Hub",
@@ -43,4 +33,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a type checker reports names that do not exist
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -13,11 +13,6 @@ if TYPE_CHECKING:
     from .results import ClientScore, Outcome, Result
     from .simulator import Client, Schedule, Step, run_readable, simulate
 
-_HOMES = {
-    "latte.simulation.results": ("ClientScore", "Outcome", "Result"),
-    "latte.simulation.simulator": ("Client", "Schedule", "Step", "run_readable", "simulate"),
-}
-
 __all__ = [
     "Client",
     "ClientScore",
@@ -30,4 +25,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a type checker reports names that do not exist
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__)

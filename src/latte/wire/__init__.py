@@ -15,13 +15,7 @@ if TYPE_CHECKING:
     from .rows import PRECISIONS
     from .task import Task, read_task, write_task
 
-_HOMES = {
-    "latte.wire.messages": ("DeviceReport", "SyncReply", "SyncRequest"),
-    "latte.wire.rows": ("PRECISIONS",),
-    "latte.wire.task": ("Task", "read_task", "write_task"),
-}
-
 __all__ = ["PRECISIONS", "DeviceReport", "SyncReply", "SyncRequest", "Task", "read_task", "write_task"]
 
 if not TYPE_CHECKING:  # a type checker reports names that do not exist
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -9,7 +9,7 @@ its size; the blurs, snow and spatter are in pixels and so look milder on a larg
 
 With the random numbers of the published generator come its bytes: a test holds fifteen corruptions to a
 recording of it. What differs from the published files: they were drawn without a seed, so random corruptions
-agree in distribution only; the frost is drawn, not photographed (:mod:`.weather`); elastic_transform
+agree in distribution only; the frost is drawn, not photographed (:mod:`.effects`); elastic_transform
 interpolates exactly where older OpenCV rounds to 1/32 pixel. Quirks of the published set are kept: glass_blur
 copies where it means to swap, values are truncated rather than rounded (also where ImageMagick makes the motion
 blur), and drops of spatter brighter than white start again at black.
@@ -33,9 +33,9 @@ from ...core.types import Integers
 from ...core.validate import at_least, choice
 from ...errors import refuse
 from ...runtime import processes, signals_held
-from . import blur, digital, weather
+from . import effects
+from .effects import load_textures
 from .filters import Bytes, Rngs, streams
-from .weather import load_textures
 
 __all__ = ["CORRUPTIONS", "SEVERITIES", "corrupt", "corrupt_each", "load_textures"]
 
@@ -43,25 +43,25 @@ Corruption = Callable[[Bytes, int, Rngs], Bytes]
 
 # In the order of the benchmark: the position is the domain, and part of the key of the random numbers.
 FUNCTIONS: dict[str, Corruption] = {
-    "gaussian_noise": blur.gaussian_noise,
-    "shot_noise": blur.shot_noise,
-    "impulse_noise": blur.impulse_noise,
-    "defocus_blur": blur.defocus_blur,
-    "glass_blur": blur.glass_blur,
-    "motion_blur": blur.motion_blur,
-    "zoom_blur": blur.zoom_blur,
-    "snow": weather.snow,
-    "frost": weather.frost,
-    "fog": weather.fog,
-    "brightness": digital.brightness,
-    "contrast": digital.contrast,
-    "elastic_transform": digital.elastic_transform,
-    "pixelate": digital.pixelate,
-    "jpeg_compression": digital.jpeg_compression,
-    "speckle_noise": blur.speckle_noise,
-    "gaussian_blur": blur.gaussian_blur,
-    "spatter": weather.spatter,
-    "saturate": digital.saturate,
+    "gaussian_noise": effects.gaussian_noise,
+    "shot_noise": effects.shot_noise,
+    "impulse_noise": effects.impulse_noise,
+    "defocus_blur": effects.defocus_blur,
+    "glass_blur": effects.glass_blur,
+    "motion_blur": effects.motion_blur,
+    "zoom_blur": effects.zoom_blur,
+    "snow": effects.snow,
+    "frost": effects.frost,
+    "fog": effects.fog,
+    "brightness": effects.brightness,
+    "contrast": effects.contrast,
+    "elastic_transform": effects.elastic_transform,
+    "pixelate": effects.pixelate,
+    "jpeg_compression": effects.jpeg_compression,
+    "speckle_noise": effects.speckle_noise,
+    "gaussian_blur": effects.gaussian_blur,
+    "spatter": effects.spatter,
+    "saturate": effects.saturate,
 }
 CORRUPTIONS: tuple[str, ...] = tuple(FUNCTIONS)
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -103,7 +103,7 @@ def corrupt(
     at_least("seed", seed, 0)
     change: Corruption = FUNCTIONS[name]
     if name == "frost" and textures is not None:
-        change = partial(weather.frost, textures=textures)
+        change = partial(effects.frost, textures=textures)
     result = np.empty_like(batch)
     step = max(1, CHUNK_PIXELS // (batch.shape[1] * batch.shape[2]))
     for first in range(0, n, step):

@@ -1,21 +1,30 @@
-"""The fleet as its owner looks at it: sums over all clients, and some of them as rows."""
+"""The fleet as its owner looks at it: sums over all clients, some of them as rows, who helps whom; all as JSON.
+
+It is made only while somebody watches, in a small share of the server's time.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import random
 import time
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from ...core.types import Mask, Traced
 from ...edge.classify.evidence import Accuracies, Labelled, accuracies_of
 from ...wire.messages import DeviceReport, Problem, shorten_detail
-from ..hub.hub import Reports
+from ..hub.batches import Batches
+from ..hub.hub import Hub, Reports
 
 STEP = 2.0  # seconds
 STEPS = 150
@@ -144,8 +153,10 @@ class ReportCourse:
             return
         self._images = report.images
         if not self._values or self._in_last == self._length:
-            if len(self._values) == _WIDTH * MOST_POINTS:
-                self._join_neighbours()
+            if len(self._values) == _WIDTH * MOST_POINTS:  # join neighbours: of images, the later number
+                pairs = np.array(self._values, np.float64).reshape(-1, 2, _WIDTH)
+                joined = np.where([True, False, False], pairs[:, 1], pairs.mean(axis=1))
+                self._values, self._length = array("f", joined.reshape(-1).tolist()), 2 * self._length
             self._values.extend((0.0, 0.0, 0.0))
             self._in_last = 0
         self._in_last += 1
@@ -153,12 +164,6 @@ class ReportCourse:
         values[-3] = report.images
         values[-2] += (agreement - values[-2]) * share
         values[-1] += (entropy - values[-1]) * share
-
-    def _join_neighbours(self) -> None:
-        points = np.array(self._values, np.float64).reshape(-1, 2, _WIDTH)
-        joined = np.where([True, False, False], points[:, 1], points.mean(axis=1))
-        self._values = array("f", joined.reshape(-1).tolist())
-        self._length *= 2
 
     def points(self) -> list[CoursePoint]:
         """Return the points, the oldest first."""
@@ -262,20 +267,6 @@ class FleetRow(msgspec.Struct, frozen=True):
     name_shared: bool = False
 
 
-def _pairs_of(report: DeviceReport) -> tuple[int, int] | None:
-    """Return ``gained`` and ``lost``; None where a report has them not, or where they cannot be true."""
-    gained, lost = report.gained, report.lost
-    if not isinstance(gained, int) or not isinstance(lost, int):
-        return None
-    possible = gained <= report.correct and lost <= report.labelled - report.correct
-    return (gained, lost) if possible and gained - lost == report.correct - report.correct_zero_shot else None
-
-
-def _has_labels(report: DeviceReport) -> bool:
-    """Return whether a report has counts of labelled images that can be true."""
-    return report.correct <= report.labelled > 0 and report.correct_zero_shot <= report.labelled
-
-
 class FleetSums(msgspec.Struct):
     """Sums over all clients; from ``reporting`` on, over the clients whose report the server has.
 
@@ -303,14 +294,19 @@ class FleetSums(msgspec.Struct):
         if isinstance(report.differing, int):
             self.differing += report.differing
             self.compared += report.images
-        if _has_labels(report):
-            self.labelled += report.labelled
-            self.correct += report.correct
-            self.correct_zero_shot += report.correct_zero_shot
-            if (pairs := _pairs_of(report)) is not None:
-                self.paired += report.labelled
-                self.gained += pairs[0]
-                self.lost += pairs[1]
+        if not (report.correct <= report.labelled > 0 and report.correct_zero_shot <= report.labelled):
+            return  # nothing is labelled, or these counts cannot be true
+        self.labelled += report.labelled
+        self.correct += report.correct
+        self.correct_zero_shot += report.correct_zero_shot
+        gained, lost = report.gained, report.lost
+        if not isinstance(gained, int) or not isinstance(lost, int):
+            return
+        possible = gained <= report.correct and lost <= report.labelled - report.correct
+        if possible and gained - lost == report.correct - report.correct_zero_shot:
+            self.paired += report.labelled
+            self.gained += gained
+            self.lost += lost
 
     def accuracies(self) -> Accuracies | None:
         """Return the accuracies on the labelled images that were added."""
@@ -383,3 +379,196 @@ def fleet_table(source: FleetSource, query: FleetQuery, now: float) -> FleetTabl
     chosen = heapq.nsmallest(query.limit, matching)
     rows = [source.row(client, source.versions.get(client, 0), query, now) for _, client in chosen]
     return FleetTable(sums, sums.accuracies(), len(matching), rows)
+
+
+MOST_MAPPED = 60  # clients: more could not be distinguished on a screen
+TRACED_TOGETHER = 8  # clients that are traced at a time: requests wait no longer than for a small batch
+MOST_HELPERS = 20  # of one client
+PAUSE = 1.0  # seconds between two looks
+SHARE = 0.05  # of the time that looking may take
+MOST_WATCHERS = 16
+
+
+class HelpMap(msgspec.Struct, frozen=True):
+    """``amounts`` (m, m): what client i (row) gets from client j (column); ``others`` (m,): from clients not shown.
+
+    The unit depends on the method: prototypes for Latte, the share of the donor's evidence for Ristretto.
+    """
+
+    clients: list[str]
+    amounts: list[list[float]]
+    others: list[float]
+    left_out: int
+
+
+class Helper(msgspec.Struct, frozen=True):
+    """A client that helps another, and how much."""
+
+    client: str
+    amount: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tracing:
+    """What some ``receivers`` get from all ``donors``: ``amounts`` (m, N), 0 from themselves."""
+
+    receivers: list[str]
+    donors: tuple[str, ...]
+    amounts: NDArray[np.float32]
+
+
+def trace(hub: Hub, receivers: Sequence[str]) -> Tracing | None:
+    """Return what ``receivers`` get; those that have left are left out. The hub's thread calls it."""
+    exchange, present = hub.exchange, [name for name in receivers if name in hub.versions]
+    if not isinstance(exchange, Traced) or not present:
+        return None
+    amounts = np.array(exchange.pull_traced(present)[1], np.float32)
+    donors = exchange.clients
+    place = {name: column for column, name in enumerate(donors)}
+    amounts[np.arange(len(present)), [place[name] for name in present]] = 0.0
+    return Tracing(present, donors, amounts)
+
+
+def helped_by(tracings: Sequence[Tracing], client: str) -> list[Helper] | None:
+    """Return the receivers that a client helps, the most helped first; None if it was not there at the tracing."""
+    names: list[str] = []
+    columns = []
+    for tracing in tracings:
+        with suppress(ValueError):
+            columns.append(tracing.amounts[:, tracing.donors.index(client)])
+            names += tracing.receivers
+    return _most(names, np.concatenate(columns)) if columns else None
+
+
+def _most(names: Sequence[str], amounts: NDArray[np.float32]) -> list[Helper]:
+    best = np.argsort(-amounts, kind="stable")[:MOST_HELPERS]
+    return [Helper(names[i], _short(amounts[i])) for i in best if amounts[i] > 0]
+
+
+def map_of(tracings: Sequence[Tracing], total: int) -> HelpMap:
+    """Return the map of the receivers of all ``tracings``, of ``total`` clients."""
+    clients = [name for tracing in tracings for name in tracing.receivers]
+    amounts: list[list[float]] = []
+    others: list[float] = []
+    for tracing in tracings:
+        place = {name: column for column, name in enumerate(tracing.donors)}
+        columns = np.array([place.get(name, -1) for name in clients], np.int64)
+        rows = np.where(columns >= 0, tracing.amounts[:, columns], 0.0).astype(np.float64)  # 0: it was not there
+        rest = tracing.amounts.sum(axis=1, dtype=np.float64) - rows.sum(axis=1)
+        amounts += [[_short(value) for value in row] for row in rows]
+        others += [_short(value) for value in rest]
+    return HelpMap(clients, amounts, others, max(total - len(clients), 0))
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+class ClientView(msgspec.Struct, frozen=True):
+    """One client: its row, its classes (None: the method cannot say), its helpers, the clients it helps, its course.
+
+    ``helped`` are the clients on the map that it helps, whether it is on the map itself or not; None: not known, or not
+    yet.
+    """
+
+    row: FleetRow
+    class_views: list[dict[str, Any]] | None = msgspec.field(name="classes")
+    helpers: list[Helper]
+    helped: list[Helper] | None
+    course: list[CoursePoint]
+
+
+class Board:
+    """What the dashboard of one server shows."""
+
+    def __init__(self, hub: Hub, batches: Batches[Any, Any], log: FleetLog) -> None:
+        self._hub, self._batches, self._log = hub, batches, log
+        self._source = FleetSource(hub.versions, hub.updated, log.traces, hub.reports)
+        self._map: tuple[HelpMap | None, list[Tracing]] = None, []
+        self._map_lock, self._map_due = asyncio.Lock(), 0.0
+        self._watchers = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the number of watchers is at its limit."""
+        return self._watchers >= MOST_WATCHERS
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Count a watcher."""
+        self._watchers += 1
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+
+    async def picture(self, query: FleetQuery) -> tuple[dict[str, bytes], float]:
+        """Return what a watcher sees now, in JSON by the name of a part, and how long it should wait for the next."""
+        fleet, took = await self._table(query)
+        async with self._map_lock:
+            if time.monotonic() >= self._map_due:  # the longer it takes to draw, the longer it is shown
+                start = time.monotonic()
+                self._map = await self._draw_map()
+                self._map_due = time.monotonic() + max(PAUSE, (time.monotonic() - start) / SHARE)
+            help_map, tracings = self._map
+        task = self._hub.task
+        values = {
+            "task": {"method": task.method, "classes": task.zero_shot.classes, "fingerprint": task.fingerprint},
+            "fleet": fleet,
+            "load": await asyncio.to_thread(self._log.load.summary),
+            "refusals": self._log.refusals(),
+            "client": await self._client(query, tracings) if query.client else None,
+            "map": help_map,
+        }
+        parts = {name: msgspec.json.encode(value) for name, value in values.items()}
+        return parts, max(PAUSE, took * max(self._watchers, 1) / SHARE)
+
+    async def _table(self, query: FleetQuery) -> tuple[FleetTable, float]:
+        """Return the table, and the processor time that it took: it grows with the fleet, the rest does not."""
+
+        def make() -> tuple[FleetTable, float]:
+            start = time.thread_time()
+            return fleet_table(self._source, query, time.time()), time.thread_time() - start
+
+        table, took = await asyncio.to_thread(make)
+        if len(self._log.traces) > len(self._hub):
+            self._log.trim(self._hub.versions)
+        seen = await self._batches.call(lambda: self._seen([row.client for row in table.rows]))
+        counts = {client: int(classes.sum()) for client, classes in seen.items()}
+        rows = [msgspec.structs.replace(row, classes=counts.get(row.client)) for row in table.rows]
+        return msgspec.structs.replace(table, rows=rows), took
+
+    def _seen(self, clients: list[str]) -> dict[str, Mask]:
+        """Return which classes clients have seen; none where the method cannot say. The hub's thread calls it."""
+        exchange, present = self._hub.exchange, [name for name in clients if name in self._hub.versions]
+        if not hasattr(exchange, "coverage") or not present:
+            return {}
+        return dict(zip(present, exchange.coverage(present), strict=True))
+
+    async def _client(self, query: FleetQuery, tracings: list[Tracing]) -> ClientView | None:
+        client, version = query.client, self._hub.versions.get(query.client)
+        if version is None:
+            return None
+        row, notes = self._source.row(client, version, query, time.time()), self._log.traces.get(client)
+        course = notes.course.points() if notes and notes.course else []
+        helped = await asyncio.to_thread(helped_by, tracings, client)
+        seen, traced = await self._batches.call(lambda: (self._seen([client]), trace(self._hub, [client])))
+        classes = None
+        if client in seen:
+            names = self._hub.task.zero_shot.classnames
+            classes = [{"name": name, "seen": there} for name, there in zip(names, seen[client].tolist(), strict=True)]
+            row = msgspec.structs.replace(row, classes=int(seen[client].sum()))
+        helpers = [] if traced is None else _most(traced.donors, traced.amounts[0])
+        return ClientView(row, classes, helpers, helped, course)
+
+    async def _draw_map(self) -> tuple[HelpMap | None, list[Tracing]]:
+        """Return the map (None: the method cannot say), and from whom each client on it gets what: 240 bytes each."""
+        if not isinstance(self._hub.exchange, Traced):
+            return None, []
+        names = await asyncio.to_thread(self._source.recent, MOST_MAPPED)
+        tracings = []
+        for start in range(0, len(names), TRACED_TOGETHER):
+            part = names[start : start + TRACED_TOGETHER]
+            tracing = await self._batches.call(lambda part=part: trace(self._hub, part))  # type: ignore[misc]
+            tracings += [tracing] if tracing else []
+        return await asyncio.to_thread(map_of, tracings, len(self._hub)), tracings

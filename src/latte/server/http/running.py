@@ -22,7 +22,7 @@ from typing import Any
 
 import uvicorn
 
-from ...errors import InputError, refuse
+from ...errors import refuse
 from ...wire.task import Task
 from ..hub.hub import Hub, Limits
 from ..store.audit import Audit
@@ -145,22 +145,18 @@ def loaded_config(service: Service, options: ServerOptions) -> uvicorn.Config:
     try:
         config.load()
     except OSError as error:  # those of ssl are some, too
-        if options.tls is None:
+        if (tls := options.tls) is None:
             raise
-        raise _tls_refusal(options.tls, error) from None
+        reason = getattr(error, "reason", None) or error.strerror or error
+        if tls.client_authority is not None:
+            try:
+                ssl.create_default_context(cafile=tls.client_authority)
+            except OSError:
+                got = f"{tls.client_authority} ({reason})"
+                raise refuse("--client-ca", got, "certificates in PEM") from None
+        got = f"{tls.certificate} and {tls.key} ({reason})"
+        raise refuse("--cert and --key", got, "a certificate chain and its key, in PEM") from None
     return config
-
-
-def _tls_refusal(tls: Tls, error: OSError) -> InputError:
-    """Return which of the files of TLS is to blame for an error."""
-    reason = getattr(error, "reason", None) or error.strerror or error
-    if tls.client_authority is not None:
-        try:
-            ssl.create_default_context(cafile=tls.client_authority)
-        except OSError:
-            return refuse("--client-ca", f"{tls.client_authority} ({reason})", "certificates in PEM")
-    shown = f"{tls.certificate} and {tls.key} ({reason})"
-    return refuse("--cert and --key", shown, "a certificate chain and its key, in PEM")
 
 
 class _Server(uvicorn.Server):

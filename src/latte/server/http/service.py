@@ -15,8 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from ...errors import InputError, refuse
 from ...wire.messages import Problem, SyncReply, SyncRequest
-from ..dashboard.fleet import FleetLog
-from ..dashboard.state import Board
+from ..dashboard.fleet import Board, FleetLog
 from ..hub.batches import Batches
 from ..hub.hub import Hub
 from ..store.audit import Audit
@@ -175,7 +174,7 @@ class Service:
     async def authenticate(self, header: str | None) -> Caller:
         """Return the sender of a request by its header ``Authorization``."""
         tokens = await self._tokens()
-        if self._is_open(tokens):
+        if not self._closed:
             return Caller(open=True)
         kind, _, presented = (header or "").partition(" ")
         token = check_token(presented.strip(), tokens) if kind.lower() == "bearer" else None
@@ -184,21 +183,21 @@ class Service:
         return Caller(admin=True, token=token) if token.role == ADMIN else Caller(token.client, token=token)
 
     async def _tokens(self, newest: bool = False) -> Mapping[str, Token]:
+        """Return all tokens; once there are some, the server is closed."""
         tokens = self.tokens.at_hand(newest)
-        return await asyncio.to_thread(self.tokens.tokens, newest) if tokens is None else tokens
-
-    def _is_open(self, tokens: Mapping[str, Token]) -> bool:
+        if tokens is None:
+            tokens = await asyncio.to_thread(self.tokens.tokens, newest)
         if not self._closed and tokens and self.access.once_made:
             self._ask_for_tokens()
-        return not self._closed
+        return tokens
 
     async def check_again(self, callers: Sequence[Caller]) -> list[Problem | None]:
         """Return why callers that were let in are refused now: while a body arrives, its token may be revoked."""
         tokens = await self._tokens(newest=True)
-        is_open, refusals = self._is_open(tokens), list[Problem | None]()
+        refusals = list[Problem | None]()
         for caller in callers:
             if caller.token is None:
-                valid = is_open
+                valid = not self._closed
             else:
                 now = tokens.get(caller.token.id)
                 valid = now is not None and now.revoked is None and now.digest == caller.token.digest

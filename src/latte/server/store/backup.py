@@ -12,10 +12,9 @@ import hashlib
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ...core.validate import client_name
@@ -36,9 +35,6 @@ from .base import (
     record_of,
 )
 from .tokens import ADMIN, CLIENT, Token, require_tokens, tokens_of
-
-if TYPE_CHECKING:
-    from .postgres_link import Database
 
 _WANT = "one that latte store backup wrote"
 _MADE = ("backup", "digest")  # facts that a backup has and a store does not
@@ -99,7 +95,7 @@ def open_to_read(path: Path, options: str = "") -> sqlite3.Connection:
 
 @contextmanager
 def _postgres(url: str) -> Iterator[Contents]:
-    from .postgres import TOKENS_CHANGE
+    from .postgres import READ_ROWS, TOKENS_CHANGE, fetch
     from .postgres import read_tokens as stored_tokens
     from .postgres_link import Link, get_about
 
@@ -108,17 +104,12 @@ def _postgres(url: str) -> Iterator[Contents]:
         with link.snapshot() as database:
             task, secret, made = (get_about(database, name) for name in ("task", "secret", TOKENS_CHANGE))
             tokens = list(tokens_of(stored_tokens(database)).values())
-            yield Contents(task, secret, tokens, made is not None, _rows(database))
+            sizes = database.execute("SELECT id, octet_length(body) FROM latte_clients ORDER BY id").fetchall()
+            chunks = ([row[0] for row in chunk] for chunk in in_chunks(sizes, lambda row: int(row[1])))
+            rows = (row for ids in chunks for row in fetch(database, READ_ROWS, [ids]))
+            yield Contents(task, secret, tokens, made is not None, rows)
     finally:
         link.close()
-
-
-def _rows(database: Database) -> Iterator[StoredRow]:
-    """Yield all rows, some at a time."""
-    sizes = database.execute("SELECT id, octet_length(body) FROM latte_clients ORDER BY id").fetchall()
-    query = f"SELECT {ROW_COLUMNS} FROM latte_clients WHERE id = ANY(%s) ORDER BY id"
-    for chunk in in_chunks(sizes, lambda row: int(row[1])):
-        yield from database.cursor(binary=True).execute(query, [[row[0] for row in chunk]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +190,7 @@ def back_up(place: StorePlace, out: Path) -> tuple[int, int]:
 
 def _copy(contents: Contents, copy: sqlite3.Connection, path: Path) -> None:
     """Write what PostgreSQL has to a new file."""
-    sqlite.migrate(copy, path)
+    sqlite.make_tables(copy, path)
     with sqlite.transaction(copy):
         facts = [("task", contents.task), ("secret", contents.secret)]
         copy.executemany("INSERT INTO about VALUES (?, ?)", [(name, value) for name, value in facts if value])
@@ -243,10 +234,9 @@ def open_backup(path: Path) -> Iterator[Backup]:
     log = sqlite.files_of(path)[1]
     if log.exists() and log.stat().st_size:
         raise refuse(str(path), "a store that is in use", _WANT)
-    with _explain(path):
-        database = open_to_read(path, "&immutable=1")
-    with closing(database):
+    with ExitStack() as stack:
         with _explain(path):
+            database = stack.enter_context(closing(open_to_read(path, "&immutable=1")))
             backup = _checked(database, path)
         yield backup
 

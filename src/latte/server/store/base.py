@@ -232,9 +232,9 @@ def open_store(place: str | Path) -> Store:
 
 def has_store(place: str | Path) -> bool:
     """Return whether there may be a store at ``place``: a folder without one is left as it is."""
-    from .sqlite import OLD_TOKENS, STORE_FILE
+    from .sqlite import STORE_FILE
 
-    return is_postgres(place) or any(Path(place, name).exists() for name in (STORE_FILE, OLD_TOKENS))
+    return is_postgres(place) or Path(place, STORE_FILE).exists()
 
 
 def open_tokens(place: str | Path) -> TokenStore:

@@ -58,7 +58,7 @@ _SINCE = _HEAD.format(
     UNION ALL SELECT c.id, gone.name, c.version, c.checksum, octet_length(c.body), true
     FROM (SELECT name FROM latte_removals WHERE {_NEW}) AS gone LEFT JOIN latte_clients c USING (name)""",
 )
-_READ = f"SELECT {ROW_COLUMNS} FROM latte_clients WHERE id = ANY(%b) ORDER BY id"
+READ_ROWS = f"SELECT {ROW_COLUMNS} FROM latte_clients WHERE id = ANY(%b) ORDER BY id"
 _UPSERT = f"""INSERT INTO latte_clients ({ROW_COLUMNS})
     SELECT * FROM unnest(%b::bytea[], %b::bigint[], %b::bytea[], %b::bytea[], %b::bigint[], %b::float8[])
     ON CONFLICT (name) DO UPDATE SET version = excluded.version, key = excluded.key, body = excluded.body,
@@ -113,22 +113,10 @@ def write_records(database: Database, records: Sequence[Record]) -> set[str]:
         try:
             return _upsert(database, records)
         except LockNotAvailable:
-            return _write_unlocked(database, records)
+            break  # one by one, in one commit
         except DeadlockDetected:
             if attempt + 1 == _DEADLOCKS:
                 raise
-    raise AssertionError("the last attempt raises")
-
-
-def _upsert(database: Database, records: Sequence[Record]) -> set[str]:
-    columns = [list(column) for column in zip(*(record.row for record in records), strict=True)]
-    return {name_text(row[0]) for row in fetch(database, _UPSERT, columns)}
-
-
-def _write_unlocked(database: Database, records: Sequence[Record]) -> set[str]:
-    """Write records one by one, in one commit, without those whose rows somebody holds."""
-    from psycopg.errors import LockNotAvailable
-
     written = set[str]()
     with database.transaction():
         database.execute(f"SET LOCAL lock_timeout = '{_GLANCE}'")
@@ -139,6 +127,11 @@ def _write_unlocked(database: Database, records: Sequence[Record]) -> set[str]:
             except LockNotAvailable:
                 log.warning("store: somebody holds the row of client %r", record.client)
     return written
+
+
+def _upsert(database: Database, records: Sequence[Record]) -> set[str]:
+    columns = [list(column) for column in zip(*(record.row for record in records), strict=True)]
+    return {name_text(row[0]) for row in fetch(database, _UPSERT, columns)}
 
 
 def read_tokens(database: Database) -> list[TokenRow]:
@@ -264,7 +257,7 @@ class PostgresStore(Store):
         seen = {}
         for chunk in in_chunks([news for news in differing if news.id is not None], lambda news: news.size):
             ids = [news.id for news in chunk]
-            rows = self._link.run(lambda database: fetch(database, _READ, [ids]))  # noqa: B023  it is called at once
+            rows = self._link.run(lambda database: fetch(database, READ_ROWS, [ids]))  # noqa: B023  it is called at once
             for record in map(record_of, rows) if self._last is None else sound_records(rows):
                 yield record
                 seen[record.client] = record.version, record.checksum

@@ -55,10 +55,9 @@ _HOLDERS = """SELECT DISTINCT a.application_name || ' from ' || coalesce(host(a.
 TABLES_VERSION = 1  # latte_about, "schema"
 _TABLES_LOCK = 0x4C617475 << 32  # "Latu"; the lower half is the number of the schema
 _CURRENT = "xid8 NOT NULL DEFAULT pg_current_xact_id()"  # the transaction that wrote the row
-_MIGRATIONS = {
-    1: (
-        "CREATE TABLE latte_about (name text PRIMARY KEY, value text NOT NULL)",
-        f"""CREATE TABLE latte_clients (
+_TABLES = (
+    "CREATE TABLE latte_about (name text PRIMARY KEY, value text NOT NULL)",
+    f"""CREATE TABLE latte_clients (
             id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
             name bytea NOT NULL UNIQUE,
             version bigint NOT NULL,
@@ -67,47 +66,44 @@ _MIGRATIONS = {
             checksum bigint NOT NULL,
             updated double precision NOT NULL,
             xid {_CURRENT}
-        )""",
-        "ALTER TABLE latte_clients ALTER COLUMN body SET STORAGE EXTERNAL",  # vectors cannot be compressed
-        "CREATE INDEX latte_clients_xid ON latte_clients (xid)",
-        f"""CREATE TABLE latte_removals (
+    )""",
+    "ALTER TABLE latte_clients ALTER COLUMN body SET STORAGE EXTERNAL",  # vectors cannot be compressed
+    "CREATE INDEX latte_clients_xid ON latte_clients (xid)",
+    f"""CREATE TABLE latte_removals (
             name bytea PRIMARY KEY,
             removed timestamptz NOT NULL DEFAULT now(),
             xid {_CURRENT}
-        )""",
-        "CREATE INDEX latte_removals_xid ON latte_removals (xid)",
-        f"""CREATE TABLE latte_cleaned (  -- one row: the latest removal that is not remembered any more
+    )""",
+    "CREATE INDEX latte_removals_xid ON latte_removals (xid)",
+    f"""CREATE TABLE latte_cleaned (  -- one row: the latest removal that is not remembered any more
             id integer PRIMARY KEY DEFAULT 1 CHECK (id = 1),
             latest xid8 NOT NULL,
             xid {_CURRENT}
-        )""",
-        """CREATE TABLE latte_tokens (
+    )""",
+    """CREATE TABLE latte_tokens (
             id text PRIMARY KEY,
             role text NOT NULL,
             client bytea NOT NULL,
             digest bytea NOT NULL,
             created double precision NOT NULL,
             revoked double precision
-        )""",
-    ),
-}
+    )""",
+)
 _FUTURE = ">= pg_snapshot_xmax(pg_current_snapshot())"
 
 
-def migrate(database: Database, schema: int, name: str) -> None:
-    """Bring the tables to the version of this program, one process at a time; a later version is refused."""
-    version = stored_version(database)
-    if version > TABLES_VERSION:
-        raise refuse(name, f"a store of version {version}", f"at most {TABLES_VERSION}: a newer latte wrote it")
-    if version == TABLES_VERSION:
-        return
-    with database.transaction():
-        database.execute("SET LOCAL lock_timeout = 0")
-        database.execute("SELECT pg_advisory_xact_lock(%s)", [_TABLES_LOCK | schema])
-        for step in range(stored_version(database) + 1, TABLES_VERSION + 1):
-            for statement in _MIGRATIONS[step]:
-                database.execute(statement)
-            set_about(database, "schema", str(step))
+def make_tables(database: Database, schema: int, name: str) -> None:
+    """Make the tables where there are none, one process at a time; those of another version are refused."""
+    if not stored_version(database):
+        with database.transaction():
+            database.execute("SET LOCAL lock_timeout = 0")
+            database.execute("SELECT pg_advisory_xact_lock(%s)", [_TABLES_LOCK | schema])
+            if not stored_version(database):  # another process may have been first
+                for statement in _TABLES:
+                    database.execute(statement)
+                set_about(database, "schema", str(TABLES_VERSION))
+    if (version := stored_version(database)) != TABLES_VERSION:
+        raise refuse(name, f"a store of version {version}", f"version {TABLES_VERSION}: another latte wrote it")
 
 
 def stored_version(database: Database) -> int:
@@ -227,7 +223,7 @@ class Link:
             raise refuse(self.name, "a database without a store", "the one given to latte serve --store")
         self._take_lock(database, _STORE_LOCK | schema)
         try:
-            migrate(database, schema, self.name)
+            make_tables(database, schema, self.name)
         except self._psycopg.errors.InsufficientPrivilege as error:
             raise refuse(self.name, str(error).partition("\n")[0], "a role that may create tables here") from None
         # Numbers of transactions that lie in the future of this server come with a dump from another server. Rows with

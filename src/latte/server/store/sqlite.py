@@ -15,7 +15,7 @@ import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
@@ -43,12 +43,10 @@ log = logging.getLogger("latte.server")
 STORE_FILE = "clients.db"
 STORE_SCHEMA = 2  # PRAGMA user_version
 _TOKEN_COLUMNS = "id, role, client, digest, created, revoked"
-OLD_TOKENS = "tokens.db"  # where version 1 had the tokens
 APPLICATION = 0x4C617474  # "Latt", PRAGMA application_id
 _SETTINGS = ("busy_timeout=5000", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "trusted_schema=OFF")
-_MIGRATIONS = {
-    1: (
-        """CREATE TABLE clients (
+_TABLES = (
+    """CREATE TABLE clients (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
             name BLOB NOT NULL UNIQUE,
             version INTEGER NOT NULL,
@@ -57,10 +55,8 @@ _MIGRATIONS = {
             checksum INTEGER NOT NULL,
             updated REAL NOT NULL
         )""",
-        "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    ),
-    2: (
-        """CREATE TABLE tokens (
+    "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE tokens (
             id TEXT PRIMARY KEY,
             role TEXT NOT NULL,
             client BLOB NOT NULL,
@@ -69,13 +65,16 @@ _MIGRATIONS = {
             revoked REAL,
             checksum INTEGER NOT NULL
         )""",
-        "INSERT INTO about VALUES ('commits', '0')",
-    ),
-}
+    "INSERT INTO about VALUES ('commits', '0')",
+    f"PRAGMA application_id={APPLICATION}",
+    f"PRAGMA user_version={STORE_SCHEMA}",
+)
 _WRITE = f"""INSERT INTO clients ({ROW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (name) DO UPDATE SET version=excluded.version, key=excluded.key, body=excluded.body,
     checksum=excluded.checksum, updated=excluded.updated WHERE excluded.version > clients.version"""
-_REMOVE = "DELETE FROM clients WHERE name IN (?1, CAST(?1 AS TEXT), ?2)"
+# a damaged name may be text or a number; the comparison of all by the index would take any text for the number 0
+_REMOVE = """DELETE FROM clients WHERE name IN (?1, CAST(?1 AS TEXT), CAST(CAST(?1 AS TEXT) AS NUMERIC))
+    AND CAST(name AS BLOB) = ?1"""
 _COMMITS = "SELECT CAST(value AS INTEGER) FROM about WHERE name = 'commits'"
 _SYNC_EVERY = 16  # commits between two times that the mark waits for the disk: 6 % more waiting
 _LEAST_FREE = 1 << 20  # bytes: with less, an error of writing is a full disk
@@ -214,7 +213,7 @@ class SqliteStore(Store):
     def remove(self, client: str) -> bool:
         """Remove the record of a client, durably; also if its name is damaged, and of another type."""
         with self._commit():
-            return self._database.execute(_REMOVE, [name_bytes(client), _number(client)]).rowcount > 0
+            return self._database.execute(_REMOVE, [name_bytes(client)]).rowcount > 0
 
     def changes(self) -> Iterator[Record | Removal]:
         """Yield every record, in the order of joining, at the first call; later nothing, as nobody else writes.
@@ -270,8 +269,7 @@ def open_database(path: Path) -> sqlite3.Connection:
             if database.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                 want = "a local disk: SQLite needs a write-ahead log"
                 raise refuse(str(path), "a file system without shared memory", want)
-            migrate(database, path)
-        _take_old_tokens(database, path)
+            make_tables(database, path)
     except BaseException:
         database.close()
         raise
@@ -406,55 +404,26 @@ def _token_checksum(row: Sequence[object]) -> int:
     return zlib.crc32(repr(tuple(row)).encode(errors="surrogateescape"))
 
 
-def _take_old_tokens(database: sqlite3.Connection, path: Path) -> None:
-    """Take over the tokens of a folder of version 1, which had them in a file of their own."""
-    old = path.with_name(OLD_TOKENS)
-    if not old.is_file():
-        return
-    with explain_errors(old), closing(sqlite3.connect(old)) as source:
-        source.text_factory = stored_text
-        there = source.execute("SELECT 1 FROM sqlite_master WHERE name = 'tokens'").fetchone()
-        rows = source.execute(f"SELECT {_TOKEN_COLUMNS} FROM tokens").fetchall() if there else []
-    with explain_errors(path), closing(CommitMark(path)) as mark, counted(database, mark):
-        known = {row[0] for row in database.execute("SELECT id FROM tokens")}
-        if rows:
-            put_tokens(database, [row for row in rows if row[0] not in known])
-    set_aside(old)
-
-
 def stored_text(content: bytes) -> str:
     """Return a text of a database; one that is damaged gives the same bytes again."""
     return content.decode(errors="surrogateescape")
 
 
-def _number(client: str) -> float | bytes:
-    """Return the number that the name of a client is; the name itself where it is none."""
-    for kind in (int, float):
-        with suppress(ValueError, OverflowError):
-            number = kind(client)
-            if -(2**63) <= number < 2**63:
-                return number
-    return name_bytes(client)
+def make_tables(database: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of a new file; a file of another program or version is refused."""
 
+    def is_new() -> bool:
+        return not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
 
-def migrate(database: sqlite3.Connection, path: Path) -> None:
-    """Bring the tables to the version of this program; a file of another program or a later version is refused."""
-    version = database.execute("PRAGMA user_version").fetchone()[0]
-    owner = database.execute("PRAGMA application_id").fetchone()[0]
-    tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if tables and owner != APPLICATION:
-        raise refuse(str(path), "a database of another program", "a folder of its own for the store")
-    if version > STORE_SCHEMA:
-        raise refuse(str(path), f"a store of version {version}", f"at most {STORE_SCHEMA}: a newer latte wrote it")
-    if version == STORE_SCHEMA:
-        return
-    with transaction(database):
-        version = database.execute("PRAGMA user_version").fetchone()[0]  # another process may have been first
-        for step in range(version + 1, STORE_SCHEMA + 1):
-            for statement in _MIGRATIONS[step]:
+    if is_new():
+        with transaction(database):
+            for statement in _TABLES if is_new() else ():  # another process may have been first
                 database.execute(statement)
-            database.execute(f"PRAGMA application_id={APPLICATION}")
-            database.execute(f"PRAGMA user_version={step}")
+    owner, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    if owner != APPLICATION:
+        raise refuse(str(path), "a database of another program", "a folder of its own for the store")
+    if version != STORE_SCHEMA:
+        raise refuse(str(path), f"a store of version {version}", f"version {STORE_SCHEMA}: another latte wrote it")
 
 
 @contextmanager
