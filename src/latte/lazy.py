@@ -16,11 +16,12 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of ``package``, whose public names live in the modules ``homes``.
 
-    >>> get, names = lazy_names("latte.lazy", {"json": ["dumps"]})
-    >>> get("dumps")([1])
-    '[1]'
+    >>> get, names = lazy_names("json", {"json.scanner": ["make_scanner"]})
+    >>> get("make_scanner"), names()
+    (<class '_json.Scanner'>, ['JSONDecodeError', 'JSONDecoder', 'JSONEncoder', 'dump', 'dumps', 'load', 'loads'])
     """
     home_of = {name: module for module, names in homes.items() for name in names}
+    public = sorted(sys.modules[package].__all__)
 
     def get(name: str) -> Any:
         if name not in home_of:
@@ -30,6 +31,6 @@ def lazy_names(
         return value
 
     def names() -> list[str]:
-        return sorted(sys.modules[package].__all__)  # the API, and nothing else
+        return public  # the API, and nothing else
 
     return get, names
