@@ -1,5 +1,7 @@
 """The examples of README.md, docs/ and examples/ pass mypy --strict and pyright, as a user's code would.
 
+So does tests/types/, which says what the two make of the public API.
+
 python tools/check_examples.py
 """
 
@@ -41,7 +43,8 @@ def script_name(path: Path) -> str:
 
 def main() -> int:
     pages = {path: source_of(path) for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]}
-    sources = pages | {path: path.read_text("utf-8") for path in sorted((ROOT / "examples").rglob("*.py"))}
+    whole = [*sorted((ROOT / "examples").rglob("*.py")), *sorted((ROOT / "tests" / "types").glob("*.py"))]
+    sources = pages | {path: path.read_text("utf-8") for path in whole}
     with tempfile.TemporaryDirectory() as folder:
         scripts = [Path(folder) / script_name(path) for path, source in sources.items() if source]
         for script, source in zip(scripts, filter(None, sources.values()), strict=True):

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from latte import GlobalMemory, Latte, LatteParams, Prototypes, ZeroShot
+from latte import GlobalMemory, Latte, Prototypes, ZeroShot
+from latte.methods import LatteParams
 
 KINDS = (
     "distinct",

@@ -12,7 +12,8 @@ import time
 
 import numpy as np
 
-from latte import External, Latte, LatteParams, ZeroShot
+from latte import External, Latte, ZeroShot
+from latte.methods import LatteParams
 
 SHAPES = [(10, 12, 9, 512), (100, 8, 5, 512), (1000, 16, 12, 512)]
 LIMITS = [80e-6, 250e-6, 5e-3]

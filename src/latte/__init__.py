@@ -1,6 +1,18 @@
-"""Latte: collaborative test-time adaptation of vision-language models, without labels and without training.
+"""Collaborative test-time adaptation of vision-language models, without labels and without training.
 
-The names below are loaded when they are first used, so ``import latte`` costs next to nothing.
+Pictures to labels    Classifier: predict, predict_proba, save, load; Answer, BadImageError
+A device              Device: watch, classify, frames, answer; DeviceStatus, LatestFrames
+A fleet               Membership, Connection, HttpExchange, Task, make_task, new_member, sync, Privacy
+Encoders              load_encoder, Encoder, Picture; any function from pictures to rows
+Zero-shot and answers ZeroShot, Prediction
+Methods by name       create, create_exchange, create_federation, describe, register
+Methods as classes    Latte, Ristretto, Clip, Tda and the others of ``latte methods``; parameters are in latte.methods
+A method of your own  BaseMethod, Method, Collaborative, CreatedMethod, check_method
+Exchanges             Exchange, BaseExchange, GlobalMemory, Routing, Prototypes, External, check_exchange
+Experiments           simulate, Client, Schedule, run_experiment
+
+``dir(latte)`` has every name, ``help(latte.Classifier)`` says more of one. A name is loaded when it is first used, so
+``import latte`` costs next to nothing.
 """
 
 from __future__ import annotations
@@ -19,29 +31,54 @@ if TYPE_CHECKING:
     from .core.zero_shot import ZeroShot
     from .edge import Answer, classify_pictures
     from .edge.classifier import Classifier
-    from .edge.clients.calls import Connection
+    from .edge.clients.calls import Connection, RefusedError, UnreachableError
     from .edge.clients.http import HttpExchange
     from .edge.device.feeds import LatestFrames
     from .edge.device.program import Device
+    from .edge.device.record import DeviceStatus
     from .edge.joining import Membership, make_task, new_member
     from .encoders import BadImageError, Encoder, Picture, load_encoder
     from .errors import InputError, refuse
     from .experiment import run_experiment
-    from .methods import create, create_exchange, create_federation, describe, register
-    from .methods.base import BaseMethod
-    from .methods.clip import Clip
-    from .methods.latte.client import Latte, LatteParams
+    from .methods import (
+        Adapt,
+        BaseMethod,
+        Bca,
+        Clip,
+        Dmn,
+        Dota,
+        DotaFed,
+        Ecalp,
+        Latte,
+        Mta,
+        Oga,
+        OgaFed,
+        OnZeta,
+        Pta,
+        PtaFed,
+        Ristretto,
+        Tda,
+        Tpt,
+        Vte,
+        Zero,
+        create,
+        create_exchange,
+        create_federation,
+        describe,
+        register,
+    )
     from .methods.latte.donors import Routing
     from .methods.latte.server import GlobalMemory
-    from .methods.ristretto.client import Ristretto, RistrettoParams
-    from .methods.tda import Tda, TdaParams
     from .simulation.simulator import Client, Schedule, simulate
+    from .wire.task import Task
 
 __all__ = [
+    "Adapt",
     "Answer",
     "BadImageError",
     "BaseExchange",
     "BaseMethod",
+    "Bca",
     "Classifier",
     "Client",
     "Clip",
@@ -49,6 +86,11 @@ __all__ = [
     "Connection",
     "CreatedMethod",
     "Device",
+    "DeviceStatus",
+    "Dmn",
+    "Dota",
+    "DotaFed",
+    "Ecalp",
     "Encoder",
     "Exchange",
     "External",
@@ -57,21 +99,30 @@ __all__ = [
     "InputError",
     "LatestFrames",
     "Latte",
-    "LatteParams",
     "LocalMemory",
     "Membership",
     "Method",
+    "Mta",
+    "Oga",
+    "OgaFed",
+    "OnZeta",
     "Picture",
     "Prediction",
     "Privacy",
     "PrivateClient",
     "Prototypes",
+    "Pta",
+    "PtaFed",
+    "RefusedError",
     "Ristretto",
-    "RistrettoParams",
     "Routing",
     "Schedule",
+    "Task",
     "Tda",
-    "TdaParams",
+    "Tpt",
+    "UnreachableError",
+    "Vte",
+    "Zero",
     "ZeroShot",
     "__version__",
     "check_exchange",
@@ -94,3 +145,4 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a type checker reports names that do not exist
     __getattr__, __dir__ = lazy_names(__name__)
+    del __all__  # with it, help(latte) would be every class in full, 3,000 lines

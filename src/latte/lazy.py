@@ -16,11 +16,13 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
 
     Where its public names live is read from its file, in what it imports under ``if TYPE_CHECKING:``.
 
+    >>> import latte.wire
     >>> get, names = lazy_names("latte.wire")
     >>> get("PRECISIONS")
     ('exact', 'fp32', 'fp16', 'int8', 'int4')
     """
     homes: dict[str, str] = {}
+    public = sorted(sys.modules[package].__all__)
 
     def get(name: str) -> Any:
         module: Any = sys.modules[package]
@@ -38,6 +40,6 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         return value
 
     def names() -> list[str]:
-        return sorted(sys.modules[package].__all__)  # the API, and nothing else
+        return public  # the API, and nothing else
 
     return get, names

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from latte import Latte, LatteParams
+from latte import Latte
 from latte.analysis.diagnose import (
     Diagnosis,
     HeadDiagnosis,
@@ -24,6 +24,7 @@ from latte.data.bundled import bundled
 from latte.experiment.config import MethodConfig, RunConfig
 from latte.experiment.plan import make_plan
 from latte.experiment.runner import Options, run
+from latte.methods import LatteParams
 from latte.methods.ristretto.client import Ristretto, RistrettoParams
 from latte.report.page.sections import diagnosis_sections, render_page
 from latte.simulation.simulator import Client, Schedule, simulate

@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from latte import Clip, GlobalMemory, Latte, LatteParams, Routing, ZeroShot, check_exchange, create, create_exchange
+from latte import Clip, GlobalMemory, Latte, Routing, ZeroShot, check_exchange, create, create_exchange
 from latte.checks import exchange_checks, method_checks, uploads_of
 from latte.core.validate import unpack_names
-from latte.methods import METHODS
+from latte.methods import METHODS, LatteParams
 from latte.methods.latte.server import STORED
 
 # one global form stands for all: they differ from the local ones by the handle only

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from latte import External, Latte, LatteParams, LocalMemory, Prototypes, Routing, ZeroShot, create, sync
+from latte import External, Latte, LocalMemory, Prototypes, Routing, ZeroShot, create, sync
 from latte.core.validate import unit_rows
 from latte.errors import InputError
+from latte.methods import LatteParams
 from small_tasks import a_task, global_memory, prototypes
 
 TEXT = np.eye(3, 4, dtype=np.float32)

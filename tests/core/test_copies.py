@@ -6,8 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
-from latte import Latte, LatteParams, LocalMemory, Routing, ZeroShot
-from latte.methods import METHODS, create, create_federation
+from latte import Latte, LocalMemory, Routing, ZeroShot
+from latte.methods import METHODS, LatteParams, create, create_federation
 from latte.methods.latte.readout import MergedMemory
 from small_tasks import external, global_memory, prototypes
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte import External, Latte, LatteParams, ZeroShot, create
+from latte import External, Latte, ZeroShot, create
 from latte.core.validate import LARGEST_FACTOR
+from latte.methods import LatteParams
 from latte.methods.dmn import DmnParams
 from latte.methods.latte.readout import MergedMemory
 from latte.methods.tda import SHARPEST, TdaParams

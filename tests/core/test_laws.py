@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte import Latte, LatteParams, LocalMemory, Routing, ZeroShot
+from latte import Latte, LocalMemory, Routing, ZeroShot
+from latte.methods import LatteParams
 from latte.methods.latte.readout import MergedMemory
 from small_tasks import external, global_memory, prototypes
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latte import External, Latte, LatteParams, LocalMemory, ZeroShot, create
+from latte import External, Latte, LocalMemory, ZeroShot, create
 from latte.core.types import Collaborative
+from latte.methods import LatteParams
 from latte.methods.latte.readout import merge_memories
 
 METHODS = {

@@ -1,6 +1,7 @@
 """The classifier of three lines: what users of other libraries expect, alone and in a fleet."""
 
 import logging
+import pickle
 import threading
 
 import numpy as np
@@ -81,6 +82,8 @@ def test_what_was_learnt_is_saved(tmp_path):
     assert np.array_equal(own().load(tmp_path / "memory").predict_proba(again), first.predict_proba(again))
     with pytest.raises(InputError, match="the memory of another task"):
         Classifier(NAMES[:2], encoder=colours, text=np.eye(3)[:2]).load(tmp_path / "memory")
+    with pytest.raises(TypeError, match=r"save\(path\)"):
+        pickle.dumps(first)
     with pytest.raises(InputError, match="the memory of Latte"):
         own(method="tda").load(tmp_path / "memory")
 

@@ -41,6 +41,8 @@ def test_files_are_answered_once_and_recorded(server, tmp_path):
     with open_device(server, tmp_path) as device:  # the name is that of the record, the task too
         assert list(device.classify(*pictures)) == []
         assert device.answer(pictures[0]).file == str(pictures[0])
+    with pytest.raises(InputError, match="cam, which was closed"):
+        device.answer(pictures[0])
     assert len(devices.results(tmp_path / "cam")) == 7
     assert server.service.hub.exchange.clients == ("cam",)
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latte import LatteParams
 from latte.core.memory import NEAR_COPY
 from latte.edge import Answer, create_alone, fill_of
 from latte.edge.classify.evidence import LEAST_RECENT, SessionCounts, Tally, collapse_of
+from latte.methods import LatteParams
 from small_tasks import a_task
 
 ANSWERS = st.builds(

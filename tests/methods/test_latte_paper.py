@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latte import Latte, LatteParams, ZeroShot
+from latte import Latte, ZeroShot
+from latte.methods import LatteParams
 from latte.simulation.simulator import Client, Schedule, simulate
 from slow_latte import slow_federation
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from latte import GlobalMemory, Latte, LatteParams, ZeroShot
+from latte import GlobalMemory, Latte, ZeroShot
+from latte.methods import LatteParams
 from latte.methods.latte.readout import most_certain
 
 MEMORY = {(True, True): "both", (True, False): "local", (False, True): "external"}

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from latte import Clip, External, Latte, LatteParams, ZeroShot
+from latte import Clip, External, Latte, ZeroShot
+from latte.methods import LatteParams
 from latte.simulation.simulator import Client, Schedule, count_syncs, rounds, simulate
 
 TEXT = np.eye(3, 4, dtype=np.float32)

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypedDict, overload
+from typing import Any, NoReturn, Self, TypedDict, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -135,7 +135,7 @@ class Classifier:
         self._clock = SyncClock(SyncTimes(task.sync, task.period))
 
     def __repr__(self) -> str:
-        names = ", ".join(self.zero_shot.classnames[:3]) + (", …" if self.zero_shot.classes > 3 else "")
+        names = ", ".join(map(repr, self.zero_shot.classnames[:3])) + (", …" if self.zero_shot.classes > 3 else "")
         member = f", name={self.name!r}" if self._link else ""
         return f"Classifier([{names}], encoder={self.encoder!r}, method={self.method!r}{member})"
 
@@ -220,7 +220,7 @@ class Classifier:
     def _share(self, link: BackgroundSync) -> None:
         upload = upload_of(self._member)
         if upload is not None:
-            link.offer(upload, report_to_owner(self.method, self.task.zero_shot.classes, self._tally, Labelled()))
+            link.offer(upload, report_to_owner(self.method, self.zero_shot.classes, self._tally, Labelled()))
         self._clock.restart()
 
     @property
@@ -254,6 +254,9 @@ class Classifier:
         self.close()
 
     # --- memory -------------------------------------------------------------------------------------------
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Classifier cannot be pickled: save(path) writes what it has learnt, load(path) reads that")
 
     def save(self, path: str | Path) -> None:
         """Write what was learnt to a file, which ``latte classify --memory`` reads, too."""

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import numpy as np
 
 from ..core.maths import entropy_nats, entropy_of_one, ridge_products, softmax
 from ..core.types import MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, choice, factor, real
-from .base import ArrayMethod, Origin
+from .base import ArrayMethod, Given, Origin
 from .traffic import Content, Messages
 from .views import check_views, most_confident
+
+if TYPE_CHECKING:
+    from ..core.zero_shot import ZeroShot
+    from .options import AdaptOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,12 @@ class Adapt(ArrayMethod[AdaptParams]):
         per_dataset="yes",
     )
     presets: ClassVar[dict[str, AdaptParams]] = {name: AdaptParams(s=float(s)) for name, s in PUBLISHED.items()}
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[AdaptParams] = None, **options: Unpack[AdaptOptions]
+        ) -> None: ...
 
     @staticmethod
     def messages(params: AdaptParams, classes: int) -> Messages:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from inspect import Parameter
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -29,6 +31,7 @@ ParameterChoice: TypeAlias = ParameterClass | Mapping[str, Any] | None  # whole,
 
 
 P = TypeVar("P", bound=ParameterClass)
+Given: TypeAlias = P | Mapping[str, Any] | None  # the same, of one method
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,8 @@ class BaseMethod(WholeCopy, Generic[P]):
     Parameters are a frozen dataclass, ``Params``. They come whole, from a preset, or one by one:
 
     >>> import numpy as np
-    >>> from latte import Latte, LatteParams, ZeroShot
+    >>> from latte import Latte, ZeroShot
+    >>> from latte.methods import LatteParams
     >>> zero_shot = ZeroShot(np.eye(2), ("cat", "dog"))
     >>> Latte(zero_shot, LatteParams(alpha=0.5)).params == Latte(zero_shot, alpha=0.5).params
     True
@@ -143,12 +147,17 @@ class BaseMethod(WholeCopy, Generic[P]):
     Exchange: ClassVar[type[Any] | None] = None  # of a method that collaborates: made from (zero_shot, clients)
     Upload: ClassVar[type[Any]]  # what summary() returns, and
     Download: ClassVar[type[Any]]  # what receive() takes: by default, those of the Exchange
+    __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if exchange := vars(cls).get("Exchange"):
             for name in ("Upload", "Download"):
                 setattr(cls, name, vars(cls).get(name, getattr(exchange, name, exchange.Upload)))
+        _, *given = inspect.signature(cls.__init__).parameters.values()  # self comes first
+        if given and given[-1].kind is Parameter.VAR_KEYWORD:  # help() and notebooks show the parameters instead
+            given[-1:] = [Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default) for f in fields(cls.Params)]
+            cls.__signature__ = inspect.Signature(given)
 
     def __init__(
         self,

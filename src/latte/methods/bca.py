@@ -11,16 +11,20 @@ images per class.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import numpy as np
 
 from ..core.maths import entropy_of_one, softmax
 from ..core.types import Prediction, State, Vectors
 from ..core.validate import factor, real
-from .base import ArrayMethod, Origin
+from .base import ArrayMethod, Given, Origin
 from .traffic import Content, Messages
 from .views import check_views, confident_mean
+
+if TYPE_CHECKING:
+    from ..core.zero_shot import ZeroShot
+    from .options import BcaOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,12 @@ class Bca(ArrayMethod[BcaParams]):
         constants="those of the port",
         per_dataset="not known",
     )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[BcaParams] = None, **options: Unpack[BcaOptions]
+        ) -> None: ...
 
     @staticmethod
     def messages(params: BcaParams, classes: int) -> Messages:

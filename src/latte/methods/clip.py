@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from ..core.maths import entropy_of_one
 from ..core.types import Prediction, Vectors
-from .base import BaseMethod, Origin
+from .base import BaseMethod, Given, Origin
 from .traffic import CostShape, Terms
+
+if TYPE_CHECKING:
+    from ..core.zero_shot import ZeroShot
+    from .options import Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,12 @@ class Clip(BaseMethod[ClipParams]):
         test_labels="no",
     )
     colours: ClassVar = ("#5f6368", "#b4bac2", "2 4")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[ClipParams] = None, **options: Unpack[Options]
+        ) -> None: ...
 
     @staticmethod
     def macs(params: ClipParams, sizes: CostShape) -> Terms:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 
@@ -21,11 +21,16 @@ from ..core.maths import entropy_of_one, softmax
 from ..core.memory import check_near_copy, near_copy_field
 from ..core.types import Arrays, MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, factor
-from .base import BaseMethod, Origin
+from .base import BaseMethod, Given, Origin
 from .latte.readout import CANCELLED
 from .tda import Cache
 from .traffic import Content, CostShape, Messages, Terms
 from .views import check_views, mean_probabilities, most_confident
+
+if TYPE_CHECKING:
+    from ..core.zero_shot import ZeroShot
+    from .options import DmnOptions
+
 
 # The official code runs once and keeps the weight of this list with the best accuracy on the test set.
 WEIGHT_GRID = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -123,6 +128,12 @@ class Dmn(BaseMethod[DmnParams]):
     )
     colours: ClassVar = ("#007a62", "#46cbb0", "6 4")
     tuning: ClassVar = {"weight": WEIGHT_GRID}
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[DmnParams] = None, **options: Unpack[DmnOptions]
+        ) -> None: ...
 
     @staticmethod
     def messages(params: DmnParams, classes: int) -> Messages:

@@ -9,7 +9,7 @@ A class that was never predicted, even softly, is penalised: its score stays nea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import numpy as np
 
@@ -18,9 +18,14 @@ from ..core.types import MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import choice, factor, real
 from ..errors import refuse
 from .addition import Adding, ClassStatistics
-from .base import ArrayMethod, Origin
+from .base import ArrayMethod, Given, Origin
 from .traffic import Content, Messages
 from .views import CONFIDENT, check_views, most_confident
+
+if TYPE_CHECKING:
+    from ..core.zero_shot import ZeroShot
+    from .options import DotaOptions
+
 
 MOST_BYTES = 4 << 30  # of covariances: one per class
 NEGLIGIBLE = 1e-6  # a soft label below this moves no covariance
@@ -81,6 +86,12 @@ class Dota(ArrayMethod[DotaParams]):
         per_dataset="yes",
         test_labels="yes",
     )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[DotaParams] = None, **options: Unpack[DotaOptions]
+        ) -> None: ...
 
     @staticmethod
     def messages(params: DotaParams, classes: int) -> Messages:

@@ -9,7 +9,7 @@ carried over to the next image; the answer is the softmax of ten thousand times 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 
@@ -17,8 +17,13 @@ from ..core.maths import entropy_of_one, softmax
 from ..core.types import Arrays, Integers, MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import at_least, exactly, require
 from ..errors import refuse
-from .base import BaseMethod, Origin
+from .base import BaseMethod, Given, Origin
 from .traffic import Content, Messages
+
+if TYPE_CHECKING:
+    from ..core.zero_shot import ZeroShot
+    from .options import EcalpOptions
+
 
 ITERATIONS, CARRIED, SHARPNESS = 3, 1 / 5, 10_000.0
 SPARE = 2  # neighbours beyond k, so that the first k stay exact when a twin leaves
@@ -77,6 +82,12 @@ class Ecalp(BaseMethod[EcalpParams]):
         code="Yushu-Li/ECALP",
         licence="MIT",
     )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[EcalpParams] = None, **options: Unpack[EcalpOptions]
+        ) -> None: ...
 
     @staticmethod
     def messages(params: EcalpParams, classes: int) -> Messages:

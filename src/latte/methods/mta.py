@@ -6,14 +6,19 @@ No memory. The official bandwidth needs five views: fewer are answered as zero-s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import numpy as np
 
 from ..core.maths import entropy_of_one, softmax
 from ..core.types import Prediction, Reals, Vectors
 from ..core.validate import factor
-from .base import BaseMethod, Origin
+from .base import BaseMethod, Given, Origin
+
+if TYPE_CHECKING:
+    from ..core.zero_shot import ZeroShot
+    from .options import MtaOptions
+
 
 ROUNDS = 5  # of everything
 SAME = 1e-6  # a step shorter than this is the last
@@ -58,6 +63,12 @@ class Mta(BaseMethod[MtaParams]):
         licence="MIT",
     )
     uses_views: ClassVar[bool] = True
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[MtaParams] = None, **options: Unpack[MtaOptions]
+        ) -> None: ...
 
     def predict_rows(self, views: Vectors) -> Prediction:
         """Predict from the mode of the views."""

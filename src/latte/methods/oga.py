@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import numpy as np
 
@@ -19,8 +19,12 @@ from ..core.maths import entropy_of_one, ridge_products, softmax
 from ..core.types import MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, at_least, choice, factor
 from .addition import Adding, ClassStatistics
-from .base import ArrayMethod, Origin
+from .base import ArrayMethod, Given, Origin
 from .traffic import Content, Messages
+
+if TYPE_CHECKING:
+    from ..core.zero_shot import ZeroShot
+    from .options import OgaOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,12 @@ class Oga(ArrayMethod[OgaParams]):
         code="cfuchs2023/OGA",
         licence="MIT",
     )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[OgaParams] = None, **options: Unpack[OgaOptions]
+        ) -> None: ...
 
     @staticmethod
     def messages(params: OgaParams, classes: int) -> Messages:

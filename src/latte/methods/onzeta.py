@@ -13,15 +13,19 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import numpy as np
 
 from ..core.maths import entropy_of_one, softmax
 from ..core.types import Prediction, State, Vectors
 from ..core.validate import at_least, factor, real
-from .base import ArrayMethod, Origin
+from .base import ArrayMethod, Given, Origin
 from .traffic import Content, Messages
+
+if TYPE_CHECKING:
+    from ..core.zero_shot import ZeroShot
+    from .options import OnZetaOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,12 @@ class OnZeta(ArrayMethod[OnZetaParams]):
         "imagenet": OnZetaParams(beta=0.8),
         "caltech101": OnZetaParams(alpha=0.0),
     }
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[OnZetaParams] = None, **options: Unpack[OnZetaOptions]
+        ) -> None: ...
 
     @staticmethod
     def messages(params: OnZetaParams, classes: int) -> Messages:

@@ -8,7 +8,7 @@ about 25 for a text and 70 to 95 for a mean of images. With ``gate``, an additio
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 
@@ -16,9 +16,13 @@ from ..core.maths import entropy_of_one, normalised, softmax
 from ..core.types import MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import choice, factor, real
 from .addition import Adding, ClassStatistics
-from .base import ArrayMethod, Origin
+from .base import ArrayMethod, Given, Origin
 from .traffic import Content, Messages
 from .views import check_views, confident_mean
+
+if TYPE_CHECKING:
+    from ..core.zero_shot import ZeroShot
+    from .options import PtaFedOptions, PtaOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,12 @@ class Pta(ArrayMethod[PtaParams]):
         per_dataset="Caltech101 alone",
     )
     presets: ClassVar[dict[str, PtaParams]] = {"caltech101": PtaParams(tau=50.0)}
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[PtaParams] = None, **options: Unpack[PtaOptions]
+        ) -> None: ...
 
     @staticmethod
     def messages(params: PtaParams, classes: int) -> Messages:
@@ -162,6 +172,12 @@ class PtaFed(Adding[PtaParams], Pta):
         Pta.origin, constants="this project, with labels of PACS, DTD, Pets and Cars", test_labels="yes"
     )
     presets: ClassVar[dict[str, PtaParams]] = {"caltech101": PtaFedParams(tau=50.0)}
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[PtaFedParams] = None, **options: Unpack[PtaFedOptions]
+        ) -> None: ...
 
     @staticmethod
     def messages(params: PtaParams, classes: int) -> Messages:

@@ -32,17 +32,16 @@ from it. The global form is a matter of the registration, not of the class: ``sh
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
-from ..core.types import Arrays, CreatedMethod, Exchange, Prediction, State
+from ..core.types import Arrays, CreatedMethod, Prediction, State
 from ..core.validate import at_least, near
-from ..core.zero_shot import ZeroShot
 from ..errors import refuse
-from .base import NoParams, Origin, ParameterChoice, choose_parameters, predict_many
+from .base import NoParams, Origin
 
 
 class Registration(NamedTuple):
@@ -219,96 +218,3 @@ def share(method: CreatedMethod, clients: int) -> list[CreatedMethod]:
     np.True_
     """
     return [Shared(method) for _ in range(at_least("clients", clients, 1))]
-
-
-# --- make methods and exchanges by name -----------------------------------------------------------------------
-
-
-def create(
-    name: str,
-    zero_shot: ZeroShot,
-    params: ParameterChoice = None,
-    *,
-    preset: str | None = None,
-    normalise: bool = False,
-    text_encoder: Any = None,
-    **changes: Any,
-) -> CreatedMethod:
-    """Return a new method.
-
-    ``params`` is the method's own frozen dataclass, or a mapping of the fields to change in ``preset`` (or in
-    the defaults); ``changes`` are more of these. ``text_encoder`` goes to the methods that tune a prompt; the others
-    have no use for it.
-
-    >>> import numpy as np
-    >>> zero_shot = ZeroShot(np.eye(2), ("cat", "dog"))
-    >>> create("latte", zero_shot, preset="vlcs", alpha=0.5)
-    Latte(C=2, D=2, k_l=15, k_e=12, alpha=0.5, beta=6.0, gamma=6.0)
-    """
-    info = describe(name)
-    chosen = choose_parameters(name, info.kind, params, preset, changes)
-    options: dict[str, Any] = {"normalise": True} if normalise else {}  # a class need not know what is not used
-    if info.tunes_prompt:
-        if text_encoder is None:
-            want = f"one, because {info.name!r} tunes a prompt: create({info.name!r}, ..., text_encoder=...)"
-            raise refuse("text_encoder", "none", want)
-        options["text_encoder"] = text_encoder
-    method: Any = info.kind(*((zero_shot,) if info.params is NoParams else (zero_shot, chosen)), **options)
-    if not hasattr(method, "predict_many"):
-        type(method).predict_many = predict_many  # works for any method
-    created: CreatedMethod = method
-    return created
-
-
-def create_federation(
-    name: str,
-    zero_shot: ZeroShot,
-    params: ParameterChoice = None,
-    *,
-    clients: int,
-    preset: str | None = None,
-    normalise: bool = False,
-    text_encoder: Any = None,
-    **changes: Any,
-) -> list[CreatedMethod]:
-    """Return the methods of so many ``clients``: independent, or for a global form handles of a single one.
-
-    >>> import numpy as np
-    >>> zero_shot = ZeroShot(np.eye(2), ("cat", "dog"))
-    >>> ann, bob = create_federation("tda-global", zero_shot, clients=2)
-    >>> ann.method is bob.method
-    True
-    """
-    count = at_least("clients", clients, 1)
-    options: dict[str, Any] = {"preset": preset, "normalise": normalise, "text_encoder": text_encoder, **changes}
-    if describe(name).shared:
-        return share(create(name, zero_shot, params, **options), count)
-    return [create(name, zero_shot, params, **options) for _ in range(count)]
-
-
-def create_exchange(
-    name: str,
-    zero_shot: ZeroShot,
-    params: ParameterChoice = None,
-    *,
-    preset: str | None = None,
-    clients: Iterable[str] = (),
-    **changes: Any,
-) -> Exchange[Any, Any]:
-    """Return the exchange that serves the clients of a collaborative method.
-
-    >>> import numpy as np
-    >>> create_exchange("latte", ZeroShot(np.eye(2), ("cat", "dog")), k_e=3).routing.external_slots
-    3
-    """
-    info = describe(name)
-    if not info.collaborative:
-        raise refuse("method", repr(name), "one that collaborates, with summary() and receive()")
-    chosen = choose_parameters(name, info.kind, params, preset, changes)
-    exchange: Exchange[Any, Any] = info.kind.exchange_for(zero_shot, chosen, clients)
-    return exchange
-
-
-def resolve(name: str, params: ParameterChoice = None, preset: str | None = None) -> Any:
-    """Return the full parameters of a method: its preset or defaults, with the changes of ``params``."""
-    return choose_parameters(name, describe(name).kind, params, preset, {})

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, Unpack
 
 import numpy as np
 
@@ -24,9 +24,14 @@ from ..core.memory import NAMES, LocalMemory, check_near_copy, near_copy_field
 from ..core.types import Arrays, Mask, MemoryFill, Prediction, Reals, State, Vectors
 from ..core.validate import MOST_SLOTS, NORM_TOLERANCE, at_least, exactly, factor, finite_vectors, real, require
 from ..errors import refuse
-from .base import BaseMethod, Origin
+from .base import BaseMethod, Given, Origin
 from .traffic import Content, CostShape, Messages, Terms
 from .views import check_views, mean_probabilities, most_confident
+
+if TYPE_CHECKING:
+    from ..core.zero_shot import ZeroShot
+    from .options import TdaOptions
+
 
 SHARPEST = 1e6  # beta of the caches: from 1e7 on, two orders of one sum give other labels
 
@@ -253,6 +258,12 @@ class Tda(BaseMethod[TdaParams]):
     colours: ClassVar = ("#0b67b2", "#6db9f5", "6 4")
     # the official configurations have alpha from 1 to 5 and beta from 1 to 8
     tuning: ClassVar = {"alpha": (0.5, 1.0, 2.0, 3.0, 5.0), "beta": (1.0, 3.0, 5.0, 8.0)}
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[TdaParams] = None, **options: Unpack[TdaOptions]
+        ) -> None: ...
 
     @staticmethod
     def messages(params: TdaParams, classes: int) -> Messages:

@@ -13,9 +13,8 @@ are kept:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, Unpack
 
 import numpy as np
 
@@ -24,9 +23,12 @@ from ..core.types import Prediction, Vectors
 from ..core.validate import at_least, real
 from ..core.zero_shot import ZeroShot
 from ..errors import need, refuse
-from .base import BaseMethod, Origin
+from .base import BaseMethod, Given, Origin
 from .traffic import CostShape, Terms
 from .views import CONFIDENT, check_share, most_confident
+
+if TYPE_CHECKING:
+    from .options import TptOptions
 
 
 class TextEncoder(Protocol):
@@ -93,14 +95,12 @@ class Tpt(BaseMethod[TptParams]):
     def __init__(
         self,
         zero_shot: ZeroShot,
-        params: TptParams | Mapping[str, Any] | None = None,
+        params: Given[TptParams] = None,
         *,
         text_encoder: TextEncoder | None = None,
-        preset: str | None = None,
-        normalise: bool = False,
-        **changes: Any,
+        **options: Unpack[TptOptions],
     ) -> None:
-        super().__init__(zero_shot, params, preset=preset, normalise=normalise, **changes)
+        super().__init__(zero_shot, params, **options)
         if text_encoder is None:
             want = "a differentiable text encoder: pass text_encoder=..., with class_texts(context)"
             raise refuse("text_encoder", "none", want)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
 
@@ -12,8 +12,12 @@ from ..core.types import Integers, Mask, Prediction, Reals, Vectors
 from ..core.validate import choice, real
 from ..core.zero_shot import ZeroShot
 from ..errors import refuse
-from .base import BaseMethod, Origin
+from .base import BaseMethod, Given, Origin
 from .traffic import CostShape, Terms
+
+if TYPE_CHECKING:
+    from .options import VteOptions, ZeroOptions
+
 
 VIEWS = ("first", "confident")
 CONFIDENT = 0.1  # the share that TPT introduced and TDA, DMN and VTE took over
@@ -105,6 +109,12 @@ class Vte(BaseMethod[VteParams]):
     colours: ClassVar = ("#8a6a00", "#dcbc3c", "8 3 2 3")
     uses_views: ClassVar[bool] = True
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[VteParams] = None, **options: Unpack[VteOptions]
+        ) -> None: ...
+
     @staticmethod
     def macs(params: VteParams, sizes: CostShape) -> Terms:
         """Return the head on the other views and on their mean."""
@@ -174,6 +184,12 @@ class Zero(BaseMethod[ZeroParams]):
         "official-autocast": ZeroParams(gamma=0.3, epsilon="float16"),
         "torch-uncertainty": ZeroParams(gamma=0.1),
     }
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[ZeroParams] = None, **options: Unpack[ZeroOptions]
+        ) -> None: ...
 
     @staticmethod
     def macs(params: ZeroParams, sizes: CostShape) -> Terms:

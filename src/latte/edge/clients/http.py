@@ -59,6 +59,15 @@ class Conversation:
 class HttpExchange:
     """The exchange of the server at the address ``server``. Any number of threads may use it.
 
+    The server's task is ``shared_task``: ``shared_task.zero_shot`` has the class names, the text rows (C, D) and the
+    logit scale, ``shared_task.sync`` and ``period`` say when to sync. With these, any encoder of the same space will
+    do, and a device needs no text model (examples/own_client.py)::
+
+        with HttpExchange("http://127.0.0.1:8420") as exchange:
+            member = new_member(exchange.shared_task)  # the method of the task
+            member.predict(embed(picture))  # a unit row (D,)
+            sync([("camera 7", member)], exchange)
+
     Without a ``task``, it comes from the server; a task that differs from the server's is refused. ``tokens`` is one
     token, or a mapping from the names of clients to their tokens. ``precision`` is that of vectors on the way, in both
     directions: "exact", "fp32", "fp16", "int8" or "int4".

@@ -119,20 +119,21 @@ class Device:
         """Answer pictures as they arrive in a folder or in folders below it, for ever, each once."""
         if not Path(folder).is_dir():
             raise refuse("folder", f"{folder}, which is not there", "a folder")
-        watched = FolderWatch(Path(absolute_name(Path(folder))), self._loop.record.is_done)
-        return self._answers(WatchedFolder(watched))
+        return self._answers(
+            WatchedFolder(FolderWatch(Path(absolute_name(Path(folder))), self._at_work().record.is_done))
+        )
 
     def classify(self, *places: str | Path) -> Iterator[Answer]:
         """Answer the pictures in files and folders, in order; those that were answered before are left out."""
         paths = [Path(absolute_name(path)) for path in find_pictures([Path(place) for place in places])]
-        return self._answers(NamedFiles(paths, self._loop.record.is_done))
+        return self._answers(NamedFiles(paths, self._at_work().record.is_done))
 
     def frames(self, frames: Iterable[Picture]) -> Iterator[Answer]:
         """Answer frames of an iterator as they come: uint8 arrays (H, W, 3) in RGB, or whatever the encoder takes.
 
         Every frame is answered. Of a camera that is faster than the model, ``LatestFrames(camera)`` drops the oldest.
         """
-        return (numbered.answer for numbered in self._loop.answer_frames(frames))
+        return (numbered.answer for numbered in self._at_work().answer_frames(frames))
 
     def answer(self, picture: Picture) -> Answer:
         """Answer one picture, also one that was answered before."""
@@ -140,7 +141,12 @@ class Device:
             source = file_source(absolute_name(Path(picture)))
         else:
             source = Source(f"frame {self._loop.record.number + 1}")
-        return self._loop.answer(source, picture).answer
+        return self._at_work().answer(source, picture).answer
+
+    def _at_work(self) -> DeviceLoop:
+        if not self._open:
+            raise refuse("device", f"{self.name}, which was closed", "a new Device: it goes on where this one was")
+        return self._loop
 
     def _answers(self, place: NamedFiles | WatchedFolder) -> Iterator[Answer]:
         feed, said = open_feed(self._loop, place), ""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 
@@ -34,11 +34,14 @@ from ...core.validate import (
 )
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
-from ..base import BaseMethod, Origin
+from ..base import BaseMethod, Given, Origin
 from ..traffic import Content, CostShape, Messages, Terms
 from .donors import EMPTY_QUERIES, Routing
 from .readout import EVERY, GATE, MergedMemory, merge_memories
 from .server import GlobalMemory
+
+if TYPE_CHECKING:
+    from ..options import LatteOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,12 @@ class Latte(BaseMethod[LatteParams]):
     colours: ClassVar = ("#c8420a", "#ff8d5c", "")
     # the published values span alpha 0.3 to 1.5 and beta 6 to 60; the grid reaches one step beyond both ends
     tuning: ClassVar = {"alpha": (0.1, 0.3, 0.7, 1.0, 1.5, 3.0), "beta": (3.0, 6.0, 15.0, 35.0, 60.0, 100.0)}
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[LatteParams] = None, **options: Unpack[LatteOptions]
+        ) -> None: ...
 
     @staticmethod
     def messages(params: LatteParams, classes: int) -> Messages:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,11 +16,15 @@ from ...core.types import Arrays, MemoryFill, Prediction, Reals, State
 from ...core.validate import exactly, numbers, precise_unit_rows, require
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
-from ..base import BaseMethod, Origin
+from ..base import BaseMethod, Given, Origin
 from ..traffic import Content, CostShape, Messages, Terms
 from .heads import RistrettoParams
 from .server import RistrettoExchange
 from .sums import EPS, ClassSums, Head, check_counts, check_lengths, checked_head, finite, sound_head
+
+if TYPE_CHECKING:
+    from ..options import RistrettoOptions
+
 
 __all__ = ["Ristretto", "RistrettoParams"]
 
@@ -72,6 +76,12 @@ class Ristretto(BaseMethod[RistrettoParams]):
         test_labels="yes",
     )
     colours: ClassVar = ("#4a2c17", "#e0b48c", "")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, zero_shot: ZeroShot, params: Given[RistrettoParams] = None, **options: Unpack[RistrettoOptions]
+        ) -> None: ...
 
     @staticmethod
     def messages(params: RistrettoParams, classes: int) -> Messages:
