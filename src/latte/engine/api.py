@@ -246,6 +246,13 @@ def needs_loops(name: str) -> bool:
     return engine is not None and engine.needs_loops
 
 
+def warn_of_labels(names: Iterable[str]) -> None:
+    """Say on stderr which of the methods ``names``, in runs with labels, run on the slow path."""
+    taught = ", ".join(name for name in dict.fromkeys(names) if describe(name).teachable and named_engine(name))
+    if taught:
+        LOG.warning("the engine gives no labels: %s takes the readable simulator", taught)
+
+
 def warn_of_slow_path(methods: Iterable[tuple[str, Mapping[str, object]]]) -> None:
     """Say on stderr which of ``methods``, names and parameters, the engine could run, but not here or not like this."""
     every = list(methods)

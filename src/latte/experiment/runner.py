@@ -19,7 +19,7 @@ import numpy as np
 from ..core.types import Reals
 from ..core.validate import at_least
 from ..encoders.tuning import check_prompt_tuner
-from ..engine.api import has_engine, must_compile, warn_of_slow_path
+from ..engine.api import has_engine, must_compile, warn_of_labels, warn_of_slow_path
 from ..engine.cache import Follow, compile_loops, log_compilation
 from ..errors import InputError, need, refuse
 from ..methods import describe
@@ -321,6 +321,7 @@ def do_items(jobs: Sequence[Job], options: Options) -> Iterator[tuple[int, ItemO
     groups = batches(jobs)
     automatic = [job for job in jobs if job.plan.config.engine == "auto"]
     warn_of_slow_path((item.method.name, item.method.params) for _, item in automatic)
+    warn_of_labels(item.method.name for plan, item in automatic if plan.config.labels)
     if not options.cluster and any(
         must_compile(item.method.name, item.method.params, plan.readable_seconds * len(jobs))
         for plan, item in automatic

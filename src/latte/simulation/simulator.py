@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.sync import SYNC_TIMES, is_due, sync
-from ..core.types import Collaborative, Exchange, Method, Prediction
+from ..core.types import Collaborative, Exchange, Integers, Method, Prediction, Teachable
 from ..core.validate import at_least, choice, real
 from ..data.federation import Embeddings, Federation
 from ..errors import refuse
@@ -164,11 +164,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Client:
-    """A name, a method of its own, and the stream that it sees: (n, V, D)."""
+    """A name, a method of its own, and the stream that it sees: (n, V, D).
+
+    ``told`` (n,) is the class that somebody names right after the answer to an image, -1 where nobody does; None: of no
+    image. The method is one that learns from labels.
+    """
 
     name: str
     method: Method
     stream: Any
+    told: Integers | None = None
 
     def __repr__(self) -> str:
         return f"Client({self.name!r}, {self.method!r}, {len(self.stream)} images)"
@@ -202,13 +207,23 @@ def simulate(
     handled = [0] * len(clients)
     for turn in rounds([len(client.stream) for client in clients], schedule, rng or np.random.default_rng(0)):
         for i in turn.active:
-            method, views = clients[i].method, clients[i].stream[handled[i]]
-            yield Step(turn.number, i, handled[i], method.predict(needed_views(method, views)))
+            method, told = clients[i].method, clients[i].told
+            views = needed_views(method, clients[i].stream[handled[i]])
+            prediction = method.predict(views)
+            yield Step(turn.number, i, handled[i], prediction)
+            if told is not None and told[handled[i]] >= 0:
+                _teachable(method).correct(views, int(told[handled[i]]), prediction.learnt)
             handled[i] += 1
             if i in turn.alone:
                 sync_some([i])
         if turn.members:
             sync_some(turn.members)
+
+
+def _teachable(method: Method) -> Teachable:
+    if not isinstance(method, Teachable):
+        raise refuse("method", type(method).__name__, "one that learns from labels, as Latte and Ristretto do")
+    return method
 
 
 def run_readable(
@@ -220,10 +235,12 @@ def run_readable(
     *,
     text_encoder: Any = None,
     calibration: bool = True,
+    told: Sequence[Integers] | None = None,
 ) -> Outcome:
     """Walk the federation sample by sample; clients that exchange nothing one after the other, one memory at a time.
 
     ``text_encoder`` is for the methods that tune a prompt. Without ``calibration``, the outcome has no confidences.
+    ``told`` is for the methods that learn from labels: see :class:`Client`, one for each.
 
     >>> from latte.data.bundled import bundled
     >>> federation = bundled()
@@ -235,15 +252,16 @@ def run_readable(
     schedule = (schedule or Schedule()).for_method(info.sync)
     if not info.collaborative and not info.shared and len(federation) > 1:
         schedule.check(len(federation))
+        options: dict[str, Any] = {"text_encoder": text_encoder, "calibration": calibration}
         every = [
-            run_readable(
-                replace(federation, clients=(client,)), name, params, text_encoder=text_encoder, calibration=calibration
-            )
-            for client in federation.clients
+            run_readable(replace(federation, clients=(client,)), name, params, told=told and told[i : i + 1], **options)
+            for i, client in enumerate(federation.clients)
         ]
         together = tuple(part for one in every for part in one.confidences or ()) if calibration else None
         return Outcome(tuple(one.labels[0] for one in every), confidences=together)
     clients, exchange = set_up(federation, name, params, text_encoder, rng)
+    if told is not None:
+        clients = [replace(client, told=mine) for client, mine in zip(clients, told, strict=True)]
     labels = [np.full(len(client), -1, np.int64) for client in federation.clients]
     confidences = [np.zeros(len(client)) for client in federation.clients]
     for step in simulate(clients, exchange, schedule, rng):

@@ -34,7 +34,7 @@ from .base import (
     is_postgres,
     record_of,
 )
-from .tokens import ADMIN, CLIENT, Token, require_tokens, tokens_of
+from .tokens import ROLES, Token, require_tokens, tokens_of
 
 _WANT = "one that latte store backup wrote"
 _MADE = ("backup", "digest")  # facts that a backup has and a store does not
@@ -280,7 +280,7 @@ def _check_digest(database: sqlite3.Connection, path: Path) -> None:
 def _is_token(row: Sequence[object]) -> bool:
     """Return whether a row has the types of a token: SQLite stores any type in any column."""
     kinds = (str, str, bytes, bytes, float, float | None)
-    return all(map(isinstance, row, kinds)) and row[1] in (ADMIN, CLIENT)
+    return all(map(isinstance, row, kinds)) and row[1] in ROLES
 
 
 @contextmanager
