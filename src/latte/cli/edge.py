@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .answer_text import counted, summary_lines
-from .options import ENCODER, JSON, MAX_PIXELS, PLUGINS, Command, Folder, InputFile, OutputFile, load_plugins
+from .options import ENCODER, FALLBACK, JSON, MAX_PIXELS, PLUGINS, Command, Folder, InputFile, OutputFile, load_plugins
 from .output import line, patient_line, problem
 from .run_options import collect_options
 from .serve import notifier
@@ -107,6 +107,7 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         show_default=True,
         help="Add noise of this length to each class that is shared; what that guarantees is printed.",
     ),
+    FALLBACK,
     PLUGINS,
     click.option("--server-ca", type=InputFile(), help="Certificate of the authority that signed the server's."),
     click.option("--cert", type=InputFile(), help="Certificate of this device, for a server with --client-ca."),
@@ -135,6 +136,7 @@ class EdgeOptions:
     sync_pause: float
     least_images: int
     noise: float
+    fallback: bool
     plugins: tuple[Path, ...]
     server_ca: Path | None
     cert: Path | None
@@ -380,7 +382,7 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     from ..edge.device.record import DeviceRecord
     from ..edge.device.syncing import SyncTimes
     from ..edge.joining import Membership, check_encoder, join, link_to, new_member
-    from ..encoders import check_encoder_spec, load_encoder
+    from ..encoders import check_encoder_spec, load_encoder, open_picture
 
     check_encoder_spec(chosen.encoder)
     load_plugins(chosen.plugins)
@@ -400,7 +402,11 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     check_encoder(task, encoder, chosen.any_encoder)
     link = link_to(membership, task, name)
     times = SyncTimes(task.sync, task.period, chosen.sync_seconds, chosen.sync_pause)
-    device = Device(encoder, task, method, record, link, times)
+
+    def read(path: Path) -> Any:
+        return encoder.preprocess(open_picture(path, chosen.max_pixels))
+
+    device = Device(encoder, task, method, record, link, times, chosen.fallback, read)
     device.status = replace(device.status, name=name, server=chosen.server)
     return device
 
@@ -409,15 +415,11 @@ def _feed(chosen: EdgeOptions, paths: Iterator[Path], device: Device) -> Picture
     from ..edge.classify.classify import absolute_name
     from ..edge.device.feeds import NamedFiles, PictureFeed, WatchedFolder
     from ..edge.device.watch import FolderWatch
-    from ..encoders import open_picture
-
-    def prepare(path: Path) -> Any:
-        return device.encoder.preprocess(open_picture(path, chosen.max_pixels))
 
     is_done = device.record.is_done
     if chosen.watch is not None:
-        return PictureFeed(WatchedFolder(FolderWatch(Path(absolute_name(chosen.watch)), is_done)), prepare)
-    return PictureFeed(NamedFiles(paths, is_done), prepare)
+        return PictureFeed(WatchedFolder(FolderWatch(Path(absolute_name(chosen.watch)), is_done)), device.read)
+    return PictureFeed(NamedFiles(paths, is_done), device.read)
 
 
 @edge.command()
@@ -470,34 +472,45 @@ def retry(state: Path | None) -> None:
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.argument("classname", metavar="CLASS", required=False)
 @click.option("--labels", "table", type=InputFile(), help="CSV with lines FILE,CLASS, for many images at once.")
+@click.option("--none", "none_of_these", is_flag=True, help="FILE shows none of the classes; nothing is learnt.")
+@click.option("--undo", is_flag=True, help="Take the label of FILE back, and what was learnt from it.")
 @STATE
-def label(file: Path | None, classname: str | None, table: Path | None, state: Path | None) -> None:
-    """Say what FILE really shows: CLASS. A few labels say how often the device is right, and whether adapting helps.
+def label(
+    file: Path | None,
+    classname: str | None,
+    table: Path | None,
+    none_of_these: bool,
+    undo: bool,
+    state: Path | None,
+) -> None:
+    """Say what FILE really shows: CLASS. The device learns it, and the whole fleet with the next sync.
 
-    The device does not learn from labels. FILE is a picture that it has classified or will classify. A running device
-    reports what its labels say with the next sync, a few seconds later.
+    FILE is a picture that the device has classified, and that is still there, or one that it will classify. A running
+    device learns within seconds, any other one at its next start. Labels also say how often the device is right, and
+    whether adapting helps.
     """
     from ..core.validate import choice
     from ..edge.classify.classify import absolute_name
     from ..edge.classify.evidence import read_labels
-    from ..edge.device.record import add_labels, open_record
-    from ..edge.joining import TASK_FILE
+    from ..edge.device.labels import NONE, add_labels, remove_labels
+    from ..edge.device.record import open_record
     from ..errors import refuse
-    from ..wire.task import read_task
 
-    folder = state_folder(state)
-    if not (folder / TASK_FILE).is_file():
-        raise refuse("device", f"{folder}, where no device has worked", "the --state folder of latte edge")
-    if (table is None) == (file is None or classname is None) or (table is not None and file is not None):
-        raise click.UsageError("give FILE and CLASS, or --labels")
-    names = read_task(folder / TASK_FILE).zero_shot.classnames  # no answer of another class could be right
+    names, folder = _device_classes(state), state_folder(state)
+    ways = classname is not None, none_of_these, undo
+    if (table is None) == (file is None) or sum(ways) != (file is not None):
+        raise click.UsageError("give FILE and CLASS, FILE and --none, FILE and --undo, or --labels")
     if table is not None:
         labels = read_labels(table, names)
     else:
         assert file is not None
-        choice("class", classname, names)
-        labels = {absolute_name(file): str(classname)}
+        if classname is not None:
+            choice("class", classname, names)  # no answer of another class could be right
+        labels = {absolute_name(file): NONE if none_of_these else str(classname)}
     with closing(open_record(folder)) as database:
+        if undo:
+            line(f"{counted(remove_labels(database, labels), 'label')} taken back")
+            return
         known = {source for (source,) in database.execute("SELECT DISTINCT source FROM pictures")}
         missing = [name for name in labels if not os.path.lexists(name) and os.fsencode(name) not in known]
         if missing and file is not None:
@@ -507,3 +520,33 @@ def label(file: Path | None, classname: str | None, table: Path | None, state: P
             problem(f"labels of files that do not exist and were not classified: {missing[0]}{more}")
         count = add_labels(database, labels)
     line(f"{counted(len(labels), 'label')} stored, {count} of them for pictures that have been classified")
+
+
+def _device_classes(state: Path | None) -> tuple[str, ...]:
+    from ..edge.joining import TASK_FILE
+    from ..errors import refuse
+    from ..wire.task import read_task
+
+    folder = state_folder(state)
+    if not (folder / TASK_FILE).is_file():
+        raise refuse("device", f"{folder}, where no device has worked", "the --state folder of latte edge")
+    return read_task(folder / TASK_FILE).zero_shot.classnames
+
+
+@edge.command()
+@STATE
+@click.option("--port", type=click.IntRange(0, 65_535), default=8421, show_default=True, help="Port; 0: any free one.")
+@MAX_PIXELS
+def review(state: Path | None, port: int, max_pixels: int) -> None:
+    """Show a page on this machine that asks about pictures: one key per class, and the device learns.
+
+    It asks first where the adapted and the zero-shot answer differ, because only these pictures say whether adapting
+    helps, and then where the device is least sure. The page is for a browser on this machine; no image leaves it. On a
+    machine without a screen: ssh -L 8421:127.0.0.1:8421 DEVICE. Ctrl-C ends it.
+    """
+    from ..edge.device.review import ReviewServer
+
+    names = _device_classes(state)
+    with closing(ReviewServer(state_folder(state), names, port, max_pixels)) as server:
+        line(f"review: {server.address}")
+        server.serve()

@@ -280,6 +280,35 @@ class Collaborative(Method, Protocol[Sent, Accepted]):
 
 
 @runtime_checkable
+class Teachable(Method, Protocol):
+    """A method that learns from the true classes of images that it has predicted.
+
+    An image is known by its embedding, the plain view as float32: whoever keeps that can correct an image days later.
+    A label changes what a client knows from the next prediction or sync on. Without a label, a method is as if it could
+    not be taught, to the last bit.
+    """
+
+    @property
+    def labels(self) -> int:
+        """How many images have a label."""
+
+    def correct(self, image: ArrayLike, label: int, learnt: ArrayLike | None = None) -> None:
+        """Learn that ``image``, (D,) or (V, D) as for ``predict``, is of the class ``label``.
+
+        ``learnt`` is what its :class:`Prediction` said; None: it is not known any more. Of an image that has a label
+        already, the label is replaced. The order in which labels are given does not matter.
+        """
+
+    def withdraw(self, image: ArrayLike) -> None:
+        """Forget the label of ``image``, as if it had never been given; refuse an image that has none."""
+
+
+def can_be_taught(method: object) -> bool:
+    """Return whether a method learns from labels; a method inside another (``.method``) decides."""
+    return isinstance(getattr(method, "method", method), Teachable)
+
+
+@runtime_checkable
 class Exchange(Protocol[Accepted, Sent]):
     """Where summaries go and come from. A network, a file or Flower carries the same calls.
 

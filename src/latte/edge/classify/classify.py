@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 
 from ...core.memory import NEAR_COPY
 from ...core.sync import is_due, sync
-from ...core.types import Arrays, Collaborative, Exchange, MemoryFill, Method, Prediction, State, Vectors
+from ...core.types import Arrays, Collaborative, Exchange, MemoryFill, Method, Prediction, State, Teachable, Vectors
+from ...core.unknown import mcm_of
 from ...core.validate import at_least, exactly
 from ...core.zero_shot import ZeroShot
 from ...encoders import Encoder
@@ -48,6 +49,11 @@ class Answer:
     undecided. ``zero_shot`` is the label without the memory, and ``zero_shot_probability`` its probability.
     ``near_copy``: the method did not learn from the picture, because its memory has almost the same picture.
     ``problem`` is the reason if there is no label.
+
+    Where adapting hurts, ``label`` is zero-shot's, and ``adapted`` what the method would have said; otherwise that is
+    None. Where somebody named a share of images to flag, ``mcm`` is the picture's score (see ``latte.core.unknown``),
+    and ``unlike`` says that it is unlike the known classes. Where somebody labels pictures, ``margin`` is
+    that between the probabilities of the two best classes, and ``soft_label`` (C,) in float32 what a method learnt.
     """
 
     file: str
@@ -58,6 +64,16 @@ class Answer:
     zero_shot_probability: float | None = None
     near_copy: bool = False
     problem: str | None = None
+    adapted: str | None = None
+    mcm: float | None = None
+    unlike: bool = False
+    margin: float | None = None
+    soft_label: bytes | None = field(default=None, repr=False)
+
+    @property
+    def opinion(self) -> str | None:
+        """What the method says, whether or not that was the answer."""
+        return self.label if self.adapted is None else self.adapted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,22 +138,43 @@ def embed_files(
             yield EmbeddedPicture(str(files[i]), rows.get(i), bad.get(i))
 
 
-def answer_picture(picture: EmbeddedPicture, zero_shot: ZeroShot, method: Method) -> Answer:
-    """Return the label of a picture; ``method`` learns from it."""
+def answer_picture(
+    picture: EmbeddedPicture,
+    zero_shot: ZeroShot,
+    method: Method,
+    *,
+    fallback: bool = False,
+    threshold: float | None = None,
+    reviewed: bool = False,
+) -> Answer:
+    """Return the label of a picture; ``method`` learns from it.
+
+    With ``fallback``, the answer is zero-shot's. With a ``threshold``, a picture whose MCM is below it is flagged. It
+    is ``reviewed`` where somebody labels pictures.
+    """
     if picture.row is None:
         return Answer(picture.file, None, problem=picture.problem)
     names = zero_shot.classnames
     logits = zero_shot.logits(picture.row)
     plain = int(logits.argmax())
     prediction = method.predict(picture.row[None])
+    alone = float(1 / np.add.reduce(np.exp(logits - logits[plain])))  # of its softmax
+    mcm = None if threshold is None else mcm_of(picture.row, zero_shot)
+    second, best = np.partition(prediction.probabilities, -2)[-2:] if reviewed else (0.0, 0.0)
+    learnt = getattr(prediction, "learnt", None) if reviewed else None
     return Answer(
         file=picture.file,
-        label=names[prediction.label],
-        probability=prediction.probability,
+        label=names[plain if fallback else prediction.label],
+        probability=alone if fallback else prediction.probability,
         certainty=1 - prediction.entropy,
         zero_shot=names[plain],
-        zero_shot_probability=float(1 / np.add.reduce(np.exp(logits - logits[plain]))),  # of its softmax
+        zero_shot_probability=alone,
         near_copy=prediction.near_copy,
+        adapted=names[prediction.label] if fallback else None,
+        mcm=mcm,
+        unlike=threshold is not None and mcm is not None and mcm < threshold,
+        margin=float(best - second) if reviewed else None,
+        soft_label=None if learnt is None else learnt.astype("<f4").tobytes(),
     )
 
 
@@ -160,6 +197,30 @@ class Alone:
             if is_due(self.kind, self.images):
                 sync([(NAME, self.method)], self.exchange)
         return prediction
+
+    @property
+    def labels(self) -> int:
+        """How many images have a label."""
+        return self.method.labels if isinstance(self.method, Teachable) else 0
+
+    def correct(self, image: ArrayLike, label: int, learnt: ArrayLike | None = None) -> None:
+        """Learn the true class of an image."""
+        self._teachable().correct(image, label, learnt)
+        self._sync()
+
+    def withdraw(self, image: ArrayLike) -> None:
+        """Forget the label of an image."""
+        self._teachable().withdraw(image)
+        self._sync()
+
+    def _teachable(self) -> Teachable:
+        if not isinstance(self.method, Teachable):
+            raise refuse("method", type(self.method).__name__, "a method that learns from labels, as Latte does")
+        return self.method
+
+    def _sync(self) -> None:
+        """Sync, because a label counts from then on."""
+        sync([(NAME, self.method)], self.exchange)
 
     def memory_fill(self) -> MemoryFill | None:
         """Return how much the method remembers; None if it does not say."""
@@ -212,6 +273,11 @@ class OwnServer(Alone):
         return (
             self.method.predict(views, remember=remember) if self.joined else super().predict(views, remember=remember)
         )
+
+    def _sync(self) -> None:
+        """Sync with itself, while no server has answered."""
+        if not self.joined:
+            super()._sync()
 
     def summary(self) -> Any:
         """Return the summary of the method."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.sync import is_due
-from ...wire.messages import DeviceReport
+from ...wire.messages import DeviceReport, FleetWord
 from ..clients.calls import RefusedError, UnreachableError
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # seconds after a failure; the longest pause doubles from one to the other
@@ -36,7 +36,8 @@ class BackgroundSync:
 
     After a failure it waits for a random time below a limit that doubles with every failure: a fleet whose server comes
     back does not come back all at once. ``close`` is called when it has been stopped. ``notice`` says what is wrong
-    although a trip succeeded; ``mended`` says that what was refused may be accepted now, which ends a pause.
+    although a trip succeeded; ``mended`` says that what was refused may be accepted now, which ends a pause. ``fleet``
+    is what the server says of the whole fleet, which is in ``word`` after a trip.
     """
 
     def __init__(
@@ -46,9 +47,11 @@ class BackgroundSync:
         close: Callable[[], object] = lambda: None,
         notice: Callable[[], str] = str,
         mended: Callable[[], bool] = bool,
+        fleet: Callable[[], FleetWord | None] = lambda: None,
     ) -> None:
         self._trip, self._rng, self._close = trip, rng or random.Random(), close
-        self._notice, self._mended = notice, mended
+        self._notice, self._mended, self._fleet = notice, mended, fleet
+        self.word: FleetWord | None = None
         self._offer: tuple[Any, DeviceReport] | None = None
         self._download: Any = None
         self._wake = threading.Condition()
@@ -109,6 +112,7 @@ class BackgroundSync:
                             break
             else:
                 failures = 0
+                self.word = self._fleet()
                 with self._wake:
                     self._download = download
                     if self._offer is offer:

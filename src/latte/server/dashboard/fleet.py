@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from ...edge.classify.evidence import Accuracies, Labelled, accuracies_of
-from ...wire.messages import DeviceReport, Problem, shorten_detail
+from ...core.evidence import Pairs
+from ...core.unknown import share_below, threshold_of, unpack_counts
+from ...edge.classify.evidence import Accuracies, Help, Labelled, accuracies_of, help_of
+from ...wire.messages import DeviceReport, Problem, pairs_of, shorten_detail
 from ..hub.hub import Reports
 
 STEP = 2.0  # seconds
@@ -248,7 +250,8 @@ class FleetRow(msgspec.Struct, frozen=True):
     """A client: its last sync (seconds since 1970), the syncs since the server started, and its latest report.
 
     ``accuracies`` are what the report says of labelled images, None where it says nothing that can be true.
-    ``name_shared``: two devices have used the name within the last hour.
+    ``name_shared``: two devices have used the name within the last hour. ``help`` is there for clients with labels.
+    ``unlike`` is the share of its images that are unlike the known classes, where the owner wants some flagged.
     """
 
     client: str
@@ -260,6 +263,8 @@ class FleetRow(msgspec.Struct, frozen=True):
     classes: int | None = None
     accuracies: Accuracies | None = None
     name_shared: bool = False
+    help: Help | None = None
+    unlike: float | None = None
 
 
 def _pairs_of(report: DeviceReport) -> tuple[int, int] | None:
@@ -281,6 +286,8 @@ class FleetSums(msgspec.Struct):
 
     ``differing`` answers are of ``compared`` images: clients that add noise to their uploads do not report them.
     ``gained`` and ``lost`` are of ``paired`` labelled images: clients of earlier versions do not report them.
+    ``helped``, ``harmed`` and ``neither`` are of all labelled images on which the two answers differ, also
+    of those that were chosen for it.
     """
 
     clients: int = 0
@@ -295,6 +302,9 @@ class FleetSums(msgspec.Struct):
     paired: int = 0
     gained: int = 0
     lost: int = 0
+    helped: int = 0
+    harmed: int = 0
+    neither: int = 0
 
     def add(self, report: DeviceReport) -> None:
         """Count the report of one client."""
@@ -303,6 +313,10 @@ class FleetSums(msgspec.Struct):
         if isinstance(report.differing, int):
             self.differing += report.differing
             self.compared += report.images
+        if (compared := pairs_of(report)) is not None:
+            self.helped += compared.helped
+            self.harmed += compared.harmed
+            self.neither += compared.neither
         if _has_labels(report):
             self.labelled += report.labelled
             self.correct += report.correct
@@ -311,6 +325,11 @@ class FleetSums(msgspec.Struct):
                 self.paired += report.labelled
                 self.gained += pairs[0]
                 self.lost += pairs[1]
+
+    def help(self) -> Help:
+        """Return whether adapting helps, as far as the labels of these clients can say."""
+        differing = self.differing / self.compared if self.compared else 0.0
+        return help_of(Pairs(self.helped, self.harmed, self.neither), differing)
 
     def accuracies(self) -> Accuracies | None:
         """Return the accuracies on the labelled images that were added."""
@@ -323,6 +342,7 @@ class FleetTable(msgspec.Struct, frozen=True):
 
     sums: FleetSums
     accuracies: Accuracies | None
+    help: Help
     matching: int
     rows: list[FleetRow]
 
@@ -335,6 +355,8 @@ class FleetSource:
     updated: Mapping[str, float]
     traces: Mapping[str, ClientTrace]
     reports: Reports = field(default_factory=Reports)
+    flag: float = 0.0
+    classes: int = 2
 
     def last_sync(self, client: str) -> float:
         """Return when a client was last heard of."""
@@ -345,8 +367,13 @@ class FleetSource:
         """Return one client."""
         trace, synced = self.traces.get(client), self.last_sync(client)
         report, sums = self.reports.latest.get(client), FleetSums()
+        unlike = None
         if report is not None:
             sums.add(report)
+            if self.flag and isinstance(report.mcm, bytes) and (counts := unpack_counts(report.mcm)) is not None:
+                threshold = threshold_of(self.reports.mcm, self.classes, self.flag)
+                unlike = share_below(counts, self.classes, threshold)
+            report = msgspec.structs.replace(report, mcm=msgspec.UNSET)  # nobody reads 256 numbers
         return FleetRow(
             client,
             version,
@@ -356,6 +383,8 @@ class FleetSource:
             report,
             accuracies=sums.accuracies() if sums.labelled else None,
             name_shared=self.reports.is_shared(client),
+            help=sums.help() if sums.helped + sums.harmed + sums.neither else None,
+            unlike=unlike,
         )
 
     def recent(self, most: int) -> list[str]:
@@ -382,4 +411,4 @@ def fleet_table(source: FleetSource, query: FleetQuery, now: float) -> FleetTabl
             matching.append((-synced, client))
     chosen = heapq.nsmallest(query.limit, matching)
     rows = [source.row(client, source.versions.get(client, 0), query, now) for _, client in chosen]
-    return FleetTable(sums, sums.accuracies(), len(matching), rows)
+    return FleetTable(sums, sums.accuracies(), sums.help(), len(matching), rows)

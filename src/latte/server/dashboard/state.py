@@ -120,7 +120,9 @@ class Board:
 
     def __init__(self, hub: Hub, batches: Batches[Any, Any], log: FleetLog) -> None:
         self._hub, self._batches, self._log = hub, batches, log
-        self._source = FleetSource(hub.versions, hub.updated, log.traces, hub.reports)
+        self._source = FleetSource(
+            hub.versions, hub.updated, log.traces, hub.reports, hub.limits.flag, hub.task.zero_shot.classes
+        )
         self._map: tuple[HelpMap | None, list[Tracing]] = None, []
         self._map_lock, self._map_due = asyncio.Lock(), 0.0
         self._watchers = 0
@@ -150,7 +152,12 @@ class Board:
             help_map, tracings = self._map
         task = self._hub.task
         values = {
-            "task": {"method": task.method, "classes": task.zero_shot.classes, "fingerprint": task.fingerprint},
+            "task": {
+                "method": task.method,
+                "classes": task.zero_shot.classes,
+                "flag": self._source.flag,
+                "fingerprint": task.fingerprint,
+            },
             "fleet": fleet,
             "load": await asyncio.to_thread(self._log.load.summary),
             "refusals": self._log.refusals(),
