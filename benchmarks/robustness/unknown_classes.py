@@ -58,7 +58,10 @@ def main() -> None:
     print(f"{'benchmark':<16}  {'AUROC':>6}  {'range':>6}  {'flagged':>8}  {'accuracy':>8}")
     for name in options.benchmarks:
         area, spread, flagged, accuracy = measure(read_benchmark(list_benchmarks()[name]))
-        print(f"{name:<16}  {100 * area:6.1f}  {100 * spread:6.1f}  {100 * flagged:6.1f} %  {100 * accuracy:6.1f} %", flush=True)
+        print(
+            f"{name:<16}  {100 * area:6.1f}  {100 * spread:6.1f}  {100 * flagged:6.1f} %  {100 * accuracy:6.1f} %",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from ...wire.task import Task
 from ..classify.classify import EmbeddedPicture, answer_picture, fill_of
 from ..classify.evidence import Labelled, Tally
 from .feeds import PictureFeed
-from .labels import Lesson, due_lessons, has_labels, read_labelled, read_scores
+from .labels import NOTHING, Lesson, due_lessons, has_labels, read_labelled, read_scores
 from .record import DeviceRecord, DeviceStatus, NumberedAnswer, Source, read_fleet
 from .syncing import BackgroundSync, SyncClock, SyncState, SyncTimes
 from .watch import file_source
@@ -41,6 +41,7 @@ LEARN_EVERY = 0.2  # seconds for which encoded pictures of a backlog wait for ea
 STATUS_EVERY = 1.0  # seconds at least between two looks at whether the status has changed
 STATUS_PAUSE = 60.0  # seconds to which the pause grows while only the status changes
 LABELS_EVERY = 2.0  # seconds between two looks at the labels that were given
+_SHARE = 20  # looking for them takes at most one part in 20 of the time
 LESSON_SECONDS = 0.5  # of learning from labels between two pictures
 
 
@@ -82,7 +83,7 @@ class Device:
         self._status_pause = STATUS_EVERY
         self.read = read
         self._labelled = read_labelled(record.database)  # as the fleet knows
-        self._looked_for_labels = 0.0
+        self._labels_due = 0.0  # when to look for new labels
         self._reviewed, self._hurts = has_labels(record.database), False
         self._untaught: set[Lesson] = set()  # whose picture is not there any more
         self._unshared_lessons = 0
@@ -93,7 +94,7 @@ class Device:
                 self._mcm[bin_of(score, task.zero_shot.classes)] += 1
         if self._fleet != read_fleet(record.database):  # the switch is another one than in the last run
             record.know(self._fleet)
-        self._weigh()
+        self._weigh(self._labelled[1])
         self._clock = SyncClock(times or SyncTimes(task.sync, task.period), self.tally.answered)
 
     # --- pictures -----------------------------------------------------------------------------------------
@@ -239,15 +240,19 @@ class Device:
 
     def _look_for_labels(self) -> bool:
         """Learn from new labels, now and then; return whether there is something new to tell the fleet."""
-        now = time.monotonic()
-        if now - self._looked_for_labels < LABELS_EVERY:
+        start, database = time.monotonic(), self.record.database
+        if start < self._labels_due:
             return False
-        self._looked_for_labels = now
-        self._reviewed = has_labels(self.record.database)
-        left = self._teach(now + LESSON_SECONDS) if self._reviewed else False
-        if left:
-            self._looked_for_labels = 0.0
-        return not left and (self._unshared_lessons > 0 or read_labelled(self.record.database) != self._labelled)
+        self._reviewed = has_labels(database)
+        left, news = False, self._unshared_lessons > 0
+        if self._reviewed or self._labelled != NOTHING:
+            left = self._teach(start + LESSON_SECONDS)
+            labelled = read_labelled(database)
+            news = self._unshared_lessons > 0 or labelled != self._labelled
+            self._weigh(labelled[1])
+        took = time.monotonic() - start
+        self._labels_due = start if left else start + max(LABELS_EVERY, _SHARE * took)
+        return news and not left
 
     def _teach(self, end: float = math.inf) -> bool:
         """Learn what is due, up to a moment; return whether something is left.
@@ -310,9 +315,9 @@ class Device:
         """Whether answers are zero-shot's, because it is proven that adapting hurts."""
         return self._fleet.fallback and self._hurts
 
-    def _weigh(self) -> None:
+    def _weigh(self, own: Pairs) -> None:
         """Decide whether adapting hurts, from the labels of the whole fleet, or from its own where it knows of more."""
-        pairs = max(Pairs(*self._fleet.pairs), self._labelled[1], key=lambda each: each.differing)
+        pairs = max(Pairs(*self._fleet.pairs), own, key=lambda each: each.differing)
         self._hurts = pairs.verdict == "hurts"
 
     def _hear(self, word: FleetWord) -> None:
@@ -320,7 +325,7 @@ class Device:
         known = replace(self._fleet, pairs=word.pairs, share=word.share, threshold=word.threshold)
         if known != self._fleet:
             self._fleet = known
-            self._weigh()
+            self._weigh(self._labelled[1])
             self.record.know(known)
 
     def _receive(self, link: BackgroundSync) -> None:
@@ -382,8 +387,8 @@ class Device:
         With noise, pictures are only counted: what they show is in the noisy upload, and nowhere else.
         """
         self._labelled = read_labelled(self.record.database)
-        self._weigh()
         labelled, pairs = self._labelled
+        self._weigh(pairs)
         fill, feed = fill_of(self.method), self._feed
         waiting, dropped = getattr(feed, "waiting", 0), getattr(feed, "dropped", 0)
         report = report_of(self.tally, labelled, classes=fill.classes if fill else 0, waiting=waiting, dropped=dropped)

@@ -58,6 +58,9 @@ def read_pairs(database: sqlite3.Connection) -> Pairs:
     return Pairs(*database.execute(statement).fetchone())
 
 
+NOTHING = Labelled(), Pairs()  # of a record without labels
+
+
 def read_labelled(database: sqlite3.Connection) -> tuple[Labelled, Pairs]:
     """Return both."""
     return compare_labels(database), read_pairs(database)
