@@ -142,7 +142,7 @@ class Help:
 
     ``evidence`` is to 1, for the side that has more of it; ``more`` is how many more such labels would prove something,
     None for more than 1,000. ``gain`` is an estimate: the share of images on which the answers differ, times how much
-    more often the adapted one is right there. It is None where nothing is known.
+    more often the adapted one is right there. It is None where that is not known.
     """
 
     verdict: Verdict
@@ -155,8 +155,8 @@ class Help:
     gain_interval: tuple[float, float] | None = None
 
 
-def help_of(pairs: Pairs, differing: float) -> Help:
-    """Return what ``pairs`` say; the two answers differ on the share ``differing`` of all images.
+def help_of(pairs: Pairs, differing: float | None) -> Help:
+    """Return what ``pairs`` say; the two answers differ on the share ``differing`` of all images, if that is known.
 
     >>> found = help_of(Pairs(19, 5, 33), 0.2)
     >>> found.verdict, round(found.evidence, 1), round(found.gain, 3)
@@ -164,7 +164,7 @@ def help_of(pairs: Pairs, differing: float) -> Help:
     """
     counts = pairs.helped, pairs.harmed, pairs.neither
     best, one_right = max(pairs.e_help, pairs.e_harm), pairs.helped + pairs.harmed
-    if not one_right:
+    if not one_right or differing is None:
         return Help(pairs.verdict, *counts, best, pairs.more())
     scale = differing * one_right / pairs.differing  # the share of images on which one of the two is right
     low, high = share_interval(pairs.helped, one_right)

@@ -23,6 +23,7 @@ from ...core.privacy import PrivateClient
 from ...core.sync import upload_of
 from ...core.types import Collaborative, Method, Teachable, Vectors, can_be_taught
 from ...core.unknown import BINS, bin_of, pack_counts
+from ...core.validate import choice
 from ...encoders import BadImageError, Encoder
 from ...errors import InputError
 from ...version import __version__
@@ -31,7 +32,7 @@ from ...wire.task import Task
 from ..classify.classify import EmbeddedPicture, answer_picture, fill_of
 from ..classify.evidence import Labelled, Tally
 from .feeds import PictureFeed
-from .labels import NOTHING, Lesson, due_lessons, has_labels, read_labelled, read_scores
+from .labels import NOTHING, Lesson, add_labels, due_lessons, has_labels, read_labelled, read_scores, remove_labels
 from .record import DeviceRecord, DeviceStatus, NumberedAnswer, Source, read_fleet
 from .syncing import BackgroundSync, SyncClock, SyncState, SyncTimes
 from .watch import file_source
@@ -87,6 +88,7 @@ class Device:
         self._reviewed, self._hurts = has_labels(record.database), False
         self._untaught: set[Lesson] = set()  # whose picture is not there any more
         self._unshared_lessons = 0
+        self._given: dict[str, Any] = {}  # pictures whose label comes with them
         self._fleet = replace(read_fleet(record.database), fallback=fallback)
         self._mcm = np.zeros(BINS, np.int64)
         if self._fleet.share:
@@ -140,6 +142,27 @@ class Device:
         self._record(lambda: self.record.flush(durable=False))
         self._unseen.clear()
         return numbered
+
+    def correct(self, name: str, label: str, picture: Any = None) -> None:
+        """Learn that the picture that was answered as ``name`` shows ``label``; "" is none of the classes.
+
+        A ``picture`` is needed where there is no file of that name, such as for frames of a camera.
+        """
+        if label:
+            choice("label", label, self.task.zero_shot.classnames)
+        self._learn_encoded()
+        self._record(self.record.flush)
+        add_labels(self.record.database, {name: label})
+        self._reviewed, self._given[name] = True, picture
+        try:
+            self._teach()
+        finally:
+            del self._given[name]
+
+    def withdraw(self, name: str) -> None:
+        """Take a label back, and what was learnt from it."""
+        remove_labels(self.record.database, [name])
+        self._teach()
 
     def _encode(self, source: Source, picture: Any) -> EmbeddedPicture:
         try:
@@ -303,9 +326,12 @@ class Device:
         """Return the embedding of a picture that has been answered; None if it is gone, or another one by now."""
         path = Path(source.name)
         try:
-            if file_source(path) != source:
-                return None
-            row: Vectors = self.encoder.images([self.read(path)])[0]
+            picture = self._given.get(source.name)
+            if picture is None:
+                if file_source(path) != source:
+                    return None
+                picture = self.read(path)
+            row: Vectors = self.encoder.images([picture])[0]
             return row.astype(np.float32, copy=False)
         except (OSError, ValueError, BadImageError):
             return None

@@ -191,8 +191,9 @@ class DeviceSummary:
     def help(self) -> Help:
         """Whether adapting helps: by the labels of the whole fleet, or by the device's own where it knows of more."""
         counts = self.counts
-        pairs = max(Pairs(*self.fleet.pairs), self.pairs, key=lambda each: each.differing)
-        return help_of(pairs, counts.changed / counts.answered if counts.answered else 0.0)
+        pairs = max(self.pairs, Pairs(*self.fleet.pairs), key=lambda each: each.differing)
+        share = counts.changed / counts.answered if counts.answered and pairs == self.pairs else None
+        return help_of(pairs, share)  # how many answers differ elsewhere, a device does not know
 
     @property
     def falls_back(self) -> bool:
