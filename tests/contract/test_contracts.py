@@ -130,7 +130,35 @@ class Hasty(GlobalMemory):
         super().load(arrays)
 
 
+class Sticky(Latte):
+    """A method with a fault: what a label has done stays done."""
+
+    def correct(self, image, label, learnt=None):
+        super().correct(image, label, learnt)
+        self.local.put(label, self.check(image)[0], 0.0)
+
+
+class Sequential(Latte):
+    """A method with a fault: later labels weigh more."""
+
+    def correct(self, image, label, learnt=None):
+        super().correct(image, label, learnt)
+        self._images = 2 * self._images + label
+        self.external = replace(self.external, weights=np.zeros(self.zero_shot.text.shape), bias=np.zeros(4))
+
+
+class Hinting(Latte):
+    """A method with a fault: it speaks of labels before there is one."""
+
+    def summary(self):
+        upload = super().summary()
+        return upload if self.labels else replace(upload, labels=np.array(0.0))
+
+
 METHOD_FAULTS = [
+    (Sticky, "a withdrawn label was never given"),
+    (Sequential, "labels have no order"),
+    (Hinting, "says nothing of labels without one"),
     (StoredView, "a copy behaves the same"),
     (Verbatim, "free slots mean nothing"),
     (Lenient, "refuses damaged states"),
@@ -165,6 +193,27 @@ class Stateless:
 
 def test_an_exchange_needs_no_state():
     check_exchange(lambda zero_shot: Stateless(GlobalMemory(zero_shot, Routing(2))))
+
+
+class Remembering(GlobalMemory):
+    """An exchange with a fault: labels that were withdrawn go on to count."""
+
+    def store(self, client, prepared):
+        before = self._labels._sums.get(client)
+        super().store(client, prepared)
+        self._labels.put(client, prepared.labels or before)
+
+
+def test_an_exchange_of_latte_with_labels():  # that of Ristretto with labels: below, check by check
+    checks = check_exchange(partial(create_exchange, "latte"), Latte)
+    assert "withdrawn labels leave nothing" in checks
+
+
+def test_the_check_of_withdrawn_labels_can_fail():
+    with pytest.raises(AssertionError, match="withdrawn"):
+        exchange_checks(uploads_of(Latte))["withdrawn labels leave nothing"](
+            lambda zero_shot: Remembering(zero_shot, Routing(2))
+        )
 
 
 class AnyOrder(GlobalMemory):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core.maths import entropy
-from ..core.types import Exchange, Prototypes
+from ..core.types import Exchange, Prototypes, optional_fields
 from ..errors import InputError
 from .material import (
     CLASSES,
@@ -57,6 +57,7 @@ def exchange_checks(upload: MakeUpload = an_upload) -> dict[str, Check]:
         "leaves nothing of bad names": _leaves_nothing_of_bad_names,
         "keeps odd names apart": _keeps_odd_names_apart,
         "serves many threads": _serves_many_threads,
+        "withdrawn labels leave nothing": _withdrawn_labels_leave_nothing,
         "state round-trips": _state_round_trips,
         "refuses damaged states": _refuses_damaged_states,
         "refuses doubled clients": _refuses_doubled_clients,
@@ -136,7 +137,9 @@ def _serves_many_threads(make: MakeExchange, upload: MakeUpload) -> None:
 
     with ThreadPoolExecutor(THREADS) as pool:
         downloads = [download for part in pool.map(call, range(THREADS)) for download in part]
-    if isinstance(upload(0), Prototypes):  # each comes from one of the uploads, up to the rounding of a wire
+    if all(
+        isinstance(one, Prototypes) and one.labels is None for one in uploads.values()
+    ):  # each comes from one of the uploads, up to the rounding of a wire
         stored = np.array([upload.vectors for upload in uploads.values()])  # (n, C, D)
         for got in downloads:
             apart = np.abs(got.vectors[None] - stored[:, :, None]).max(axis=3).min(axis=0)  # (C, E): from the nearest
@@ -312,6 +315,25 @@ def _bad_uploads(good: Any) -> list[tuple[str, Any]]:
             ("a mask of numbers", replace(good, seen=good.seen.astype(float))),
         ]
     return bad
+
+
+def _withdrawn_labels_leave_nothing(make: MakeExchange, upload: MakeUpload) -> None:
+    """Uploads whose labels were withdrawn are as if they had never had any."""
+    optional = dict.fromkeys(optional_fields(type(upload(0))))
+    bare = partial(_without, upload, optional)
+    exchange, never = filled(make, upload), filled(make, bare)
+    for each, name in itertools.product((exchange, never), "abcdef"):
+        each.push(name, bare(ord(name)))
+    for name in "abcdef":
+        got = exchange.pull(name)
+        assert same_message(got, never.pull(name)), "what was withdrawn must not be in a download any more"
+        assert not any(getattr(got, n) is not None for n in optional_fields(type(got))), "nor the arrays for labels"
+    if hasattr(exchange, "state"):
+        assert same(exchange.state(), never.state()), "nor in the state"
+
+
+def _without(upload: MakeUpload, optional: dict[str, None], seed: int) -> Any:
+    return replace(upload(seed), **optional)
 
 
 # --- states -----------------------------------------------------------------------------------------------

@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 
 from ..core.sync import sync
-from ..core.types import Collaborative, Exchange, External, Method, Prediction, Prototypes, State, Vectors, array_fields
+from ..core.types import (
+    Collaborative,
+    Exchange,
+    External,
+    Method,
+    Prediction,
+    Prototypes,
+    State,
+    Teachable,
+    Vectors,
+    array_fields,
+)
 from ..core.zero_shot import ZeroShot
 from ..errors import InputError
 
@@ -90,8 +101,19 @@ def _trained(make: MakeMethod, seed: int) -> Any:
 
 
 def uploads_of(make: MakeMethod) -> MakeUpload:
-    """Return what makes uploads: the summary of a method that has seen the images of a seed."""
-    return lambda seed: _trained(make, seed).summary()
+    """Return what makes uploads: the summary of a method that has seen the images of a seed.
+
+    With an odd seed, some of them have labels, if the method learns from these.
+    """
+
+    def upload(seed: int) -> Any:
+        method = _trained(make, seed)
+        if seed % 2 and isinstance(method, Teachable):
+            for place, image in enumerate(images(20, seed=seed)[:: 3 + seed % 4]):
+                method.correct(image, (place + seed) % CLASSES)
+        return method.summary()
+
+    return upload
 
 
 def an_external(rng: np.random.Generator, slots: int) -> External:
@@ -113,7 +135,7 @@ def an_upload(seed: int, seen: tuple[bool, ...] = (True,) * CLASSES) -> Prototyp
 def arrays_of(message: Any) -> State:
     """Return the arrays of a message by name, without the task."""
     assert is_dataclass(message) and not isinstance(message, type), "a message is a frozen dataclass"
-    names = array_fields(type(message))
+    names = array_fields(message)
     assert all(isinstance(getattr(message, name), np.ndarray) for name in names), "its fields are arrays, and the task"
     return {name: getattr(message, name) for name in names}
 

@@ -6,7 +6,7 @@ import copy
 import inspect
 import math
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -17,7 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.sync import SYNC_TIMES, sync
-from ..core.types import Collaborative, External, Mask, Method, Prediction, Prototypes, State
+from ..core.types import (
+    Collaborative,
+    External,
+    Mask,
+    Method,
+    Prediction,
+    Prototypes,
+    State,
+    Teachable,
+    optional_fields,
+)
 from .material import (
     CLASSES,
     DIM,
@@ -244,6 +254,98 @@ def _free_slots_of_a_download_mean_nothing(make: MakeMethod) -> None:
         assert equal(got, want) and np.isfinite(got.scores).all(), "NaN in a free slot must not matter"
 
 
+# --- labels that teach: all pass for a method that does not learn from them -----------------------------------
+
+
+ROUNDING = 1e-9  # of sums that were added up in another order
+GIVEN = ((3, 1), (8, 0), (15, 2), (21, 1), (28, 3))  # the place of an image in ``images()``, and its class
+
+
+def _taught(make: MakeMethod, given: Sequence[tuple[int, int]] = GIVEN, synced: bool = True) -> Any:
+    """Return a method with labels, None if it cannot be taught; each image's soft label is that of its prediction."""
+    method = make(a_zero_shot())
+    if not isinstance(method, Teachable):
+        return None
+    learnt = [method.predict(image).learnt for image in images()]
+    if synced and isinstance(method, Collaborative):
+        method.receive(a_download(method, make))
+    for place, label in given:
+        method.correct(images()[place], label, learnt[place])
+    assert method.labels == len(given), "labels is the number of images that have one"
+    return method
+
+
+def _says_nothing_of_labels_without_one(make: MakeMethod) -> None:
+    method = _taught(make, ())
+    if isinstance(method, Collaborative):
+        upload = method.summary()
+        extra = set(arrays_of(upload)) & set(optional_fields(type(upload)))
+        assert not extra, f"without a label, an upload has none of the arrays that are there for labels: got {extra}"
+    if method is not None:
+        assert same(method.state(), used(make).state()), "without a label, a method is as if it could not be taught"
+
+
+def _a_withdrawn_label_was_never_given(make: MakeMethod) -> None:
+    for synced in (False, True):
+        method, never = _taught(make, synced=synced), _taught(make, (), synced=synced)
+        if method is None:
+            return
+        method.correct(images()[3], 2)  # another class than before, which counts once
+        for place, _ in GIVEN:
+            method.withdraw(images()[place])
+        _check_alike(method, never, "a label that was withdrawn")
+        before = method.state()
+        refuses(partial(method.withdraw, images()[3]), "to withdraw a label twice")
+        assert same(before, method.state()), "after a refusal everything must be exactly as before"
+
+
+def _labels_have_no_order(make: MakeMethod) -> None:
+    if (method := _taught(make)) is not None:
+        _check_alike(method, _taught(make, GIVEN[::-1]), "labels in another order")
+
+
+def _check_alike(first: Any, second: Any, what: str) -> None:
+    """Fail unless two methods know the same, up to rounding, and send the same."""
+    pairs = [(first.state(), second.state())]
+    if isinstance(first, Collaborative):
+        pairs.append((arrays_of(first.summary()), arrays_of(second.summary())))
+    for one, other in pairs:
+        assert one.keys() == other.keys(), f"{what}: other arrays, {sorted(one.keys() ^ other.keys())}"
+        for name, array in one.items():
+            alike = np.allclose(array, other[name], ROUNDING, ROUNDING)
+            assert alike, f"{what}: {name} must be the same up to rounding"
+
+
+def _refuses_odd_labels(make: MakeMethod) -> None:
+    if (method := _taught(make)) is None:
+        return
+    before, image = method.state(), images()[5]
+    for label in (-1, CLASSES, 0.5, "class 1", None):
+        refuses(partial(method.correct, image, label), f"the label {label!r}")
+    refuses(partial(method.correct, image, 0, np.ones(CLASSES + 1)), "a soft label of another number of classes")
+    for what, views in _bad_views().items():
+        refuses(partial(method.correct, views, 0), f"views with {what}")
+        refuses(partial(method.withdraw, views), f"views with {what}")
+    assert same(before, method.state()), "after a refusal everything must be exactly as before"
+
+
+def _labels_are_part_of_a_state(make: MakeMethod) -> None:
+    if (method := _taught(make)) is None:
+        return
+    other = used(make, 3)
+    other.load(method.state())
+    assert same(method.state(), other.state()), "load(state()) restores labels, bit for bit"
+    check_refusals(used(make, 5), method.state())
+    for duplicate in (other, *_copies(method)):
+        for image in images(seed=3):
+            twin = copy.deepcopy(method)
+            assert equal(twin.predict(image), copy.deepcopy(duplicate).predict(image)), (
+                "and the predictions that follow"
+            )
+    method.reset()
+    assert method.labels == 0, "reset() forgets labels, too"
+
+
 # --- Latte's own kinds of messages ------------------------------------------------------------------------
 
 
@@ -290,6 +392,11 @@ def method_checks() -> dict[str, Callable[[MakeMethod], None]]:
         "refuses other tasks": _refuses_other_tasks,
         "keeps nothing of a bad download": _keeps_nothing_of_a_bad_download,
         "free slots of a download mean nothing": _free_slots_of_a_download_mean_nothing,
+        "says nothing of labels without one": _says_nothing_of_labels_without_one,
+        "a withdrawn label was never given": _a_withdrawn_label_was_never_given,
+        "labels have no order": _labels_have_no_order,
+        "refuses odd labels": _refuses_odd_labels,
+        "labels are part of a state": _labels_are_part_of_a_state,
         "prototypes are unit rows": _prototypes_are_unit_rows,
         "receives any number of slots": _receives_any_number_of_slots,
     }

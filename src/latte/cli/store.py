@@ -119,25 +119,31 @@ def token() -> None:
 
 
 @token.command("create")
+@click.option("--teach", is_flag=True, help="The labels of this client count in full; those of others are capped.")
 @_OUT
 @_whose
-def create(name: str | None, out: Path | None, folder: Path, store: str | None) -> None:
+def create(name: str | None, out: Path | None, folder: Path, store: str | None, teach: bool) -> None:
     """Create a token for CLIENT and print it: it is not stored, and cannot be shown again."""
+    from ..server.store.tokens import CLIENT, TEACHER
+
+    if teach and name is None:
+        raise click.UsageError("--teach is for the token of a client")
     with _open_tokens(folder, store) as tokens:
-        _create(tokens, folder, name, out)
+        _create(tokens, folder, name, out, TEACHER if teach else CLIENT)
 
 
 @token.command("rotate")
 @_OUT
 @_whose
 def rotate(name: str | None, out: Path | None, folder: Path, store: str | None) -> None:
-    """Create a new token for CLIENT and revoke all earlier ones."""
-    from ..server.store.tokens import valid_tokens
+    """Create a new token for CLIENT, with the same rights, and revoke all earlier ones."""
+    from ..server.store.tokens import CLIENT, TEACHER, valid_tokens
 
     with _open_tokens(folder, store, made=True) as tokens:
-        earlier = [entry.id for entry in valid_tokens(tokens.tokens(), name)]
-        _create(tokens, folder, name, out)
-        _revoke(tokens, folder, name, earlier)
+        earlier = valid_tokens(tokens.tokens(), name)
+        teaches = any(entry.role == TEACHER for entry in earlier)
+        _create(tokens, folder, name, out, TEACHER if teaches else CLIENT)
+        _revoke(tokens, folder, name, [entry.id for entry in earlier])
 
 
 @token.command("revoke")
@@ -154,9 +160,15 @@ def revoke(name: str | None, folder: Path, store: str | None) -> None:
 @JSON
 @store_options
 def list_tokens(as_json: bool, folder: Path, store: str | None) -> None:
-    """List tokens: whose they are, since when, and whether they are valid. The tokens themselves are not stored."""
+    """List tokens: whose they are, since when, and whether they are valid. The tokens themselves are not stored.
+
+    The role is admin, client, or teacher: a client whose labels count in full.
+    """
+    from ..server.store.tokens import MUTED
+
     with _open_tokens(folder, store, made=True) as tokens:
-        rows = sorted(tokens.tokens().values(), key=lambda entry: (entry.role, entry.client, entry.created))
+        known = [entry for entry in tokens.tokens().values() if entry.role != MUTED]
+    rows = sorted(known, key=lambda entry: (entry.role, entry.client, entry.created))
     dates = [{"created": _date(entry.created), "revoked": _date(entry.revoked)} for entry in rows]
     whose = [{"id": entry.id, "role": entry.role, "client": entry.client} for entry in rows]
     print_rows([{**one, **two} for one, two in zip(whose, dates, strict=True)], as_json)
@@ -181,12 +193,12 @@ def _open_tokens(folder: Path, store: str | None, made: bool = False) -> Iterato
             )
 
 
-def _create(tokens: TokenStore, folder: Path, name: str | None, out: Path | None) -> None:
+def _create(tokens: TokenStore, folder: Path, name: str | None, out: Path | None, role: str) -> None:
     from ..files.atomic import writing
     from ..server.store.audit import Audit
     from ..server.store.tokens import new_token, require_tokens
 
-    text, stored = new_token(name)
+    text, stored = new_token(name, role)
     folder.mkdir(parents=True, exist_ok=True)  # with --store there may be none yet
     if out is None:
         tokens.add(stored)
@@ -196,7 +208,7 @@ def _create(tokens: TokenStore, folder: Path, name: str | None, out: Path | None
             file.flush()
             tokens.add(stored)
     require_tokens(folder)
-    Audit(folder).note("token created", name or "", stored.id, always=True)
+    Audit(folder).note("token created", name or "", f"{stored.id}, {stored.role}", always=True)
     if out is None:
         line(text)
 
@@ -233,7 +245,7 @@ def _where(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def client() -> None:
-    """List and remove the clients of a server, as an admin or in its folder."""
+    """List and remove the clients of a server, as an admin or in its folder, and withdraw the labels of one."""
 
 
 @client.command("list")
@@ -287,6 +299,34 @@ def remove(name: str, server: str | None, folder: Path | None, as_json: bool, **
         with closing(_calls(server, **how)) as calls:
             calls.delete(f"/v1/clients?client={quote(name, safe='')}")
     line(json.dumps({"client": name, "removed": True}) if as_json else f"removed {name}")
+
+
+@client.command("mute")
+@click.argument("name")
+@click.option("--undo", is_flag=True, help="Let the labels of NAME count again, as its token allows.")
+@store_options
+def mute(name: str, undo: bool, folder: Path, store: str | None) -> None:
+    """Withdraw all labels of the client NAME, also those that it will send. The server need not be stopped.
+
+    The client goes on as a member of the fleet: what it learns without labels counts as before.
+    """
+    from ..core.validate import client_name
+    from ..errors import refuse
+    from ..server.store.audit import Audit
+    from ..server.store.tokens import MUTED, new_token
+
+    client_name(name)
+    with _open_tokens(folder, store, made=True) as tokens:
+        known = tokens.tokens().values()
+        earlier = [one.id for one in known if one.role == MUTED and one.client == name and one.revoked is None]
+        if bool(earlier) != undo:
+            raise refuse("client", f"{name!r}, which is {'not ' if undo else ''}muted", "another one")
+        if undo:
+            tokens.revoke(earlier)
+        else:
+            tokens.add(new_token(name, MUTED)[1])
+    Audit(folder).note("labels count again" if undo else "labels withdrawn", name, always=True)
+    line(f"the labels of {name} {'count again' if undo else 'do not count any more'}")
 
 
 def _in_folder(server: str | None, folder: Path | None) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import refuse
-from .types import Arrays, Integers, Message, Rounding, State, array_fields
-from .validate import check_task, client_name, message, pack_names, pack_task, require, unpack_names
+from .types import Arrays, Integers, Message, Rounding, State, array_fields, optional_fields
+from .validate import check_task, client_name, exactly, message, pack_names, pack_task, require, unpack_names
 from .zero_shot import ZeroShot
 
 FEWEST = 8  # rows of a table to begin with
@@ -201,7 +201,8 @@ class BaseExchange(TaskExchange[Up], Generic[Up, Down]):
     def prepare(self, upload: Up, rounding: Rounding | None = None) -> Up:
         """Check an upload and return what :meth:`store` stores: a copy that no other code can change."""
         message("upload", upload, self.Upload, self.task)
-        arrays = {name: getattr(upload, name) for name in array_fields(self.Upload)}
+        there, optional = array_fields(upload), optional_fields(self.Upload)
+        arrays = {n: getattr(upload, n) for n in array_fields(self.Upload) if n in there or n not in optional}
         for name, array in arrays.items():
             if not isinstance(array, np.ndarray):
                 raise refuse(f"upload.{name}", type(array).__name__, "an array")
@@ -233,24 +234,35 @@ class BaseExchange(TaskExchange[Up], Generic[Up, Down]):
         """Return a copy of everything, as arrays: one per field of the uploads, with a row per client."""
         with self._lock:
             uploads = dict(self._uploads)
-        columns = array_fields(self.Upload) if uploads else ()
-        stacked = {name: np.stack([getattr(upload, name) for upload in uploads.values()]) for name in columns}
+        stacked = dict[str, NDArray[Any]]()
+        for name in array_fields(self.Upload) if uploads else ():
+            rows = [getattr(upload, name) for upload in uploads.values()]
+            if any(row is not None for row in rows):
+                stacked[name] = np.stack([row for row in rows if row is not None])
+                if name in optional_fields(self.Upload):  # with a mask of the clients that sent it
+                    stacked[f"{name}.sent"] = np.array([row is not None for row in rows])
         return {**pack_names(list(uploads)), **stacked, "task": pack_task(self.task)}
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
-        empty = not np.size(arrays.get("name_lengths", ()))
-        require(arrays, ("names", "name_lengths", "task", *(() if empty else array_fields(self.Upload))))
+        empty, optional = not np.size(arrays.get("name_lengths", ())), optional_fields(self.Upload)
+        fields = [name for name in array_fields(self.Upload) if name not in optional]
+        sent = [name for name in optional if name in arrays or f"{name}.sent" in arrays]
+        more = [*sent, *(f"{name}.sent" for name in sent)]
+        require(arrays, ("names", "name_lengths", "task", *(() if empty else (*fields, *more))))
         check_task(arrays["task"], self.task)
         names = unpack_names(arrays["names"], arrays["name_lengths"])
-        columns = {name: arrays[name] for name in array_fields(self.Upload)} if names else {}
-        for name, column in columns.items():
-            if not isinstance(column, np.ndarray) or not column.ndim or len(column) != len(names):
-                raise refuse(name, f"shape {np.shape(column)}", f"a row for each of {len(names)} clients")
-        uploads: dict[str, Up] = {}
-        for i, name in enumerate(names):
-            row = {field: np.asarray(column[i]) for field, column in columns.items()}
-            uploads[name] = self.prepare(self.Upload(**row, task=self.task))
+        rows: list[dict[str, NDArray[Any]]] = [{} for _ in names]
+        for name in (*fields, *sent) if names else ():
+            column, there = arrays[name], np.ones(len(names), np.bool_)
+            if name in sent:
+                there = exactly(f"{name}.sent", arrays[f"{name}.sent"], np.bool_, (len(names),))
+            if not isinstance(column, np.ndarray) or not column.ndim or len(column) != there.sum() or not there.any():
+                raise refuse(name, f"shape {np.shape(column)}", f"a row for each of {int(there.sum())} clients")
+            for i, value in zip(np.flatnonzero(there), column, strict=True):
+                rows[i][name] = np.asarray(value)
+        pairs = zip(names, rows, strict=True)
+        uploads: dict[str, Up] = {name: self.prepare(self.Upload(**row, task=self.task)) for name, row in pairs}
         with self._lock:
             self._uploads = uploads
 

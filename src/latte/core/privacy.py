@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import refuse
-from .types import Arrays, Collaborative, Mask, MemoryFill, Prediction, Reals, State
+from .types import Arrays, Collaborative, Mask, MemoryFill, Prediction, Reals, State, can_be_taught
 from .validate import at_least, exactly, factor, real, require
 
 DELTA = 1e-5  # the probability with which the guarantee may fail
@@ -38,6 +38,9 @@ class Privacy:
         The length of the noise added to a class. A class mean of a Latte client has a length of at most 1, and a class
         sum of a Ristretto client a length of at most the number of its images: 0.5 adds to each a random vector that is
         about 0.5 long.
+    labels
+        Whether sums of labels are sent although noise is added: they get none, and no epsilon covers them. Without
+        noise they are sent from ``least_images`` labels on.
 
     >>> Privacy(least_images=4, noise=0.5).hides
     True
@@ -45,6 +48,7 @@ class Privacy:
 
     least_images: int = 1
     noise: float = 0.0
+    labels: bool = False
 
     def __post_init__(self) -> None:
         at_least("least_images", self.least_images, 1)
@@ -203,6 +207,23 @@ class PrivateClient:
         """Predict as the method does: nothing is hidden from the device itself."""
         prediction: Prediction = self.method.predict(views, remember=remember)
         return prediction
+
+    @property
+    def labels(self) -> int:
+        """How many images have a label."""
+        return self.method.labels if can_be_taught(self) else 0
+
+    def correct(self, image: ArrayLike, label: int, learnt: ArrayLike | None = None) -> None:
+        """Learn the true class of an image; whether sums of labels leave the device is a matter of privacy."""
+        if not can_be_taught(self):
+            raise refuse("method", type(self.method).__name__, "a method that learns from labels, as Latte does")
+        self.method.correct(image, label, learnt)
+
+    def withdraw(self, image: ArrayLike) -> None:
+        """Forget the label of an image."""
+        if not can_be_taught(self):
+            raise refuse("method", type(self.method).__name__, "a method that learns from labels, as Latte does")
+        self.method.withdraw(image)
 
     def summary(self) -> Any:
         """Return the summary that may leave the device."""

@@ -38,21 +38,20 @@ Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 class Deferred:
-    """A number in a frozen dataclass that may be set as a function, which is called when the number is first read."""
+    """A value in a frozen dataclass that may be set as a function, which is called when the value is first read."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._place = f"_{name}"
 
-    def __get__(self, instance: object | None, owner: type) -> float:
+    def __get__(self, instance: object | None, owner: type) -> Any:
         if instance is None:  # a dataclass looks for the default of a field
             raise AttributeError(self._place)
         values = vars(instance)
         if callable(values[self._place]):
             values[self._place] = values[self._place]()
-        number: float = values[self._place]
-        return number
+        return values[self._place]
 
-    def __set__(self, instance: object, value: float | Callable[[], float]) -> None:
+    def __set__(self, instance: object, value: object) -> None:
         vars(instance)[self._place] = value
 
 
@@ -79,6 +78,9 @@ class Prediction:
         By how much scores spread more than zero-shot logits: it makes ``probabilities`` comparable between methods.
     near_copy
         Whether the method left the image out of its memory, because its memory has almost the same image.
+    learnt
+        The soft label (C,) with which the image was added to what the method knows: ``correct`` wants it back, should
+        the true class become known. None if there is none to take out again.
 
     >>> prediction = Prediction(1, np.array([0.0, np.log(3.0)]), 0.8, ("cat", "dog"))
     >>> prediction
@@ -94,6 +96,7 @@ class Prediction:
     normalised_by_sum: bool = False
     temperature: Deferred = Deferred()
     near_copy: bool = False
+    learnt: Deferred = Deferred()
 
     def __init__(
         self,
@@ -104,6 +107,7 @@ class Prediction:
         normalised_by_sum: bool = False,
         temperature: float | Callable[[], float] = 1.0,
         near_copy: bool = False,
+        learnt: Callable[[], Reals] | None = None,
     ) -> None:  # the generated one sets fields singly: 2 of the 21 microseconds of a prediction among 10 classes
         vars(self).update(
             label=label,
@@ -113,6 +117,7 @@ class Prediction:
             normalised_by_sum=normalised_by_sum,
             _temperature=temperature,
             near_copy=near_copy,
+            _learnt=learnt,
         )
 
     def __repr__(self) -> str:
@@ -120,7 +125,7 @@ class Prediction:
         return f"Prediction(label={self.label}, classname={self.classname!r}, {numbers})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_entropy": self.entropy, "_temperature": self.temperature}
+        return {**vars(self), "_entropy": self.entropy, "_temperature": self.temperature, "_learnt": self.learnt}
 
     @property
     def classname(self) -> str:
@@ -173,13 +178,27 @@ class Message(Protocol):
         """The fingerprint of the :class:`ZeroShot` that the message was made with."""
 
 
-def array_fields(kind: type[Any]) -> tuple[str, ...]:
-    """Return the fields of a kind of message that are arrays: all but the task.
+def array_fields(message: Any) -> tuple[str, ...]:
+    """Return the fields of a kind of message that are arrays, all but the task; of a message, those that it has.
 
-    >>> array_fields(Prototypes)
+    A field whose default is None is an array that a message may do without.
+
+    >>> array_fields(Prototypes)[:3]
+    ('vectors', 'seen', 'residual_sums')
+    >>> array_fields(Prototypes(np.zeros((2, 3), np.float32), np.zeros(2, np.bool_)))
     ('vectors', 'seen')
     """
-    return tuple(field.name for field in fields(kind) if field.name != "task")
+    names = tuple(field.name for field in fields(message) if field.name != "task")
+    return names if isinstance(message, type) else tuple(name for name in names if getattr(message, name) is not None)
+
+
+def optional_fields(kind: type[Any]) -> tuple[str, ...]:
+    """Return the arrays that a kind of message may do without.
+
+    >>> optional_fields(External)
+    ('weights', 'bias')
+    """
+    return tuple(field.name for field in fields(kind) if field.default is None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,13 +207,25 @@ class Prototypes:
 
     ``vectors`` (C, D), ``seen`` (C,). Rows that are not seen carry no meaning. The entropy of a prototype is a function
     of its vector and the text embeddings (B5), so the exchange calculates it.
+
+    The others are there once somebody has given a label (``latte.methods.labels``). A client with labels sends
+    ``residual_sums`` (C, D), ``residual_counts`` (C,), the number of its ``labels`` (), and per class their number
+    ``label_counts`` (C,) and the sums of their embeddings ``label_sums`` (C, D). Every client of a fleet with labels
+    sends the sum of all its embeddings ``image_sum`` (D,), and of how many ``images`` () that is.
     """
 
-    vector_fields: ClassVar[tuple[str, ...]] = ("vectors",)
+    vector_fields: ClassVar[tuple[str, ...]] = ("vectors", "residual_sums", "label_sums")
 
     vectors: Vectors
     seen: Mask
     task: str = ""
+    residual_sums: Reals | None = None
+    residual_counts: Reals | None = None
+    labels: Reals | None = None
+    label_counts: Reals | None = None
+    label_sums: Reals | None = None
+    image_sum: Reals | None = None
+    images: Reals | None = None
 
     def __repr__(self) -> str:
         return f"Prototypes({int(self.seen.sum())} of {len(self.seen)} classes, task={self.task[:8]!r})"
@@ -204,15 +235,19 @@ class Prototypes:
 class External:
     """What a client of Latte gets back: prototypes of other clients, most similar first.
 
-    ``vectors`` (C, E, D), ``entropy`` (C, E), ``valid`` (C, E). E may be any number, also 0.
+    ``vectors`` (C, E, D), ``entropy`` (C, E), ``valid`` (C, E). E may be any number, also 0. Once somebody in the fleet
+    has given a label, the prototypes of labelled images come first, and there are ``weights`` (C, D) and a ``bias``
+    (C,): the logits that labels add.
     """
 
-    vector_fields: ClassVar[tuple[str, ...]] = ("vectors",)
+    vector_fields: ClassVar[tuple[str, ...]] = ("vectors", "weights")
 
     vectors: Vectors
     entropy: Reals
     valid: Mask
     task: str = ""
+    weights: Reals | None = None
+    bias: Reals | None = None
 
     @classmethod
     def empty(cls, zero_shot: ZeroShot, slots: int = 0) -> External:
@@ -306,6 +341,22 @@ class Teachable(Method, Protocol):
 def can_be_taught(method: object) -> bool:
     """Return whether a method learns from labels; a method inside another (``.method``) decides."""
     return isinstance(getattr(method, "method", method), Teachable)
+
+
+@dataclass(frozen=True, slots=True)
+class TeachingRights:
+    """Whose labels an exchange believes.
+
+    Parameters
+    ----------
+    teachers
+        The clients whose labels count in full; those of all others are capped. None: everybody's count in full.
+    muted
+        The clients whose labels do not count at all.
+    """
+
+    teachers: frozenset[str] | None = None
+    muted: frozenset[str] = frozenset()
 
 
 @runtime_checkable

@@ -309,6 +309,31 @@ def finite_vectors(name: str, value: object, mask: Mask, dim: int) -> Vectors:
 # --- names of clients and fingerprints of tasks, which are stored as numbers ----------------------------------
 
 
+def finite_array(name: str, value: object, shape: tuple[int, ...]) -> Reals:
+    """Return a float64 copy of an array of finite numbers of this ``shape``."""
+    array = real_array(name, value, shape)
+    if not np.isfinite(array).all():
+        raise refuse(name, "NaN or infinite values", "finite values")
+    return array
+
+
+def real_array(name: str, value: object, shape: tuple[int, ...]) -> Reals:
+    """Return a float64 copy of an array of real numbers of this ``shape``."""
+    array = numbers(name, value, f"real numbers of shape {shape}") if isinstance(value, np.ndarray) else None
+    if array is None or array.shape != shape:
+        shown = f"shape {array.shape}" if array is not None else type(value).__name__
+        raise refuse(name, shown, f"an array of shape {shape}")
+    return array.astype(np.float64)
+
+
+def check_lengths(name: str, rows: Reals, most: Reals) -> None:
+    """Refuse rows (C, D) that are longer than ``most`` (C,), which no means (or sums) of unit vectors are."""
+    lengths = np.sqrt(np.einsum("cd,cd->c", rows, rows))
+    if not (lengths <= most * (1 + NORM_TOLERANCE)).all():
+        worst = int((lengths - most).argmax())
+        raise refuse(name, f"row {worst} of length {lengths[worst]:.6g}", f"at most {most[worst]:.6g}")
+
+
 def client_name(value: object) -> str:
     """Return ``value`` as the name of a client: any text of 1 to 1024 bytes in UTF-8. Two texts are two names."""
     if not isinstance(value, str) or not len(value):

@@ -14,11 +14,11 @@ import numpy as np
 
 from ..core.exchange import BaseExchange
 from ..core.types import Arrays, Reals, State
-from ..core.validate import MOST_SLOTS, exactly, message, require
+from ..core.validate import MOST_SLOTS, check_lengths, exactly, finite_array, message, require
 from ..core.zero_shot import ZeroShot
 from ..errors import refuse
 from .base import ArrayMethod, P
-from .ristretto.sums import MOST_IMAGES, check_lengths, finite
+from .ristretto.sums import MOST_IMAGES
 
 NEARNESS = 50.0  # how fast the weight of another client falls with its similarity; chosen on PACS, DTD, Pets and Cars
 TINY = 1e-12
@@ -65,9 +65,9 @@ def checked(value: ClassStatistics, zero_shot: ZeroShot, scatter: int, most: flo
     """Return a copy in float64 of statistics that clients can have made, or refuse them."""
     classes, dim = zero_shot.text.shape
     copy = ClassStatistics(
-        finite(f"{prefix}counts", value.counts, (classes,)),
-        finite(f"{prefix}means", value.means, (classes, dim)),
-        finite(f"{prefix}scatter", value.scatter, (scatter, dim)),
+        finite_array(f"{prefix}counts", value.counts, (classes,)),
+        finite_array(f"{prefix}means", value.means, (classes, dim)),
+        finite_array(f"{prefix}scatter", value.scatter, (scatter, dim)),
         zero_shot.fingerprint,
     )
     if not 0 <= copy.counts.min() <= copy.counts.max() <= most:

@@ -218,13 +218,15 @@ class BaseMethod(WholeCopy, Generic[P]):
         normalised_by_sum: bool = False,
         temperature: float | Callable[[], float] = 1.0,
         near_copy: bool = False,
+        learnt: Callable[[], Reals] | None = None,
     ) -> Prediction:
         """Return the prediction with these ``scores`` (C,), of an image with this zero-shot ``entropy``.
 
-        Entropy and ``temperature`` may be functions, which are called when somebody reads them.
+        Entropy, ``temperature`` and what was ``learnt`` may be functions, which are called when somebody reads them.
         """
         names = self.zero_shot.classnames
-        return Prediction(int(scores.argmax()), scores, entropy, names, normalised_by_sum, temperature, near_copy)
+        label = int(scores.argmax())
+        return Prediction(label, scores, entropy, names, normalised_by_sum, temperature, near_copy, learnt)
 
     # --- collaboration ------------------------------------------------------------------------------------
 

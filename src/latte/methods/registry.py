@@ -108,6 +108,7 @@ class MethodInfo:
     alone: bool
     engine: str | None
     target: str
+    teachable: bool = False  # it learns from labels: see latte.core.types.Teachable
 
     @property
     def form(self) -> str:
@@ -160,6 +161,7 @@ def describe(name: str) -> MethodInfo:
         alone=bool(getattr(kind, "alone", False)),
         engine=vars(kind).get("engine"),  # its own: that of a base class runs the base class
         target=target,
+        teachable=not shared and hasattr(kind, "correct") and hasattr(kind, "withdraw"),
     )
 
 

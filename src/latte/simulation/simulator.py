@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.sync import SYNC_TIMES, is_due, sync
-from ..core.types import Collaborative, Exchange, Method, Prediction
+from ..core.types import Collaborative, Exchange, Integers, Method, Prediction, Teachable
 from ..core.validate import at_least, choice, real
 from ..data.federation import Embeddings, Federation
 from ..errors import refuse
@@ -164,11 +164,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Client:
-    """A name, a method of its own, and the stream that it sees: (n, V, D)."""
+    """A name, a method of its own, and the stream that it sees: (n, V, D).
+
+    ``told`` (n,) is the class that somebody names right after the answer to an image, -1 where nobody does; None: of no
+    image. The method is one that learns from labels.
+    """
 
     name: str
     method: Method
     stream: Any
+    told: Integers | None = None
 
     def __repr__(self) -> str:
         return f"Client({self.name!r}, {self.method!r}, {len(self.stream)} images)"
@@ -202,13 +207,23 @@ def simulate(
     handled = [0] * len(clients)
     for turn in rounds([len(client.stream) for client in clients], schedule, rng or np.random.default_rng(0)):
         for i in turn.active:
-            method, views = clients[i].method, clients[i].stream[handled[i]]
-            yield Step(turn.number, i, handled[i], method.predict(needed_views(method, views)))
+            method, told = clients[i].method, clients[i].told
+            views = needed_views(method, clients[i].stream[handled[i]])
+            prediction = method.predict(views)
+            yield Step(turn.number, i, handled[i], prediction)
+            if told is not None and told[handled[i]] >= 0:
+                _teachable(method).correct(views, int(told[handled[i]]), prediction.learnt)
             handled[i] += 1
             if i in turn.alone:
                 sync_some([i])
         if turn.members:
             sync_some(turn.members)
+
+
+def _teachable(method: Method) -> Teachable:
+    if not isinstance(method, Teachable):
+        raise refuse("method", type(method).__name__, "one that learns from labels, as Latte and Ristretto do")
+    return method
 
 
 def run_readable(

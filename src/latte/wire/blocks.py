@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.types import Message, array_fields
+from ..core.types import Message, array_fields, optional_fields
 from ..errors import need, refuse
 from .rows import LOSSLESS, PRECISIONS, EncodedRows, RowFormat
 
@@ -64,14 +64,14 @@ def code_of(dtype: np.dtype[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SameShapes:
-    """The arrays are those of an example: the uploads of all clients have the same shapes."""
+    """The arrays are those of an example, or fewer: the uploads of all clients have the same shapes."""
 
     arrays: Mapping[str, tuple[str, tuple[int, ...]]]
 
     @classmethod
     def of(cls, example: Message) -> SameShapes:
         """Return what is expected of messages like ``example``."""
-        arrays = {name: getattr(example, name) for name in array_fields(type(example))}
+        arrays = {name: getattr(example, name) for name in array_fields(example)}
         return cls({name: (code_of(array.dtype), array.shape) for name, array in arrays.items()})
 
     @property
@@ -106,7 +106,9 @@ class AtMost:
 
 def encode(message: Message, precision: str, dim: int, base: Base | None = None) -> tuple[Block, ...]:
     """Return a message as blocks; rows of embeddings that the receiver has according to ``base`` are left out."""
+    optional = optional_fields(type(message))
     arrays = {name: getattr(message, name) for name in array_fields(type(message))}
+    arrays = {name: array for name, array in arrays.items() if array is not None or name not in optional}
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
             raise refuse(f"message: {name}", type(array).__name__, "an array")
@@ -201,9 +203,12 @@ def _label(block: Block) -> str:
 def decode(blocks: Sequence[Block], kind: type, task: str) -> Any:
     """Return the message of ``kind`` that complete ``blocks`` are, for the classifier with the fingerprint ``task``."""
     arrays = {block.name: array_of(block) for block in blocks}
-    names = array_fields(kind)
-    if len(blocks) != len(names) or set(arrays) != set(names):
-        raise refuse("message", f"the arrays {', '.join(sorted(arrays)) or 'none'}", f"{', '.join(names)}, each once")
+    names, optional = array_fields(kind), optional_fields(kind)
+    needed = [name for name in names if name not in optional]
+    if len(blocks) != len(arrays) or not set(needed) <= set(arrays) <= set(names):
+        more = f", and perhaps {', '.join(optional)}" if optional else ""
+        want = f"{', '.join(needed)}, each once{more}"
+        raise refuse("message", f"the arrays {', '.join(sorted(arrays)) or 'none'}", want)
     return kind(**arrays, task=task)
 
 

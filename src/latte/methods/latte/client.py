@@ -5,6 +5,7 @@ Where the paper and the authors' released code disagree, the decision is named B
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,18 +13,22 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...core.maths import entropy_of_one, match_entropy, normalised
 from ...core.memory import NAMES, PROTOTYPE_KINDS, REPLACEMENTS, LocalMemory, check_near_copy, near_copy_field
 from ...core.privacy import NoisyRows, Privacy, refuse_near_copies
-from ...core.types import Arrays, External, MemoryFill, Prediction, Prototypes, State, Vectors
+from ...core.types import Arrays, External, MemoryFill, Prediction, Prototypes, Reals, State, Vectors
 from ...core.validate import (
     MOST_SLOTS,
+    NORM_TOLERANCE,
     at_least,
     boolean,
     choice,
     entropies,
+    exactly,
     factor,
+    finite_array,
     message,
     require,
     stored_entropies,
@@ -34,10 +39,14 @@ from ...core.validate import (
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
 from ..base import BaseMethod, Origin
+from ..labels import LabelledImages, split_state
 from ..traffic import Content, CostShape, Messages, Terms
 from .donors import EMPTY_QUERIES, Routing
-from .readout import EVERY, GATE, MergedMemory, merge_memories
+from .readout import EVERY, GATE, MergedItems, MergedMemory, items_of, merge_items
 from .server import GlobalMemory
+
+LARGEST_LABEL_WEIGHT = 1e100  # no product of it with an embedding overflows
+TAUGHT = ("external.weights", "external.bias", "images.sum", "images.count")  # in a state, once the fleet has a label
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +174,7 @@ class Latte(BaseMethod[LatteParams]):
     Params: ClassVar = LatteParams
     engine: ClassVar = "latte.engine.latte:LatteEngine"
     presets: ClassVar[dict[str, LatteParams]] = PRESETS
+    _image_sum: Reals
     Upload: ClassVar = Prototypes
     Download: ClassVar = External
     title: ClassVar = "Latte"
@@ -225,6 +235,10 @@ class Latte(BaseMethod[LatteParams]):
         if not copied and self.local.store(pseudo, vector, uncertainty) >= 0 and p.memory != "external":
             self._merge(slice(pseudo, pseudo + 1))
         logits += (p.alpha * self.zero_shot.scale) * self.merged.cosines(vector, p.beta, p.gate)  # eq. 7
+        if self.external.weights is not None:  # somebody in the fleet has given a label
+            logits += (1 + p.alpha) * (self.external.weights @ vector + self.external.bias)
+            self._image_sum += vector
+            self._images += 1
         # cosines between images spread far more than those with text, and the image may meet itself in the memory: its
         # probabilities are as certain as the zero-shot prediction, which changes no answer and needs no label
         temperature = partial(match_entropy, logits, uncertainty)
@@ -232,11 +246,13 @@ class Latte(BaseMethod[LatteParams]):
 
     def _merge(self, classes: slice = EVERY) -> None:
         """Merge anew what is read for some classes: an insertion changes one, a download all."""
+        own, external = items_of(self.local, classes), items_of(self.external, classes)
+        if self.labels:
+            own = self._labelled_first(own, classes)
         if self.params.memory == "both":
-            vectors, entropy, valid, _ = merge_memories(self.local, self.external, classes)
+            vectors, entropy, valid, _ = merge_items(own, external, self.params.k_l)
         else:  # one memory alone, read without a cut
-            source = self.local if self.params.memory == "local" else self.external
-            vectors, entropy, valid = source.vectors[classes], source.entropy[classes], source.valid[classes]
+            vectors, entropy, valid, _ = own if self.params.memory == "local" else external
         self.merged.replace(vectors, entropy, valid, classes)
 
     def _build(self) -> None:
@@ -246,29 +262,86 @@ class Latte(BaseMethod[LatteParams]):
         self.merged = MergedMemory(classes, slots, dim, p.readout_rate(classes))
         self._merge()
 
+    # --- labels -------------------------------------------------------------------------------------------
+
+    @property
+    def labels(self) -> int:
+        """How many images have a label."""
+        return len(self._labelled)
+
+    def correct(self, image: ArrayLike, label: int, learnt: ArrayLike | None = None) -> None:
+        """Learn that ``image`` is of the class ``label``: see :class:`latte.core.types.Teachable`.
+
+        It is read with the local memory, as one that is as certain as can be, and no longer where zero-shot put it.
+        """
+        self._labelled.give(self.check(image)[0], label, learnt)
+        self._merge()
+
+    def withdraw(self, image: ArrayLike) -> None:
+        """Forget the label of ``image``."""
+        self._labelled.take_back(self.check(image)[0])
+        self._merge()
+
+    def _unlabelled(self) -> LocalMemory:
+        """Return the local memory without images with a label: what zero-shot found, from which prototypes are made."""
+        local = copy.copy(self.local)
+        local.valid[local.valid] = ~self._labelled.find(local.vectors[local.valid])
+        return local
+
+    def _labelled_first(self, own: MergedItems, classes: slice) -> MergedItems:
+        """Return what a client has of its own in some classes: images with a label, at entropy 0, before the others."""
+        valid = own.valid.copy()
+        valid[valid] = ~self._labelled.find(own.vectors[valid])
+        labels, vectors = self._labelled.classes, self._labelled.vectors
+        taught = External.empty(self.zero_shot, self.params.k_l)
+        for label in np.unique(labels):
+            mine = vectors[labels == label][: self.params.k_l]
+            taught.vectors[label, : len(mine)], taught.valid[label, : len(mine)] = mine, True
+            taught.entropy[label, : len(mine)] = 0.0
+        return merge_items(items_of(taught, classes), own._replace(valid=valid), self.params.k_l)
+
     # --- one sync -----------------------------------------------------------------------------------------
 
     def summary(self) -> Prototypes:
-        """Return one prototype per class (eq. 1)."""
+        """Return one prototype per class (eq. 1), and what labels add up to."""
         rate = self.params.prototype_rate(self.zero_shot.classes)
-        vectors, seen = self.local.prototypes(self.params.prototype, rate)
-        return Prototypes(vectors, seen, self.zero_shot.fingerprint)
+        local = self._unlabelled() if self.labels else self.local
+        vectors, seen = local.prototypes(self.params.prototype, rate)
+        return Prototypes(vectors, seen, self.zero_shot.fingerprint, **self._label_arrays())
+
+    def _label_arrays(self, privacy: Privacy | None = None) -> dict[str, Reals]:
+        """Return the arrays of an upload that are there for labels, as far as ``privacy`` lets them go."""
+        arrays, least = dict[str, Reals](), privacy.least_images if privacy else 1
+        if self._labelled.are_shared(privacy):
+            labels, vectors = self._labelled.classes, self._labelled.vectors
+            counts = np.bincount(labels, minlength=self.zero_shot.classes).astype(np.float64)
+            counts = np.where(counts >= least, counts, 0.0)
+            sums = (np.arange(len(counts))[:, None] == labels) @ vectors
+            sums[counts == 0] = 0.0
+            arrays |= {**self._labelled.sums()._asdict(), "label_counts": counts, "label_sums": sums}
+        noisy = privacy is not None and privacy.noise and not privacy.labels
+        if self.external.weights is not None and self._images >= least and not noisy:
+            arrays |= {"image_sum": self._image_sum.copy(), "images": np.array(float(self._images))}
+        return arrays
 
     def private_summary(self, privacy: Privacy, noise: NoisyRows) -> Prototypes:
         """Return prototypes of classes with enough images, made of means with noise.
 
         Noise can carry a mean out of its class: such a class is left out, because the exchange would refuse it.
         """
-        shared = privacy.shares(self.local.valid.sum(axis=1))
+        local = self._unlabelled() if self._labelled.are_shared(privacy) else self.local
+        more = self._label_arrays(privacy)
+        shared = privacy.shares(local.valid.sum(axis=1))
         if not privacy.noise:
-            plain = self.summary()
-            shared &= plain.seen
-            return Prototypes(np.where(shared[:, None], plain.vectors, 0), shared, plain.task)
+            rate = self.params.prototype_rate(self.zero_shot.classes)
+            vectors, seen = local.prototypes(self.params.prototype, rate)
+            shared &= seen
+            return Prototypes(np.where(shared[:, None], vectors, 0), shared, self.zero_shot.fingerprint, **more)
         classes, dim = self.zero_shot.text.shape
-        means = self.local.means(self.params.prototype, self.params.prototype_rate(classes))
+        means = local.means(self.params.prototype, self.params.prototype_rate(classes))
         means = noise.of(means, privacy.deviation(dim))
         shared &= self.zero_shot.logits(normalised(means)).argmax(axis=1) == np.arange(classes)
-        return Prototypes(normalised(means * shared[:, None]), shared, self.zero_shot.fingerprint)
+        return Prototypes(normalised(means * shared[:, None]), shared, self.zero_shot.fingerprint, **more)
 
     @property
     def most_images(self) -> int:
@@ -294,9 +367,28 @@ class Latte(BaseMethod[LatteParams]):
         valid = boolean("external.valid", download.valid, shape)
         uncertainty = entropies("external.entropy", download.entropy, valid)
         vectors = unit_where("external.vectors", download.vectors, valid, (*shape, self.zero_shot.dim))
-        self.external = External(vectors, uncertainty, valid, download.task)
+        weights, bias = self._checked_label_head("external.", download.weights, download.bias)
+        self.external = External(vectors, uncertainty, valid, download.task, weights, bias)
+        self._start_counting()
         if self.params.memory != "local":
             self._build()
+
+    def _checked_label_head(self, prefix: str, weights: Any, bias: Any) -> tuple[Reals | None, Reals | None]:
+        if weights is None and bias is None:
+            return None, None
+        shape = self.zero_shot.text.shape
+        pair = finite_array(f"{prefix}weights", weights, shape), finite_array(f"{prefix}bias", bias, shape[:1])
+        if max(np.abs(array).max() for array in pair) > LARGEST_LABEL_WEIGHT:
+            raise refuse(f"{prefix}weights", "a value that is too large", f"values up to {LARGEST_LABEL_WEIGHT:g}")
+        return pair
+
+    def _start_counting(self) -> None:
+        """Count images while the fleet has labels, for the mean of all images; what is stored is a beginning."""
+        if self.external.weights is None:
+            self._image_sum, self._images = np.zeros(self.zero_shot.dim), 0
+        elif not self._images:
+            stored = self.local.vectors[self.local.valid].astype(np.float64)
+            self._image_sum, self._images = stored.sum(axis=0), len(stored)
 
     def _external_shape(self, valid: Any) -> tuple[int, int]:
         """Return (C, E) of a mask. If ``valid`` is no such mask, E is k_e, for the message of the refusal."""
@@ -310,6 +402,9 @@ class Latte(BaseMethod[LatteParams]):
         (classes, dim), p = self.zero_shot.text.shape, self.params
         self.local = LocalMemory(classes, p.k_l, dim, p.replace, p.near_copy)
         self.external = External.empty(self.zero_shot)
+        self._labelled = LabelledImages(self.zero_shot)
+        self._image_sum = np.zeros(dim)  # while the fleet has labels: of all embeddings,
+        self._images = 0  # and of how many
         self._build()
 
     def memory_fill(self) -> MemoryFill:
@@ -317,17 +412,40 @@ class Latte(BaseMethod[LatteParams]):
         return self.local.fill()
 
     def state(self) -> State:
-        """Return both memories as arrays, named ``local.*`` and ``external.*``."""
+        """Return both memories as arrays, named ``local.*`` and ``external.*``; and what labels add."""
         parts = {"local": self.local, "external": self.external}
-        return {f"{part}.{name}": getattr(parts[part], name).copy() for part in parts for name in NAMES}
+        state = {f"{part}.{name}": getattr(parts[part], name).copy() for part in parts for name in NAMES}
+        if self.external.weights is not None and self.external.bias is not None:
+            head = self.external.weights.copy(), self.external.bias.copy()
+            counted = self._image_sum.copy(), np.array(self._images, np.int64)
+            state |= dict(zip(TAUGHT, (*head, *counted), strict=True))
+        return {**state, **self._labelled.state()}
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
+        arrays, labels = split_state(arrays, "labels.")
+        arrays, taught = split_state(arrays, *TAUGHT)
         require(arrays, [f"{part}.{name}" for part in ("local", "external") for name in NAMES])
+        labelled, (weights, bias, image_sum, images) = self._labelled.checked(labels), self._checked_taught(taught)
         valid = arrays["external.valid"]
         valid = stored_mask("external.valid", valid, self._external_shape(valid))
         uncertainty = stored_entropies("external.entropy", arrays["external.entropy"], valid)
         vectors = stored_vectors("external.vectors", arrays["external.vectors"], valid, self.zero_shot.dim)
         self.local.load({name: arrays[f"local.{name}"] for name in NAMES})
-        self.external = External(vectors, uncertainty, valid, self.zero_shot.fingerprint)
+        self.external = External(vectors, uncertainty, valid, self.zero_shot.fingerprint, weights, bias)
+        self._labelled, self._image_sum, self._images = labelled, image_sum, images
         self._build()
+
+    def _checked_taught(self, arrays: Arrays) -> tuple[Reals | None, Reals | None, Reals, int]:
+        """Return the label head of a state, and the sum and number of its images."""
+        (classes, dim), none = self.zero_shot.text.shape, np.zeros(self.zero_shot.dim)
+        if not arrays:
+            return None, None, none, 0
+        require(arrays, TAUGHT)
+        shapes, types = ((classes, dim), (classes,), (dim,), ()), (np.float64, np.float64, np.float64, np.int64)
+        parts = zip(TAUGHT, types, shapes, strict=True)
+        weights, bias, total, images = (exactly(name, arrays[name], dtype, shape) for name, dtype, shape in parts)
+        count = at_least("images.count", int(images), 0)
+        if np.sqrt((total**2).sum()) > count * (1 + NORM_TOLERANCE) or not np.isfinite(total).all():
+            raise refuse("images.sum", "a sum that is too long", f"one of {count} unit vectors")
+        return *self._checked_label_head("external.", weights, bias), total.copy(), count

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.exchange import FEWEST, NamedRows, TableExchange
-from ...core.maths import entropy
-from ...core.types import Arrays, External, Integers, Mask, Prototypes, Reals, Rounding, State, Vectors
+from ...core.maths import entropy, normalised
+from ...core.types import (
+    Arrays,
+    External,
+    Integers,
+    Mask,
+    Prototypes,
+    Reals,
+    Rounding,
+    State,
+    TeachingRights,
+    Vectors,
+)
 from ...core.validate import (
+    NORM_TOLERANCE,
     boolean,
+    check_lengths,
     check_task,
     client_name,
     exactly,
+    finite_array,
     message,
     pack_names,
     pack_task,
@@ -30,11 +44,23 @@ from ...core.validate import (
 )
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
+from ..labels import (
+    LabelTable,
+    checked_labels,
+    label_fields,
+    label_head,
+    label_inverse,
+    split_state,
+)
 from .donors import Digests, Donors, Routing, Uploaded, digests_of, donors_of_many
 
 SINGLE_ROUNDING = 1e-6  # the rounding of unit vectors in single precision, with room for sums over their dimensions
 LAST_PLACE = 2**63 - 1  # in the order of joining
 STORED = ("vectors", "entropy", "seen", "order")  # the rest follows from these
+MOST_IMAGES = 1e12  # that a client can have seen
+IMAGES_CAP = 4.0  # times the median over the clients: for so many images a client counts in the mean of all, at most
+LEAST_VOTE = 1e-12  # squared size of prototypes that say nothing about a covariance
+FRESH = 64  # up to twice so many clients, what labels are measured by is found anew after every upload
 _CHUNK = 256  # rows whose digests are computed at a time, to bound the memory
 
 RowForm: TypeAlias = Callable[[Vectors], NDArray[Any]]  # (n, D) vectors -> (n, width), row by row
@@ -52,11 +78,22 @@ class Rows(NamedTuple):
 
 
 class PreparedRow(NamedTuple):
-    """A checked upload: ``vectors`` (C, D), ``entropy`` and ``seen`` (C,)."""
+    """A checked upload: ``vectors`` (C, D), ``entropy`` and ``seen`` (C,), and what labels add to it, if any do."""
 
     vectors: Vectors
     entropy: Reals
     seen: Mask
+    labels: Mapping[str, Reals] | None = None
+    images: tuple[Reals, float] | None = None  # the sum of all embeddings (D,), and of how many
+
+
+class Taught(NamedTuple):
+    """What labels add to every download."""
+
+    prototypes: Vectors  # (C, D) of images with a label
+    valid: Mask  # (C,)
+    weights: Reals  # (C, D), and
+    bias: Reals  # (C,): the label head
 
 
 class Picked(NamedTuple):
@@ -93,7 +130,9 @@ class GlobalMemory(TableExchange[Prototypes]):
     def __init__(self, zero_shot: ZeroShot, routing: Routing, clients: Iterable[str] = ()) -> None:
         super().__init__(zero_shot)
         self.routing = routing
-        self._labels = np.arange(zero_shot.classes)[:, None]  # beside rows (C, E)
+        self._classes = np.arange(zero_shot.classes)[:, None]  # beside rows (C, E)
+        per_class = {"label_counts": zero_shot.text.shape[:1], "label_sums": zero_shot.text.shape}
+        self._labels = LabelTable({**label_fields(zero_shot), **per_class})
         self._replace(self._new_table())
         for client in clients:
             self.join(client)
@@ -111,6 +150,10 @@ class GlobalMemory(TableExchange[Prototypes]):
 
     def _replace(self, table: NamedRows) -> None:
         self._table, self._encoded = table, dict[str, _EncodedRows]()
+        self._images: dict[str, tuple[Reals, float]] = {}  # sum of all embeddings, and of how many, by client
+        self._taught: Taught | None = None
+        self._around: Reals | None = None  # what labels are measured by, and how many uploads ago it was found
+        self._pushes = 0
 
     @property
     def _rows(self) -> Rows:
@@ -140,13 +183,43 @@ class GlobalMemory(TableExchange[Prototypes]):
                 own, other = task.classnames[odd[0]], task.classnames[excess[odd[0]].argmax()]
                 shown = f"row {odd[0]} ({own!r}), which zero-shot classifies as {other!r}"
                 raise refuse("upload.vectors", shown, "prototypes of their own classes")
-        return PreparedRow(vectors, np.where(seen, entropy(logits), 1.0), seen)
+        labels, images = self._checked_labels(upload)
+        return PreparedRow(vectors, np.where(seen, entropy(logits), 1.0), seen, labels, images)
+
+    def _checked_labels(self, upload: Prototypes) -> tuple[dict[str, Reals] | None, tuple[Reals, float] | None]:
+        """Return what labels add to an upload; refuse sums that no images can have given."""
+        (classes, dim), images, labels = self.zero_shot.text.shape, None, None
+        sums = checked_labels(upload, self.zero_shot)
+        if (upload.label_counts is None, upload.label_sums is None) != (sums is None, sums is None):
+            raise refuse("upload", "a part of what labels add up to", "label_counts and label_sums, too, or none")
+        if sums is not None:
+            counts = finite_array("upload.label_counts", upload.label_counts, (classes,))
+            total = finite_array("upload.label_sums", upload.label_sums, (classes, dim))
+            if counts.min() < 0 or counts.sum() > sums.labels * (1 + NORM_TOLERANCE):
+                raise refuse("upload.label_counts", "counts below 0 or above the labels", "labels per class")
+            check_lengths("upload.label_sums", total, counts)
+            labels = {**sums._asdict(), "label_counts": counts, "label_sums": total}
+        if (upload.image_sum is None) != (upload.images is None):
+            raise refuse("upload", "one of image_sum and images", "both, or none")
+        if upload.images is not None:
+            mean = finite_array("upload.image_sum", upload.image_sum, (dim,))
+            count = float(finite_array("upload.images", upload.images, ()))
+            if not 1 <= count <= MOST_IMAGES:
+                raise refuse("upload.images", count, f"1 to {MOST_IMAGES:g}")
+            check_lengths("upload.image_sum", mean[None], np.array([count]))
+            images = mean, count
+        return labels, images
 
     def store(self, client: str, prepared: PreparedRow) -> None:
         """Store what :meth:`prepare` returned; a new client joins."""
         with self._lock:
             place = None if client in self._table.row_of else self._next_place(client)
-            self._table.set(client, *prepared, place, 0, True)
+            self._table.set(client, *prepared[:3], place, 0, True)
+            self._labels.put(client, prepared.labels)
+            self._images.pop(client, None)
+            if prepared.images is not None:
+                self._images[client] = prepared.images
+            self._taught, self._pushes = None, self._pushes + 1
             self._encode_again(self._table.row_of[client])
 
     def join(self, client: str) -> int:
@@ -168,11 +241,75 @@ class GlobalMemory(TableExchange[Prototypes]):
         with self._lock:
             (row,) = self._rows_of([client])
             self._table.remove(client_name(client))
+            self._labels.put(client, None)
+            self._images.pop(client, None)
+            self._taught, self._around = None, None
             self._encode_again(row, len(self))  # the last row took its place
 
     def _encode_again(self, *rows: int) -> None:
         for encoded in self._encoded.values():
             encoded.fresh[[row for row in rows if row < len(encoded.fresh)]] = False
+
+    # --- labels -------------------------------------------------------------------------------------------
+
+    @property
+    def labels(self) -> dict[str, int]:
+        """How many labels the latest upload of each client stands for; clients without are left out."""
+        with self._lock:
+            return self._labels.labels
+
+    @property
+    def rights(self) -> TeachingRights:
+        """Whose labels count in full, and whose not at all; by default everybody's do."""
+        return self._labels.rights
+
+    def grant(self, rights: TeachingRights) -> None:
+        """Replace the rights to teach."""
+        with self._lock:
+            self._labels.grant(rights)
+            self._taught = None
+
+    def taught(self) -> Taught | None:
+        """Return what labels add to every download; None if nobody's labels count."""
+        with self._lock:
+            names, sums = self._labels.capped()
+            if names and self._taught is None:
+                count, total = sums["label_counts"].sum(axis=0), sums["label_sums"].sum(axis=0)
+                self._taught = Taught(normalised(total), (count > 0) & total.any(axis=1), *self._label_head(sums))
+            return self._taught if names else None
+
+    def _label_head(self, sums: Mapping[str, Reals]) -> tuple[Reals, Reals]:
+        """Return V (C, D) and -V m̄ (C,), m̄ the mean of all images; zeros until there is enough to go by."""
+        shape, inverse = self.zero_shot.text.shape, self._inverse()
+        if inverse is None or not self._images:
+            return np.zeros(shape), np.zeros(shape[0])
+        totals, images = (np.array([self._images[name][part] for name in sorted(self._images)]) for part in (0, 1))
+        # no client counts for many more images than others: its claim could move the mean of all
+        share = np.minimum(1.0, IMAGES_CAP * np.median(images) / images)
+        mean = share @ totals / (share @ images)
+        residuals = sums["residual_sums"] - sums["residual_counts"][:, :, None] * mean
+        count = sums["labels"].sum(keepdims=True)
+        (weights,) = label_head(residuals.sum(axis=0)[None], count, 1.0 - float(mean @ mean), inverse)
+        return weights, -weights @ mean
+
+    def _inverse(self) -> Reals | None:
+        """Return (Σ + ρ_L I)⁻¹ (D, D), Σ the scatter of all prototypes around their mean; None with fewer than two.
+
+        One client has one vote. Where very many upload one by one, it may be some uploads old.
+        """
+        if self._around is None or self._pushes >= max(1, len(self) // FRESH):
+            order = [self._table.row_of[name] for name in sorted(self._table.names)]
+            vectors, seen, dim = self._rows.vectors[order], self._rows.seen[order], self.zero_shot.dim
+            self._around, self._pushes = None, 0
+            if seen.sum() >= 2:
+                mean, scatter, voters = vectors[seen].mean(axis=0, dtype=np.float64), np.zeros((dim, dim)), 0
+                for mine, there in zip(vectors, seen, strict=True):
+                    rows = mine[there] - mean
+                    size = float((rows**2).sum())
+                    if size > LEAST_VOTE:
+                        scatter, voters = scatter + rows.T @ rows / size, voters + 1
+                self._around = label_inverse(scatter * (dim / voters) if voters else np.eye(dim))
+        return self._around
 
     # --- downloads ----------------------------------------------------------------------------------------
 
@@ -203,7 +340,7 @@ class GlobalMemory(TableExchange[Prototypes]):
         """Return which prototypes each of ``clients`` gets, as rows, without the prototypes themselves."""
         with self._lock:
             rows, valid = donors_of_many(self._uploaded(), self.routing, self._rows_of(clients))
-            uncertainty = self._rows.entropy[rows, self._labels]
+            uncertainty = self._rows.entropy[rows, self._classes]
             return Picked(rows, valid, np.where(valid, uncertainty, 1.0))
 
     def pull_many(self, clients: Sequence[str]) -> list[External]:
@@ -221,11 +358,19 @@ class GlobalMemory(TableExchange[Prototypes]):
             return self._downloads(picked), counts
 
     def _downloads(self, picked: Picked) -> list[External]:
-        downloads, stored = [], self._rows.vectors
+        downloads, stored, taught = [], self._rows.vectors, self.taught()
         for rows, valid, uncertainty in zip(*picked, strict=True):
-            vectors = stored[rows, self._labels]
+            vectors = stored[rows, self._classes]
             vectors[~valid] = 0
-            downloads.append(External(vectors, uncertainty, valid, self.task))
+            if taught is None:
+                downloads.append(External(vectors, uncertainty, valid, self.task))
+                continue
+            # one slot more: the prototypes of images with a label, which are as certain as can be
+            vectors = np.concatenate([np.where(taught.valid[:, None], taught.prototypes, 0)[:, None], vectors], axis=1)
+            uncertainty = np.concatenate([np.where(taught.valid, 0.0, 1.0)[:, None], uncertainty], axis=1)
+            valid = np.concatenate([taught.valid[:, None], valid], axis=1)
+            head = taught.weights.copy(), taught.bias.copy()
+            downloads.append(External(vectors, uncertainty, valid, self.task, *head))
         return downloads
 
     def picked_vectors(self, picked: Picked, name: str, form: RowForm | None) -> NDArray[Any]:
@@ -238,8 +383,8 @@ class GlobalMemory(TableExchange[Prototypes]):
             if form is not None:
                 if name not in self._encoded or len(self._encoded[name].fresh) < len(stored):
                     self._encoded[name] = _EncodedRows(form, stored)
-                stored = self._encoded[name].refreshed(stored, picked.rows, self._labels)
-            vectors: NDArray[Any] = stored[picked.rows, self._labels]
+                stored = self._encoded[name].refreshed(stored, picked.rows, self._classes)
+            vectors: NDArray[Any] = stored[picked.rows, self._classes]
             return vectors.reshape(len(vectors), -1, vectors.shape[-1])
 
     def coverage(self, clients: Sequence[str]) -> Mask:
@@ -253,10 +398,16 @@ class GlobalMemory(TableExchange[Prototypes]):
         """Return a copy of everything, as arrays."""
         with self._lock:
             rows = {name: np.array(getattr(self._rows, name), order="C") for name in STORED}
-            return {**pack_names(self._table.names), **rows, "task": pack_task(self.task)}
+            images = {f"images.{name}": array for name, array in pack_names(list(self._images)).items()}
+            images["images.sum"] = np.array([total for total, _ in self._images.values()])
+            images["images.count"] = np.array([count for _, count in self._images.values()])
+            labels = {**self._labels.state(), **(images if self._images else {})}
+            return {**pack_names(self._table.names), **rows, "task": pack_task(self.task), **labels}
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
+        arrays, labels = split_state(arrays, "labels.")
+        arrays, images = split_state(arrays, "images.")
         require(arrays, ("names", "name_lengths", *STORED, "task"))
         check_task(arrays["task"], self.task)
         names = unpack_names(arrays["names"], arrays["name_lengths"])
@@ -274,8 +425,30 @@ class GlobalMemory(TableExchange[Prototypes]):
         table = self._new_table()
         for name, *row in zip(names, vectors, uncertainty, seen, order, strict=True):
             table.set(name, *row, 0, True)
+        taught, counted = self._labels.rows(labels), self._loaded_images(images)
+        for name in {*taught, *counted}:
+            if name not in table.row_of:
+                raise refuse("labels.names", repr(name), "one of the names")
+            total, count = counted.get(name, (None, None))
+            number = None if count is None else np.array(count)
+            more = {**taught.get(name, {}), "image_sum": total, "images": number}
+            place = table.row_of[name]
+            self.prepare(Prototypes(vectors[place], seen[place], self.task, **more))
         with self._lock:
             self._replace(table)
+            self._labels.replace(taught)
+            self._images = counted
+
+    def _loaded_images(self, arrays: Arrays) -> dict[str, tuple[Reals, float]]:
+        if not arrays:
+            return {}
+        require(arrays, [f"images.{name}" for name in ("names", "name_lengths", "sum", "count")])
+        names = unpack_names(arrays["images.names"], arrays["images.name_lengths"])
+        total = exactly("images.sum", arrays["images.sum"], np.float64, (len(names), self.zero_shot.dim))
+        count = exactly("images.count", arrays["images.count"], np.float64, (len(names),))
+        if not names:
+            raise refuse("images.names", "no clients", "at least one, or no array")
+        return {name: (total[i].copy(), float(count[i])) for i, name in enumerate(names)}
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:  # a copy: what is pickled later must be of one moment

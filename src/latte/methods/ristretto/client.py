@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,14 +14,15 @@ from ...core.maths import entropy_of_one, softmax
 from ...core.memory import RecentImages
 from ...core.privacy import NoisyRows, Privacy, refuse_near_copies
 from ...core.types import Arrays, MemoryFill, Prediction, Reals, State
-from ...core.validate import exactly, numbers, precise_unit_rows, require
+from ...core.validate import check_lengths, exactly, finite_array, numbers, precise_unit_rows, require
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
 from ..base import BaseMethod, Origin
+from ..labels import LabelledImages, split_state
 from ..traffic import Content, CostShape, Messages, Terms
 from .heads import RistrettoParams
 from .server import RistrettoExchange
-from .sums import EPS, ClassSums, Head, check_counts, check_lengths, checked_head, finite, sound_head
+from .sums import EPS, LIVE, ClassSums, Head, check_counts, checked_head, sound_head
 
 __all__ = ["Ristretto", "RistrettoParams"]
 
@@ -124,7 +126,9 @@ class Ristretto(BaseMethod[RistrettoParams]):
             if self._pending == BATCH:
                 self._learn()
         entropy = partial(zero_shot_entropy, self.zero_shot, vector)
-        return self.prediction(scores, entropy, temperature=self._temperature, near_copy=not new)
+        trust = float(self.head.trust) if self.params.trust == "fleet" else 0.0
+        learnt = partial(soft_label, self.zero_shot, vector, scores, trust) if new else None
+        return self.prediction(scores, entropy, temperature=self._temperature, near_copy=not new, learnt=learnt)
 
     def _answer(self, vector: Reals) -> Reals:
         """Return the logits of an image with the head (C,); the image stands behind what is pending.
@@ -160,18 +164,46 @@ class Ristretto(BaseMethod[RistrettoParams]):
         labels = softmax(zero_shot + float(self.head.trust) * (answers - zero_shot))
         return RunningSums(self._sums.counts + labels.sum(axis=0), self._sums.totals + labels.T @ vectors)
 
+    # --- labels -------------------------------------------------------------------------------------------
+
+    @property
+    def labels(self) -> int:
+        """How many images have a label."""
+        return len(self._labelled)
+
+    def correct(self, image: ArrayLike, label: int, learnt: ArrayLike | None = None) -> None:
+        """Learn that ``image`` is of the class ``label``: see :class:`latte.core.types.Teachable`."""
+        self._labelled.give(self.check(image)[0], label, learnt)
+
+    def withdraw(self, image: ArrayLike) -> None:
+        """Forget the label of ``image``."""
+        self._labelled.take_back(self.check(image)[0])
+
     # --- one sync -----------------------------------------------------------------------------------------
 
     def summary(self) -> ClassSums:
-        """Return soft counts and class means; it is ``empty`` before the first image."""
-        return self._learnt().upload(self.zero_shot.fingerprint)
+        """Return soft counts and class means; it is ``empty`` before the first image.
+
+        Images with a label are taken out of them, and go into residual sums.
+        """
+        upload = self._sums_to_share(bool(self.labels)).upload(self.zero_shot.fingerprint)
+        return replace(upload, **self._labelled.sums()._asdict()) if self.labels else upload
+
+    def _sums_to_share(self, without_labelled: bool) -> RunningSums:
+        counts, totals = sums = self._learnt()
+        if not without_labelled:
+            return sums
+        soft = self._labelled.learnt
+        counts, totals = np.maximum(counts - soft.sum(axis=0), 0.0), totals - soft.T @ self._labelled.vectors
+        return RunningSums(counts, totals) if counts.sum() > LIVE else RunningSums(0 * counts, 0 * totals)
 
     def private_summary(self, privacy: Privacy, noise: NoisyRows) -> ClassSums:
         """Return counts and means of classes with enough images, made of sums with noise.
 
         Every image changes the sums of every class a little: a class has changed when half an image has come to it.
         """
-        counts, totals = self._learnt()
+        teaches = self._labelled.are_shared(privacy)
+        counts, totals = self._sums_to_share(teaches)
         shared = privacy.shares(counts)
         if privacy.noise:
             deviation = privacy.deviation(self.zero_shot.dim)
@@ -181,7 +213,8 @@ class Ristretto(BaseMethod[RistrettoParams]):
             totals *= np.minimum(1.0, counts / np.maximum(lengths, EPS))[:, None]  # a mean is at most 1 long
         shared &= bool(counts[shared].sum() >= 1)  # noise may leave less than one image: such an upload is empty
         sums = RunningSums(np.where(shared, counts, 0.0), np.where(shared[:, None], totals, 0.0))
-        return sums.upload(self.zero_shot.fingerprint)
+        upload = sums.upload(self.zero_shot.fingerprint)
+        return replace(upload, **self._labelled.sums()._asdict()) if teaches else upload
 
     def sensitivity(self, privacy: Privacy) -> float:
         """Return how far one image can move all sums and counts: soft labels of one image sum to 1, so it is 2."""
@@ -212,6 +245,7 @@ class Ristretto(BaseMethod[RistrettoParams]):
         self._sums = RunningSums(np.zeros(classes), np.zeros((classes, dim)))
         self._vectors, self._answers, self._pending = np.zeros((BATCH, dim)), np.zeros((BATCH, classes)), 0
         self._recent = RecentImages(dim, self.params.near_copy)
+        self._labelled = LabelledImages(self.zero_shot)
         self._use(Head.empty(self.zero_shot))
 
     def memory_fill(self) -> MemoryFill:
@@ -223,7 +257,7 @@ class Ristretto(BaseMethod[RistrettoParams]):
         """Return a copy of everything, as arrays.
 
         ``pending`` (k, D) are the images that are not in the sums yet, ``recent`` (k, D) the images among which near
-        copies are looked for: none if the parameters look for no copies.
+        copies are looked for: none if the parameters look for no copies. ``labels.*`` are there if there are labels.
         """
         return {
             "counts": self._sums.counts.copy(),
@@ -233,10 +267,12 @@ class Ristretto(BaseMethod[RistrettoParams]):
             "trust": self.head.trust.copy(),
             "pending": self._vectors[: self._pending].copy(),
             "recent": self._recent.vectors(),
+            **self._labelled.state(),
         }
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
+        arrays, labels = split_state(arrays, "labels.")
         require(arrays, ("counts", "totals", "weights", "bias", "trust", "pending", "recent"))
         shape = self.zero_shot.classes, self.zero_shot.dim
         sums = RunningSums(_stored(arrays, "counts", shape[:1]), _stored(arrays, "totals", shape))
@@ -254,7 +290,9 @@ class Ristretto(BaseMethod[RistrettoParams]):
         if count:
             pending = precise_unit_rows("pending", pending)
         recent = RecentImages.checked(arrays["recent"], self.zero_shot.dim)
+        labelled = self._labelled.checked(labels)
         self.reset()
+        self._labelled = labelled
         self._recent.load(recent)
         self._use(head)
         self._sums = sums
@@ -280,10 +318,16 @@ def keep_plausible(zero_shot: Reals, scores: Reals) -> Reals:
     return np.where(plausible, scores, np.minimum(scores, best - PLAUSIBLE))
 
 
+def soft_label(zero_shot: ZeroShot, vector: Any, scores: Reals, trust: float) -> Reals:
+    """Return the soft label (C,) with which an image (D,) is learnt from its ``scores`` (C,); 0: zero-shot's own."""
+    logits = zero_shot.precise_scaled @ vector.astype(np.float64, copy=False)
+    return softmax(logits + trust * (scores - logits))
+
+
 def zero_shot_entropy(zero_shot: ZeroShot, vector: Any) -> float:
     """Return the entropy of the zero-shot prediction for an image (D,), in [0, 1]."""
     return entropy_of_one(zero_shot.precise_scaled @ vector.astype(np.float64, copy=False))
 
 
 def _stored(arrays: Arrays, name: str, shape: tuple[int, ...]) -> Reals:
-    return finite(name, exactly(name, arrays[name], np.float64, shape), shape)
+    return finite_array(name, exactly(name, arrays[name], np.float64, shape), shape)

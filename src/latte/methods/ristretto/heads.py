@@ -1,6 +1,6 @@
 """Heads of the clients: each a linear discriminant of its neighbourhood, with one covariance for all.
 
-Steps 4 to 6 of docs/ristretto.md.
+Steps 4 to 6 of docs/ristretto.md, and step 7, which adds what labels say.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ...core.types import Reals
 from ...core.validate import choice, factor
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
+from ..labels import LabelSums, label_head
 from .pooling import (
-    LIVE,
     ROUTINGS,
     Evidence,
     Offsets,
@@ -31,7 +31,7 @@ from .pooling import (
     row_sums,
     spread_of,
 )
-from .sums import EPS
+from .sums import EPS, LIVE
 
 TRUSTS = ("fleet", "open")
 APPROXIMATIONS = ("auto", "off")
@@ -178,11 +178,13 @@ class Solution(NamedTuple):
     routes: Reals  # (n, n)
     offsets: Offsets
     span: Span | None  # in which an open task measures distances
+    spread: float  # of images around the centre of their neighbourhood: the median variance
 
 
 def solve(evidence: Evidence, task: HeadTask) -> Solution:
     """Return the covariance, the routes and the classes from the evidence of all clients."""
-    noise, dim = noise_of(spread_of(evidence.counts, evidence.squares)), evidence.means.shape[2]
+    live = row_sums(evidence.counts) > LIVE  # a client all of whose images have labels has no vote
+    noise, dim = noise_of(spread_of(evidence.counts, evidence.squares)[live]), evidence.means.shape[2]
     if task.params.trust == "open":
         routes, span = open_routes(evidence, noise)
     else:
@@ -203,9 +205,11 @@ def solve(evidence: Evidence, task: HeadTask) -> Solution:
         centre[part] = offsets.centre
     everyone = Offsets(pooled.counts, centre, pooled.sums)
     squares = np.einsum("mcd,mcd->mc", everyone.delta, everyone.delta)
-    spread = float(np.median(row_sums(everyone.counts * squares) / everyone.total))  # between classes: the median
-    covariance = (noise * within.result() + spread * between.result()) / (noise + spread)
-    return Solution(SharedCovariance.of(covariance, task), routes, everyone, span)
+    spread = row_sums(everyone.counts * squares)[live] / everyone.total[live]  # between classes
+    between_spread = float(np.median(spread))
+    covariance = (noise * within.result() + between_spread * between.result()) / (noise + between_spread)
+    around = float(np.median(1.0 - np.einsum("md,md->m", centre, centre)[live]))
+    return Solution(SharedCovariance.of(covariance, task), routes, everyone, span, around)
 
 
 # --- heads ----------------------------------------------------------------------------------------------------
@@ -228,3 +232,27 @@ def heads_of(offsets: Offsets, shared: SharedCovariance, task: HeadTask) -> Head
         weights *= gain[:, None, None]
         bias *= gain[:, None]
     return heads
+
+
+def teach(
+    heads: Heads,
+    centre: Reals,
+    shares: Reals,
+    donors: Reals,
+    sums: LabelSums,
+    spread: float,
+    inverse: Reals,
+    eta: float,
+) -> None:
+    """Add what labels say to the heads of m neighbourhoods, with as much weight as zero-shot and their head together.
+
+    ``centre`` (m, D) is theirs, ``donors`` (k, D) that of the clients with labels, whose ``sums`` (k, ...) count by
+    ``shares`` (m, k): a label is centred where it was taken, then routed.
+    """
+    residuals = sums.residual_sums - sums.residual_counts[:, :, None] * donors[:, None]
+    for part in parts(heads.weights, CACHED):
+        gradient = (shares[part] @ residuals.reshape(len(donors), -1)).reshape(-1, *residuals.shape[1:])
+        more = label_head(gradient, shares[part] @ sums.labels, spread, inverse)
+        more *= (1.0 + eta * heads.trust[part])[:, None, None]
+        heads.weights[part] += more
+        heads.bias[part] -= np.einsum("mcd,md->mc", more, centre[part])

@@ -12,11 +12,10 @@ import numpy as np
 
 from ...core.exchange import FEWEST, NamedRows
 from ...core.types import Integers, Reals, Vectors
-from .sums import EPS, ClassSums
+from .sums import EPS, LIVE, ClassSums
 
 # how evidence is shared: as in step 2; with the sampling noise left in the distances; all of it; none but one's own
 ROUTINGS = ("evidence", "raw", "everyone", "alone")
-LIVE = 1e-6  # a class whose soft count is not above this was not seen
 LEAST_NOISE = 1e-3
 LEAST_SPAN_NOISE = 1e-4
 MOST_DIRECTIONS = 64  # of the class offsets in which an open task measures distances, too
@@ -75,7 +74,7 @@ def row_sums(array: Reals) -> Reals:
 
 def spread_of(counts: Reals, squares: Reals) -> Reals:
     """Return the variance of the samples of each client (n,) around its class means: they are unit vectors."""
-    spread: Reals = 1.0 - np.einsum("nc,nc->n", counts, squares) / row_sums(counts)
+    spread: Reals = 1.0 - np.einsum("nc,nc->n", counts, squares) / np.maximum(row_sums(counts), EPS)
     return spread
 
 
@@ -88,7 +87,7 @@ def noise_of(spread: Reals) -> float:
 
 def precision_of(counts: Reals) -> Reals:
     """Return the mean count of a sample's class (n,): a donor's precision, in units of one sample's."""
-    precision: Reals = np.einsum("nc,nc->n", counts, counts) / row_sums(counts)
+    precision: Reals = np.einsum("nc,nc->n", counts, counts) / np.maximum(row_sums(counts), EPS)
     return precision
 
 
@@ -101,7 +100,7 @@ def factors_within(counts: Reals, cap: float | None) -> Reals:
     if cap is None:
         return np.ones(len(counts))
     totals = row_sums(counts)
-    factors: Reals = np.minimum(cap * np.median(totals) / totals, 1.0)
+    factors: Reals = np.minimum(cap * np.median(totals[totals > LIVE]) / np.maximum(totals, EPS), 1.0)
     return factors
 
 
@@ -192,8 +191,8 @@ def span_of(evidence: Evidence, routes: Reals) -> Span:
     """
     counts, means, _ = evidence
     images = counts.sum(axis=1)
-    held = counts * np.minimum(1.0, np.median(images) / images)[:, None]
-    centre = (counts[:, :, None] * means).sum(axis=1) / images[:, None]
+    held = counts * np.minimum(1.0, np.median(images[images > LIVE]) / np.maximum(images, EPS))[:, None]
+    centre = (counts[:, :, None] * means).sum(axis=1) / np.maximum(images, EPS)[:, None]
     total = held.sum(axis=0)
     offsets = (held[:, :, None] * (means - centre[:, None])).sum(axis=0) / (1.0 + total)[:, None]
     width = span_width(*offsets.shape)
@@ -206,7 +205,7 @@ def span_of(evidence: Evidence, routes: Reals) -> Span:
     weight = counts * rest / np.maximum(counts + rest, EPS)
     live = ((counts > LIVE) & (rest > LIVE)).sum(axis=1)
     spread = np.einsum("nc,ncq,ncq->n", weight, apart, apart) / np.maximum(live, 1)
-    return Span(directions, max(float(np.median(spread)), LEAST_SPAN_NOISE))
+    return Span(directions, max(float(np.median(spread[images > LIVE])), LEAST_SPAN_NOISE))
 
 
 # --- what a neighbourhood knows -------------------------------------------------------------------------------
@@ -235,7 +234,7 @@ def offsets_of(pooled: Pool, centred_text: Reals, kappa: float) -> Offsets:
     They take the place of the sums in ``pooled``.
     """
     counts, delta = pooled
-    centre = delta.sum(axis=1) / row_sums(counts)[:, None]
+    centre = delta.sum(axis=1) / np.maximum(row_sums(counts), EPS)[:, None]
     delta -= counts[:, :, None] * centre[:, None]
     scale = np.einsum("mcd,cd->m", delta, centred_text) / np.maximum(counts @ (centred_text**2).sum(axis=1), EPS)
     share = 1.0 / (kappa + counts)
@@ -358,7 +357,7 @@ def pool_some(
 
     ``factors`` (n,) are what the counts of each client are multiplied by. With a ``span``, clients are not trusted.
     """
-    noise = noise_of(crowd.spread)
+    noise = noise_of(crowd.spread[crowd.precision > 0])  # without clients all of whose images have labels
     if routing in ("everyone", "alone"):
         routes = np.full((len(rows), len(factors)), 1.0 if routing == "everyone" else 0.0)
     else:

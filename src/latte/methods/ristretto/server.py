@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core.exchange import TableExchange
-from ...core.types import Arrays, Integers, Mask, Reals, Rounding, State
+from ...core.types import Arrays, Integers, Mask, Reals, Rounding, State, TeachingRights
 from ...core.validate import at_least, check_task, exactly, pack_names, pack_task, require, unpack_names
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
-from .heads import Heads, HeadTask, RistrettoParams, SharedCovariance, heads_of, solve
+from ..labels import LabelSums, LabelTable, label_fields, label_inverse, split_state
+from .heads import Heads, HeadTask, RistrettoParams, SharedCovariance, heads_of, solve, teach
 from .pooling import (
     TOGETHER,
     CrowdTable,
     Evidence,
+    Offsets,
     Span,
     SumsTable,
     draw_directions,
@@ -32,7 +34,7 @@ from .pooling import (
     slices,
     span_width,
 )
-from .sums import EPS, ClassSums, Head, checked_sums
+from .sums import EPS, LIVE, ClassSums, Head, checked_sums
 
 LARGEST_SECRET = 2**128 - 1
 NO_LIMIT = 2**63 - 1
@@ -122,6 +124,9 @@ class RistrettoExchange(TableExchange[ClassSums]):
         self.freshness = freshness or Freshness.of(self.params)
         self._task = HeadTask.of(zero_shot, self.params)
         self._approximated = False
+        self._labels = LabelTable(label_fields(zero_shot))
+        if self.params.trust == "open":
+            self._labels.grant(TeachingRights(frozenset()))
         self._replace(SumsTable(*zero_shot.text.shape), None, None, 0, 0)
 
     def use_secret(self, secret: int, served: bool = False) -> None:
@@ -150,6 +155,7 @@ class RistrettoExchange(TableExchange[ClassSums]):
     ) -> None:
         self._table, self._shared, self._span, self._age, self._turn = table, shared, span, age, turn
         self._solved: Solved | None = None
+        self._spread: float | None = None  # what labels need beside a covariance in use
 
     def _new_crowd(self) -> CrowdTable:
         """Return a table for many clients."""
@@ -181,8 +187,32 @@ class RistrettoExchange(TableExchange[ClassSums]):
         """Store what :meth:`prepare` returned; a new client joins."""
         with self._lock:
             self._table.put(client, prepared)
+            self._put_labels(client, prepared)
             self._age += 1
             self._changed()
+
+    def _put_labels(self, client: str, upload: ClassSums) -> None:
+        sums = LabelSums._fields if upload.labels is not None else ()
+        self._labels.put(client, {name: getattr(upload, name) for name in sums} or None)
+        if not self._labels:
+            self._spread = None
+
+    @property
+    def labels(self) -> dict[str, int]:
+        """How many labels the latest upload of each client stands for; clients without are left out."""
+        with self._lock:
+            return self._labels.labels
+
+    @property
+    def rights(self) -> TeachingRights:
+        """Whose labels count in full, and whose not at all; by default everybody's do, nobody's in an open task."""
+        return self._labels.rights
+
+    def grant(self, rights: TeachingRights) -> None:
+        """Replace the rights to teach."""
+        with self._lock:
+            self._labels.grant(rights)
+            self._solved = None
 
     def pull_many(self, clients: Sequence[str]) -> list[Head]:
         """Return the heads of many clients, with products for all of them at once."""
@@ -205,6 +235,9 @@ class RistrettoExchange(TableExchange[ClassSums]):
         """Remove ``client`` and what it uploaded; heads that others hold stay as they are until they pull."""
         with self._lock:
             self._table.remove(*self._names_of([client], self._table.row_of))
+            self._labels.put(client, None)
+            if not self._labels:
+                self._spread = None
             self._changed()
 
     # --- heads --------------------------------------------------------------------------------------------
@@ -218,10 +251,22 @@ class RistrettoExchange(TableExchange[ClassSums]):
             return [], np.zeros((0, 0))
         if self._solved is None:
             order = table.by_content
+            place = np.argsort(order)
             evidence = Evidence(*(array[order] for array in table.evidence))
+            if not (evidence.counts.sum(axis=1) > LIVE).any():  # nobody has an image without a label
+                shape = evidence.means.shape
+                heads = Heads(np.zeros(shape), np.zeros(shape[:2]), np.zeros(len(table)))
+                self._shared, self._solved = None, Solved(heads, np.eye(len(table)), place)
+                return self._everyone(table, rows)
             solution = solve(evidence.times(factors_within(evidence.counts, self.params.count_cap)), self._task)
-            heads = heads_of(solution.offsets, solution.shared, self._task)
-            self._shared, self._solved = None, Solved(heads, solution.routes, np.argsort(order))
+            heads, centre = heads_of(solution.offsets, solution.shared, self._task), solution.offsets.centre
+            names, sums = self._labels.capped()
+            if names:
+                at = place[self._rows_of(names)]
+                inverse = label_inverse(solution.shared.covariance)
+                shares = solution.routes[:, at]
+                teach(heads, centre, shares, centre[at], LabelSums(**sums), solution.spread, inverse, self.params.eta)
+            self._shared, self._solved = None, Solved(heads, solution.routes, place)
         heads, routes, place = self._solved
         return self._messages(heads, place[rows]), routes[np.ix_(place[rows], place)]
 
@@ -229,17 +274,32 @@ class RistrettoExchange(TableExchange[ClassSums]):
         """Return the heads and routes of ``rows`` alone, with a covariance that may be some uploads old."""
         params, self._approximated = self.params, True
         factors = factors_within(table.crowd.counts, params.count_cap)
-        if self._shared is None or self._age >= self.freshness.pushes:  # too old: that of a new sample
+        too_old = self._age >= self.freshness.pushes or (bool(self._labels) and self._spread is None)
+        if self._shared is None or too_old:  # that of a new sample
             sample = sample_rows(len(factors), self.freshness.sample, self._turn)
             solution = solve(table.crowd.evidence(sample).times(factors[sample]), self._task)
             self._shared, self._span = solution.shared, solution.span
+            self._spread = solution.spread if self._labels else None
             if self._span is not None:
                 table.use_span(self._span.directions)
             self._age, self._turn = 0, self._turn + 1
         crowd, messages, routes = table.crowd, list[Head](), np.empty((len(rows), len(table)))
+
+        def neighbourhoods(some: Integers) -> tuple[Reals, Offsets]:
+            shares, pooled = pool_some(crowd, some, params.routing, factors, self._span)
+            return shares, offsets_of(pooled, self._task.centred_text, params.kappa)
+
+        names, sums = self._labels.capped()
+        if names:
+            at, inverse = self._rows_of(names), label_inverse(self._shared.covariance)
+            donors = np.concatenate([neighbourhoods(at[part])[1].centre for part in slices(len(at), TOGETHER)])
         for part in slices(len(rows), TOGETHER):
-            routes[part], pooled = pool_some(crowd, rows[part], params.routing, factors, self._span)
-            heads = heads_of(offsets_of(pooled, self._task.centred_text, params.kappa), self._shared, self._task)
+            routes[part], offsets = neighbourhoods(rows[part])
+            heads = heads_of(offsets, self._shared, self._task)
+            if names:
+                assert self._spread is not None
+                shares = routes[part][:, at]
+                teach(heads, offsets.centre, shares, donors, LabelSums(**sums), self._spread, inverse, params.eta)
             messages += self._messages(heads, np.arange(len(heads.trust)))
         return messages, routes
 
@@ -266,6 +326,8 @@ class RistrettoExchange(TableExchange[ClassSums]):
                 "turn": np.array(self._turn, np.int64),
                 "task": pack_task(self.task),
                 **self._span_state(),
+                **self._labels.state(),
+                **({} if self._spread is None else {"labels.spread": np.array(self._spread)}),
             }
 
     def _span_state(self) -> State:
@@ -279,18 +341,25 @@ class RistrettoExchange(TableExchange[ClassSums]):
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
         names = ("names", "name_lengths", "counts", "means", "sums", "covariance", "age", "turn", "task")
+        arrays, labels = split_state(arrays, "labels.")
         require(arrays, names if self.params.trust == "fleet" else (*names, "span", "span_noise"))
         check_task(arrays["task"], self.task)
         clients = unpack_names(arrays["names"], arrays["name_lengths"])
-        table = self._loaded_table(clients, arrays)
+        around = exactly("labels.spread", labels.get("labels.spread", np.zeros(())), np.float64, ())
+        taught = self._labels.rows({name: array for name, array in labels.items() if name != "labels.spread"})
+        if not set(taught) <= set(clients) or not 0 <= around <= 1 or (labels and not taught):
+            raise refuse("labels.names", "clients that are not among the names, or a spread", "some of the clients")
+        table = self._loaded_table(clients, arrays, taught)
         shared, span = self._loaded_covariance(arrays["covariance"]), self._loaded_span(arrays)
         if isinstance(table, CrowdTable) and span is not None:
             table.use_span(span.directions)
         age, turn = (at_least(name, int(exactly(name, arrays[name], np.int64, ())), 0) for name in ("age", "turn"))
         with self._lock:
             self._replace(table, shared, span, age, turn)
+            self._spread = float(around) if "labels.spread" in labels else None
+            self._labels.replace(taught)
 
-    def _loaded_table(self, names: list[str], arrays: Arrays) -> SumsTable | CrowdTable:
+    def _loaded_table(self, names: list[str], arrays: Arrays, taught: Mapping[str, Any]) -> SumsTable | CrowdTable:
         """Return a table of what :meth:`state` has copied; refuse what no clients can have uploaded."""
         (classes, dim), many = self.zero_shot.text.shape, len(names) > self.freshness.exact
         counts = exactly("counts", arrays["counts"], np.float64, (len(names), classes))
@@ -299,12 +368,12 @@ class RistrettoExchange(TableExchange[ClassSums]):
         if not many:
             table = SumsTable(classes, dim)
             for name, count, mean in zip(names, counts, means, strict=True):
-                table.put(name, self.prepare(ClassSums(count, mean, self.task)))
+                table.put(name, self.prepare(ClassSums(count, mean, self.task, **taught.get(name, {}))))
             return table
         crowd = self._new_crowd()
         for name, count, total in zip(names, counts, sums, strict=True):
             mean = total.astype(np.float64) / np.maximum(count, EPS)[:, None]
-            self.prepare(ClassSums(count, mean, self.task))
+            self.prepare(ClassSums(count, mean, self.task, **taught.get(name, {})))
             crowd.restore(name, count, total)
         return crowd
 

@@ -8,11 +8,13 @@ from typing import ClassVar
 import numpy as np
 
 from ...core.types import Reals
-from ...core.validate import NORM_TOLERANCE, message, numbers
+from ...core.validate import NORM_TOLERANCE, check_lengths, finite_array, message, real_array
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
+from ..labels import checked_labels
 
 EPS = 1e-9  # guards divisions by a count of zero
+LIVE = 1e-6  # a class whose soft count is not above this was not seen
 MOST_IMAGES = 1e12  # that a client can have seen: no square of a count overflows or drowns everyone else's digits
 LARGEST_WEIGHT = 1e100  # of a head: no product of it with an embedding overflows
 
@@ -23,19 +25,23 @@ class ClassSums:
 
     ``counts`` (C,) are sums of soft labels, ``means`` (C, D) the mean embedding of each class weighted by them. The
     soft labels of an image sum to 1, so the sum of the counts is the number of images that the client claims to have
-    seen.
+    seen. A client with labels adds ``residual_sums`` (C, D), ``residual_counts`` (C,) and the number of its ``labels``
+    () (see ``latte.methods.labels``); the counts are then those of the other images.
     """
 
-    vector_fields: ClassVar[tuple[str, ...]] = ("means",)
+    vector_fields: ClassVar[tuple[str, ...]] = ("means", "residual_sums")
 
     counts: Reals
     means: Reals
     task: str = ""
+    residual_sums: Reals | None = None
+    residual_counts: Reals | None = None
+    labels: Reals | None = None
 
     @property
     def empty(self) -> bool:
         """Whether the client has not seen an image yet: such an upload is refused, and a sync leaves it out."""
-        return not np.any(self.counts)
+        return self.labels is None and not np.any(self.counts)
 
     def __repr__(self) -> str:
         return f"ClassSums({np.sum(self.counts):.0f} images, {len(self.counts)} classes, task={self.task[:8]!r})"
@@ -70,14 +76,19 @@ def checked_sums(upload: object, zero_shot: ZeroShot) -> ClassSums:
     message("upload", upload, ClassSums, zero_shot.fingerprint)
     assert isinstance(upload, ClassSums)
     classes, dim = zero_shot.text.shape
-    counts = _numbers_of("upload.counts", upload.counts, (classes,))
-    means = _numbers_of("upload.means", upload.means, (classes, dim))
+    counts = real_array("upload.counts", upload.counts, (classes,))
+    means = real_array("upload.means", upload.means, (classes, dim))
+    labels = checked_labels(upload, zero_shot)
     if not _is_sound(counts, means):  # the slow checks say what is wrong
-        finite("upload.counts", counts, counts.shape)
-        finite("upload.means", means, means.shape)
-        check_counts("upload.counts", counts)
+        finite_array("upload.counts", counts, counts.shape)
+        finite_array("upload.means", means, means.shape)
+        check_counts("upload.counts", counts, 1 - NORM_TOLERANCE if labels is None else 0.0)
         check_lengths("upload.means", means, np.ones(classes))
-    return ClassSums(counts, means, zero_shot.fingerprint)
+    if labels is None:
+        return ClassSums(counts, means, zero_shot.fingerprint)
+    if counts.sum() <= LIVE:  # all its images have labels
+        counts, means = np.zeros_like(counts), np.zeros_like(means)
+    return ClassSums(counts, means, zero_shot.fingerprint, *labels)
 
 
 def _is_sound(counts: Reals, means: Reals) -> bool:
@@ -97,9 +108,9 @@ def checked_head(download: object, zero_shot: ZeroShot) -> Head:
 def sound_head(value: Head, zero_shot: ZeroShot, prefix: str = "") -> Head:
     """Return a copy of a head, in float64; ``prefix`` names its arrays in a refusal."""
     head = Head(
-        finite(f"{prefix}weights", value.weights, zero_shot.text.shape),
-        finite(f"{prefix}bias", value.bias, zero_shot.text.shape[:1]),
-        finite(f"{prefix}trust", value.trust, ()),
+        finite_array(f"{prefix}weights", value.weights, zero_shot.text.shape),
+        finite_array(f"{prefix}bias", value.bias, zero_shot.text.shape[:1]),
+        finite_array(f"{prefix}trust", value.trust, ()),
         zero_shot.fingerprint,
     )
     if not 0 <= head.trust <= 1:
@@ -109,23 +120,6 @@ def sound_head(value: Head, zero_shot: ZeroShot, prefix: str = "") -> Head:
     return head
 
 
-def finite(name: str, value: object, shape: tuple[int, ...]) -> Reals:
-    """Return a float64 copy of an array of finite numbers of this ``shape``."""
-    array = _numbers_of(name, value, shape)
-    if not np.isfinite(array).all():
-        raise refuse(name, "NaN or infinite values", "finite values")
-    return array
-
-
-def _numbers_of(name: str, value: object, shape: tuple[int, ...]) -> Reals:
-    """Return a float64 copy of an array of real numbers of this ``shape``."""
-    array = numbers(name, value, f"real numbers of shape {shape}") if isinstance(value, np.ndarray) else None
-    if array is None or array.shape != shape:
-        shown = f"shape {array.shape}" if array is not None else type(value).__name__
-        raise refuse(name, shown, f"an array of shape {shape}")
-    return array.astype(np.float64)
-
-
 def check_counts(name: str, counts: Reals, least: float = 1 - NORM_TOLERANCE) -> None:
     """Refuse counts (C,) that are not sums of soft labels of at least one image."""
     images = float(counts.sum())
@@ -133,11 +127,3 @@ def check_counts(name: str, counts: Reals, least: float = 1 - NORM_TOLERANCE) ->
         raise refuse(name, "a negative value", "sums of probabilities")
     if not least <= images <= MOST_IMAGES:
         raise refuse(name, f"{images:g} images", f"1 to {MOST_IMAGES:g}: a client syncs after its first image")
-
-
-def check_lengths(name: str, rows: Reals, most: Reals) -> None:
-    """Refuse rows (C, D) that are longer than ``most`` (C,), which no means (or sums) of unit vectors are."""
-    lengths = np.sqrt(np.einsum("cd,cd->c", rows, rows))
-    if not (lengths <= most * (1 + NORM_TOLERANCE)).all():
-        worst = int((lengths - most).argmax())
-        raise refuse(name, f"row {worst} of length {lengths[worst]:.6g}", f"at most {most[worst]:.6g}")

@@ -20,7 +20,7 @@ from ..dashboard.state import Board
 from ..hub.batches import Batches
 from ..hub.hub import Hub
 from ..store.audit import Audit
-from ..store.tokens import ADMIN, Token, TokenStore, are_required, check_token, require_tokens
+from ..store.tokens import ADMIN, Token, TokenStore, are_required, check_token, require_tokens, rights_of
 from .limits import MOST_HELD, HeldBytes
 
 log = logging.getLogger("latte.server")
@@ -156,6 +156,9 @@ class Service:
         self.hub, self.tokens, self.access, self.audit = hub, tokens, access, audit
         self.metrics, self.log = Metrics(), FleetLog()
         hub.on_join = lambda client: audit.note("joined", client)
+        hub.on_labels = self._note_labels
+        self._rights_from = tokens.tokens()
+        hub.grant(rights_of(self._rights_from))
         self.batches: Batches[tuple[SyncRequest, Caller], SyncReply | Problem] = Batches(self._run)
         self.board = Board(hub, self.batches, self.log)
         self.task_bytes = hub.task.to_bytes()
@@ -195,6 +198,10 @@ class Service:
     async def check_again(self, callers: Sequence[Caller]) -> list[Problem | None]:
         """Return why callers that were let in are refused now: while a body arrives, its token may be revoked."""
         tokens = await self._tokens(newest=True)
+        if tokens is not self._rights_from:
+            self._rights_from, rights = tokens, rights_of(tokens)
+            if rights != self.hub.rights:
+                await self.batches.call(lambda: self.hub.grant(rights))
         is_open, refusals = self._is_open(tokens), list[Problem | None]()
         for caller in callers:
             if caller.token is None:
@@ -205,6 +212,12 @@ class Service:
             detail = "the token was revoked while the request was on its way"
             refusals.append(None if valid else Problem("unauthorized", detail))
         return refusals
+
+    def _note_labels(self, client: str, labels: int) -> None:
+        rights = self.hub.rights
+        trusted = rights.teachers is None or client in rights.teachers
+        weight = "none counts" if client in rights.muted else "each counts" if trusted else "their weight is capped"
+        self.audit.note("labels", client, f"{labels} labels, {weight}")
 
     def _ask_for_tokens(self) -> None:
         """Answer nobody without a token from now on, whatever becomes of the store, also after a restart."""
@@ -266,7 +279,7 @@ class Service:
                 if refusal is not None and was_due and not isinstance(answers[place], Problem):
                     answers[place] = refusal
                     tokens = (await self._tokens(newest=True)).values()
-                    valid = any(t.client == request.client and t.role != ADMIN and t.revoked is None for t in tokens)
+                    valid = any(t.client == request.client and t.is_client and t.revoked is None for t in tokens)
                     if request.upload is not None and not valid:
                         await self.forget(request.client, "removed: its token was revoked while it uploaded")
         return answers

@@ -19,7 +19,8 @@ import msgspec
 import numpy as np
 
 from ...core.evidence import Pairs
-from ...core.types import Collaborative, Rounding, Verifying
+from ...core.sync import sync
+from ...core.types import Collaborative, Rounding, Teachable, TeachingRights, Verifying, optional_fields
 from ...core.unknown import BINS, threshold_of, unpack_counts
 from ...core.validate import choice, client_name
 from ...errors import InputError, refuse
@@ -133,9 +134,14 @@ class UploadReader:
     def __init__(self, task: Task, exchange: Any) -> None:
         self._exchange, self._fingerprint = exchange, task.zero_shot.fingerprint
         self._kind = describe(task.method).kind.Upload
+        self._optional = optional_fields(self._kind)
         client = create(task.method, task.zero_shot, task.params)
         if not isinstance(client, Collaborative):
             raise refuse("method", repr(task.method), "one that collaborates, with summary() and receive()")
+        if isinstance(client, Teachable):  # the example is an upload with all that labels add to it
+            client.predict(task.zero_shot.text[0])
+            client.correct(task.zero_shot.text[0], 0)
+            sync([("example", client)], create_exchange(task.method, task.zero_shot, task.params))
         self._expected = SameShapes.of(client.summary())
         self.upload_bytes = self._expected.size  # in full precision
 
@@ -161,7 +167,7 @@ class UploadReader:
             raise Problem("unknown_base", detail, more={"stored_version": stored})
         try:
             blocks = complete(request.upload or (), self._expected, rows)
-            prepared = self._prepare(blocks, rounding_of(blocks))
+            prepared = self._prepare(blocks, self._rounding_of(blocks))
         except InputError as error:
             raise Problem("bad_upload", str(error)) from None
         body = pack(Upload(blocks, request.report))
@@ -183,6 +189,10 @@ class UploadReader:
         except InputError:
             return False
 
+    def _rounding_of(self, blocks: tuple[Block, ...]) -> Rounding:
+        """Return how far encoding can have moved vectors of unit length: sums of labels are none."""
+        return rounding_of([block for block in blocks if block.name not in self._optional])
+
     def _prepare(self, blocks: tuple[Block, ...], rounding: Rounding | None = None) -> Any:
         return self._exchange.prepare(decode(blocks, self._kind, self._fingerprint), rounding)
 
@@ -197,7 +207,7 @@ class UploadReader:
     def check_record(self, record: Record) -> None:
         """Refuse an upload that would be refused if it came now."""
         blocks = complete(unpack(record.body, Upload).blocks, self._expected, {})
-        self._prepare(blocks, rounding_of(blocks))
+        self._prepare(blocks, self._rounding_of(blocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +225,10 @@ class Hub:
         self.task, self.store, self.limits = task, store, limits or Limits()
         self.exchange = served_exchange(task)
         self.reader = UploadReader(task, self.exchange)
+        self.grant(TeachingRights(frozenset()))  # until somebody says whom to trust
         self.on_join: Callable[[str], None] = lambda client: None  # is called after a client's first upload
+        # is called when the number of labels of a client has changed
+        self.on_labels: Callable[[str, int], None] = lambda client, labels: None
         self.versions: dict[str, int] = {}  # of every client in the exchange
         self.updated: dict[str, float] = {}
         self.reports = Reports()
@@ -234,6 +247,25 @@ class Hub:
 
     def __len__(self) -> int:
         return len(self.versions)
+
+    # --- labels -------------------------------------------------------------------------------------------
+
+    @property
+    def labels(self) -> Mapping[str, int]:
+        """How many labels the latest upload of each client stands for, of a method that learns from labels."""
+        labels: Mapping[str, int] = getattr(self.exchange, "labels", {})
+        return labels
+
+    @property
+    def rights(self) -> TeachingRights:
+        """Whose labels count in full, and whose not at all."""
+        return self._rights
+
+    def grant(self, rights: TeachingRights) -> None:
+        """Replace the rights to teach."""
+        self._rights = rights
+        if hasattr(self.exchange, "grant"):
+            self.exchange.grant(rights)
 
     # --- a batch ------------------------------------------------------------------------------------------
 
@@ -383,7 +415,10 @@ class Hub:
 
     def _apply(self, upload: AcceptedUpload) -> None:
         record = upload.record
+        before = self.labels.get(record.client, 0)
         self.exchange.store(record.client, upload.prepared)
+        if (labels := self.labels.get(record.client, 0)) != before:
+            self.on_labels(record.client, labels)
         if upload.report is not None:
             self.reports.note(record.client, upload.report)
         self.versions[record.client], self.updated[record.client] = record.version, record.updated
@@ -463,7 +498,7 @@ class Hub:
         clients = [request.client for request in requests]
         try:
             self._begin("exchange")
-            if isinstance(self.exchange, GlobalMemory):
+            if isinstance(self.exchange, GlobalMemory) and self.exchange.taught() is None:
                 picked = self.exchange.pick(clients)
                 self._begin("wire")
                 return list(self._picked_blocks(picked, requests))

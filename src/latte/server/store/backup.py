@@ -35,7 +35,7 @@ from .base import (
     is_postgres,
     record_of,
 )
-from .tokens import ADMIN, CLIENT, Token, require_tokens, tokens_of
+from .tokens import ROLES, Token, require_tokens, tokens_of
 
 if TYPE_CHECKING:
     from .postgres_link import Database
@@ -290,7 +290,7 @@ def _check_digest(database: sqlite3.Connection, path: Path) -> None:
 def _is_token(row: Sequence[object]) -> bool:
     """Return whether a row has the types of a token: SQLite stores any type in any column."""
     kinds = (str, str, bytes, bytes, float, float | None)
-    return all(map(isinstance, row, kinds)) and row[1] in (ADMIN, CLIENT)
+    return all(map(isinstance, row, kinds)) and row[1] in ROLES
 
 
 @contextmanager

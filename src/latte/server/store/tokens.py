@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...core.types import TeachingRights
 from ...core.validate import client_name
 from ...errors import refuse
 from ...files.atomic import write_text
@@ -25,6 +26,9 @@ from .base import TokenRow, name_bytes, name_text
 PREFIX = "latte"
 ADMIN = "admin"
 CLIENT = "client"
+TEACHER = "teacher"  # a client whose labels count in full
+MUTED = "muted"  # no token that anybody has: the labels of the client do not count
+ROLES = ADMIN, CLIENT, TEACHER, MUTED
 REQUIRED_FILE = "tokens.required"  # in the folder of a server: it asks for tokens, whatever becomes of the store
 _REQUIRED = "Tokens were made for the server of this folder. It asks for them as long as this file is here.\n"
 FRESH = 0.02  # seconds for which tokens are believed when a request arrives; before its upload is stored they are read
@@ -33,7 +37,7 @@ _LONGEST = 256  # characters of what is presented
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is stored. ``role`` is "client" or "admin"; a token of an admin belongs to no client."""
+    """A token as it is stored. ``role`` is one of ``ROLES``; a token of an admin belongs to no client."""
 
     id: str
     role: str
@@ -41,6 +45,11 @@ class Token:
     digest: bytes
     created: float
     revoked: float | None = None
+
+    @property
+    def is_client(self) -> bool:
+        """Whether a client identifies itself with it."""
+        return self.role in (CLIENT, TEACHER)
 
     @property
     def row(self) -> TokenRow:
@@ -89,12 +98,21 @@ class TokenStore(ABC):
         """Release what the store holds."""
 
 
-def new_token(client: str | None) -> tuple[str, Token]:
+def new_token(client: str | None, role: str = CLIENT) -> tuple[str, Token]:
     """Return a new token of a client (None: of an admin) in plain text, and as it is stored."""
     name = "" if client is None else client_name(client)
     identity, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-    token = Token(identity, ADMIN if client is None else CLIENT, name, _digest(secret), time.time())
+    token = Token(identity, ADMIN if client is None else role, name, _digest(secret), time.time())
     return f"{PREFIX}_{identity}_{secret}", token
+
+
+def rights_of(tokens: Mapping[str, Token]) -> TeachingRights:
+    """Return whose labels count in full, and whose not at all."""
+    by_role: dict[str, set[str]] = {TEACHER: set(), MUTED: set()}
+    for token in tokens.values():
+        if token.role in by_role and token.revoked is None:
+            by_role[token.role].add(token.client)
+    return TeachingRights(frozenset(by_role[TEACHER]), frozenset(by_role[MUTED]))
 
 
 def check_token(presented: str, tokens: Mapping[str, Token]) -> Token | None:
@@ -104,16 +122,20 @@ def check_token(presented: str, tokens: Mapping[str, Token]) -> Token | None:
     token = tokens.get(identity)
     digest = token.digest if token else _digest("")
     same = hmac.compare_digest(_digest(secret), digest)  # also without such a token: the time reveals nothing
-    return token if token and same and prefix == PREFIX and token.revoked is None else None
+    valid = token and same and prefix == PREFIX and token.role != MUTED and token.revoked is None
+    return token if valid else None
 
 
 def valid_tokens(tokens: Mapping[str, Token], client: str | None) -> list[Token]:
     """Return the tokens of a client (None: of admins) that are not revoked; it is an error if there are none."""
-    role, name = (ADMIN, "") if client is None else (CLIENT, client)
-    mine = [t for t in tokens.values() if t.role == role and t.client == name and t.revoked is None]
+    mine = [
+        token
+        for token in tokens.values()
+        if (token.is_client and token.client == client if client else token.role == ADMIN) and token.revoked is None
+    ]
     if not mine:
         raise refuse(
-            "token", f"no valid token of {name!r}" if client else "no valid admin token", "one of `latte token list`"
+            "token", f"no valid token of {client!r}" if client else "no valid admin token", "one of `latte token list`"
         )
     return mine
 
