@@ -324,3 +324,77 @@ def test_only_the_whole_address_on_this_machine_is_answered(reviewed, tmp_path):
     finally:
         server._server.shutdown()
         server.close()
+
+
+# --- learning ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["latte", "ristretto"])
+def test_a_device_that_is_killed_at_any_moment_has_learnt_every_label_once(method, tmp_path):
+    """Labels come while it answers; it is compared with a method that was told the same in the same order."""
+    task, images = small_task(method), rows(30)
+    names = task.zero_shot.classnames
+    device, reference = open_device(tmp_path / "state", task), new_member(task)
+    soft = {}
+    for number, row in enumerate(images):
+        name = f"frame {number}"
+        device.answer(Source(name), row)
+        answered = reference.predict(row[None])
+        soft[name] = answered.learnt if number > 10 else None  # before the first label nobody keeps it
+        if number % 10 == 9:
+            for other in range(number - 5, number, 2):
+                device.correct(f"frame {other}", names[other % 3], images[other])
+                learnt = soft[f"frame {other}"]
+                reference.correct(images[other], other % 3, None if learnt is None else learnt.astype(np.float32))
+        if number % 4 == 3:  # killed: nothing is closed in an orderly way
+            device.record.close()
+            device = open_device(tmp_path / "state", task)
+            device._teach()
+            assert state_of(device.method) == state_of(reference)
+    device.correct("frame 4", names[0], images[4])  # another class after all
+    reference.correct(images[4], 0)
+    device.withdraw("frame 6")
+    reference.withdraw(images[6])
+    assert state_of(device.method) == state_of(reference) and device.method.labels == reference.labels == 8
+    device.correct("frame 14", NONE)
+    reference.withdraw(images[14])
+    device.record.close()
+    device = open_device(tmp_path / "state", task)
+    assert state_of(device.method) == state_of(reference), "none of these is not learnt"
+    device.record.close()
+
+
+def state_of(method):
+    return {name: array.tobytes() for name, array in method.state().items()}
+
+
+def test_a_running_device_learns_what_another_process_labels_and_leaves_alone_what_is_gone(reviewed, tmp_path):
+    reviewed.read = lambda path: rows(40)[int(path.stem)]
+    folder = tmp_path / "in"
+    (folder / "00003.png").unlink()
+    (folder / "00004.png").write_bytes(b"another picture")
+    with closing(open_record(tmp_path / "state")) as other:
+        add_labels(other, {str(folder / f"{number:05}.png"): "class 1" for number in range(6)})
+    for _ in range(3):
+        reviewed._labels_due = 0.0
+        reviewed.idle()
+    expected = new_member(STRONG)
+    for row in rows(40):
+        expected.predict(row[None])
+    for number in (0, 1, 2, 5):
+        expected.correct(rows(40)[number], 1)
+    assert state_of(reviewed.method) == state_of(expected) and reviewed._unshared_lessons == 4
+    assert {lesson.source.name for lesson in due_lessons(reviewed.record.database)} == {
+        str(folder / "00003.png"),
+        str(folder / "00004.png"),
+    }
+
+
+def test_a_method_that_cannot_be_taught_keeps_its_labels_for_the_proof(tmp_path, monkeypatch):
+    monkeypatch.setattr("latte.edge.device.device.can_be_taught", lambda method: False)
+    device = open_device(tmp_path / "state")
+    harm(device)
+    device._labels_due = 0.0
+    device.idle()
+    assert device.falls_back and device._unshared_lessons == 0
+    device.record.close()

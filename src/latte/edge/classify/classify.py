@@ -188,9 +188,11 @@ class Alone:
     def __init__(self, method: Collaborative[Any, Any], exchange: Exchange[Any, Any], kind: str) -> None:
         self.method, self.exchange, self.kind = method, exchange, kind
         self.images = 0
+        self._unsettled = False  # whether labels wait for a sync
 
     def predict(self, views: ArrayLike, *, remember: bool = True) -> Prediction:
         """Predict as the method does; an image that is remembered may be followed by a sync."""
+        self._settle()
         prediction = self.method.predict(views, remember=remember)
         if remember:
             self.images += 1
@@ -206,21 +208,23 @@ class Alone:
     def correct(self, image: ArrayLike, label: int, learnt: ArrayLike | None = None) -> None:
         """Learn the true class of an image."""
         self._teachable().correct(image, label, learnt)
-        self._sync()
+        self._unsettled = True
 
     def withdraw(self, image: ArrayLike) -> None:
         """Forget the label of an image."""
         self._teachable().withdraw(image)
-        self._sync()
+        self._unsettled = True
 
     def _teachable(self) -> Teachable:
         if not isinstance(self.method, Teachable):
             raise refuse("method", type(self.method).__name__, "a method that learns from labels, as Latte does")
         return self.method
 
-    def _sync(self) -> None:
-        """Sync, because a label counts from then on."""
-        sync([(NAME, self.method)], self.exchange)
+    def _settle(self) -> None:
+        """Sync after labels, which count from then on: once for many."""
+        if self._unsettled:
+            sync([(NAME, self.method)], self.exchange)
+            self._unsettled = False
 
     def memory_fill(self) -> MemoryFill | None:
         """Return how much the method remembers; None if it does not say."""
@@ -229,10 +233,11 @@ class Alone:
     def reset(self) -> None:
         """Forget everything."""
         self.method.reset()
-        self.images = 0
+        self.images, self._unsettled = 0, False
 
     def state(self) -> State:
         """Return a copy of everything, as arrays."""
+        self._settle()
         return {**self.method.state(), IMAGES: np.array(self.images, np.int64)}
 
     def load(self, arrays: Arrays) -> None:
@@ -241,7 +246,7 @@ class Alone:
             raise refuse("arrays", f"no {IMAGES}", "what state() returns")
         images = at_least(IMAGES, int(exactly(IMAGES, arrays[IMAGES], np.int64, ())), 0)
         self.method.load({name: array for name, array in arrays.items() if name != IMAGES})
-        self.images = images
+        self.images, self._unsettled = images, False
 
 
 class OwnServer(Alone):
@@ -274,10 +279,10 @@ class OwnServer(Alone):
             self.method.predict(views, remember=remember) if self.joined else super().predict(views, remember=remember)
         )
 
-    def _sync(self) -> None:
-        """Sync with itself, while no server has answered."""
-        if not self.joined:
-            super()._sync()
+    def _settle(self) -> None:
+        """Sync with itself after labels, while no server has answered."""
+        self._unsettled &= not self.joined
+        super()._settle()
 
     def summary(self) -> Any:
         """Return the summary of the method."""
