@@ -10,7 +10,7 @@ import pytest
 
 import devices
 from devices import end, run_device, write_pictures
-from latte.core.sync import upload_of
+from latte.core.sync import sync
 from latte.core.types import TeachingRights
 from latte.edge.device.labels import count_taught
 from latte.edge.device.record import open_to_read
@@ -30,6 +30,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:playwright"),
 ]
 LABELS = 5
+PATIENCE = 120_000  # milliseconds
 EXACT = ("--precision", "exact")
 
 
@@ -39,7 +40,7 @@ def page(tmp_path):
     with playwright.sync_playwright() as program:
         browser = program.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
         made = browser.new_page(viewport={"width": 390, "height": 844})
-        made.set_default_timeout(120_000)
+        made.set_default_timeout(PATIENCE)
         yield made
         browser.close()
 
@@ -47,22 +48,23 @@ def page(tmp_path):
 def label_on_the_page(page, address):
     """Label pictures with the keys of their classes in turn, one of them after a mistake; return file -> class."""
     errors = []
-    page.on("pageerror", errors.append)
+    page.on("pageerror", lambda error: errors.append(error))
     page.goto(address)
     given = {}
+    counts, shown = (playwright.expect(page.locator(place)) for place in ("#counts", "#name"))
     for number in range(LABELS):
-        page.wait_for_function(f"document.querySelector('#counts').textContent.startsWith('{number} labelled')")
+        counts.to_contain_text(f"{number} labelled", timeout=PATIENCE)
         name, place = page.text_content("#name"), number % 3
         if number == 2:  # the wrong key, and back
-            page.keyboard.press("3" if place != 2 else "1")
-            page.wait_for_function("name => document.querySelector('#name').textContent !== name", arg=name)
+            page.keyboard.press("1")
+            counts.to_contain_text(f"{number + 1} labelled", timeout=PATIENCE)
             page.keyboard.press("ArrowLeft")
-            page.wait_for_function("name => document.querySelector('#name').textContent === name", arg=name)
+            shown.to_have_text(name, timeout=PATIENCE)
         page.keyboard.press(str(place + 1))
         given[name] = place
-    page.wait_for_function(f"document.querySelector('#counts').textContent.startsWith('{LABELS} labelled')")
+    counts.to_contain_text(f"{LABELS} labelled", timeout=PATIENCE)
     page.keyboard.press("0")
-    page.wait_for_function(f"document.querySelector('#counts').textContent.startsWith('{LABELS + 1} labelled')")
+    counts.to_contain_text(f"{LABELS + 1} labelled", timeout=PATIENCE)
     assert not errors
     return given
 
@@ -114,9 +116,9 @@ def in_one_process(file, mine, first, later, given):
     for path in mine:
         if path.name in given:
             one.correct(row(path), given[path.name])
-    exchange.push("one", upload_of(one))
+    for _ in range(2):  # it ran twice; since the first download it knows that the fleet has labels
+        sync([("one", one)], exchange)
     two.predict(row(first)[None])
-    exchange.push("two", upload_of(two))
-    two.receive(exchange.pull("two"))
+    sync([("two", two)], exchange)
     predictions = [two.predict(row(path)[None]) for path in later]
     return [(one.classname, one.probability) for one in predictions]

@@ -6,6 +6,7 @@ const LOOK = 3000; // milliseconds between two looks while nothing is asked, or 
 
 let state = null;
 let busy = false;
+let turn = 0; // of what a person does: an answer to an earlier look comes too late
 
 const visible = (text) => text.replace(HIDDEN, (char) => "\\u" + char.codePointAt(0).toString(16).padStart(4, "0"));
 const setText = (node, text) => { if (node.textContent !== text) node.textContent = text; };
@@ -57,9 +58,11 @@ const draw = () => {
 
 const ask = async (path, body) => {
   const options = body ? { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) } : {};
+  const mine = body ? ++turn : turn;
   try {
     const response = await fetch(path, options);
     const answer = await response.json();
+    if (mine !== turn) return;
     if (!response.ok) throw new Error(answer.detail);
     state = answer;
     at("problem").hidden = true;
