@@ -14,6 +14,7 @@ import pytest
 
 from devices import RowEncoder, rows, small_task, write_pictures
 from latte.core.evidence import ENOUGH, MOST_LABELS, Pairs, evidence
+from latte.core.types import TeachingRights
 from latte.core.unknown import BINS, bin_of, mcm_of, share_below, threshold_of
 from latte.edge.classify.classify import EmbeddedPicture, answer_picture
 from latte.edge.device.device import Device
@@ -197,6 +198,12 @@ def test_the_labels_of_a_fleet_add_up_and_reach_every_device(device, tmp_path):
         assert word == FleetWord((0, 8, 4))
         device._hear(word)
         assert device.falls_back, "no client of these could know it alone"
+        hub.grant(TeachingRights(frozenset({"a"})))
+        assert hub._fleet_word() == FleetWord((0, 3, 2)), "once somebody has the right to teach, only those count"
+        hub.grant(TeachingRights(frozenset(), muted=frozenset({"a"})))
+        assert hub._fleet_word() == FleetWord((0, 5, 2))
+        hub.grant(TeachingRights(frozenset()))
+        assert hub._fleet_word() == word
         hub.reports.forget("b")
         assert hub._fleet_word() == FleetWord((0, 3, 2))
         device._hear(hub._fleet_word())

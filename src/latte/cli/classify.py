@@ -189,6 +189,7 @@ class Classifying:
                 problem(f"going on after {start} of {len(self.files)} pictures, which {memory.name} covers")
         self.tally, self.course, self.width = Tally(), Course(), label_width(names)
         self.labelled: list[Answer] = []  # answers whose true label is known
+        self.judged: set[str] = set()  # their files: one that is named twice is judged once
         self.pairs, self.falls_back = Pairs(), False
         self.mcm, self.threshold = np.zeros(BINS, np.int64), 0.0
         self.unlike = 0
@@ -283,7 +284,8 @@ class Classifying:
             self.course.add(stretch_of(answer))
         if self.labels and (name := os.path.abspath(answer.file)) in self.labels:  # noqa: PTH100
             self.labelled.append(replace(answer, file=name))
-            self._teach(picture, answer, self.labels[name])
+            self._teach(picture, answer, self.labels[name], again=name in self.judged)
+            self.judged.add(name)
         try:
             if self.table:
                 self.table.add(answer)
@@ -297,14 +299,15 @@ class Classifying:
             if self.learning:
                 self.learning.count()
 
-    def _teach(self, picture: EmbeddedPicture, answer: Answer, label: str) -> None:
+    def _teach(self, picture: EmbeddedPicture, answer: Answer, label: str, again: bool) -> None:
         """Learn a label, which has judged the answer before."""
         import numpy as np
 
+        from ..core.evidence import Pairs
         from ..core.types import Teachable, can_be_taught
         from ..edge.classify.evidence import pair_of
 
-        self.pairs += pair_of(answer, label)
+        self.pairs += Pairs() if again else pair_of(answer, label)
         self.falls_back = self.chosen.fallback and self.pairs.verdict == "hurts"
         if picture.row is not None and can_be_taught(self.method):
             assert isinstance(self.method, Teachable)

@@ -107,6 +107,9 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         show_default=True,
         help="Add noise of this length to each class that is shared; what that guarantees is printed.",
     ),
+    click.option(
+        "--share-labels", is_flag=True, help="With --noise: send sums of labels, too, to which no noise is added."
+    ),
     FALLBACK,
     PLUGINS,
     click.option("--server-ca", type=InputFile(), help="Certificate of the authority that signed the server's."),
@@ -136,6 +139,7 @@ class EdgeOptions:
     sync_pause: float
     least_images: int
     noise: float
+    share_labels: bool
     fallback: bool
     plugins: tuple[Path, ...]
     server_ca: Path | None
@@ -387,7 +391,7 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     check_encoder_spec(chosen.encoder)
     load_plugins(chosen.plugins)
     connection = Connection(attempts=1, authority=chosen.server_ca, certificate=chosen.cert, key=chosen.key)
-    privacy = Privacy(chosen.least_images, chosen.noise)
+    privacy = Privacy(chosen.least_images, chosen.noise, chosen.share_labels)
     membership = Membership(  # one attempt per sync, because the device has its own pauses
         chosen.server, None, chosen.name, chosen.precision, connection, privacy, token_file=chosen.token_file
     )

@@ -306,14 +306,14 @@ class FleetSums(msgspec.Struct):
     harmed: int = 0
     neither: int = 0
 
-    def add(self, report: DeviceReport) -> None:
-        """Count the report of one client."""
+    def add(self, report: DeviceReport, believed: bool = True) -> None:
+        """Count the report of one client; only labels that are ``believed`` say whether adapting helps."""
         self.reporting += 1
         self.images += report.images
         if isinstance(report.differing, int):
             self.differing += report.differing
             self.compared += report.images
-        if (compared := pairs_of(report)) is not None:
+        if believed and (compared := pairs_of(report)) is not None:
             self.helped += compared.helped
             self.harmed += compared.harmed
             self.neither += compared.neither
@@ -404,7 +404,7 @@ def fleet_table(source: FleetSource, query: FleetQuery, now: float) -> FleetTabl
         if trace is not None:
             synced = max(synced, trace.synced)
         if (report := source.reports.latest.get(client)) is not None:
-            sums.add(report)
+            sums.add(report, source.reports.believes(client))
         sums.fresh += synced >= oldest
         shown = query.state == "all" or (synced < oldest) == (query.state == "stale")
         if shown and (not find or find in client.casefold()):

@@ -79,7 +79,8 @@ class Reports:
 
     def __init__(self) -> None:
         self.latest: dict[str, DeviceReport] = {}
-        self.pairs = Pairs()  # of all clients
+        self.rights = TeachingRights()
+        self.pairs = Pairs()  # of all clients that are believed
         self.mcm = np.zeros(BINS, np.int64)  # the histogram of all clients
         self._earlier: dict[str, deque[str]] = {}
         self._shared: dict[str, float] = {}  # when it was last seen that two devices use a name
@@ -87,7 +88,7 @@ class Reports:
     def note(self, client: str, report: DeviceReport) -> None:
         """Take over the report of an upload."""
         before, now = self.latest.get(client), report.instance
-        self._count(before, report)
+        self._count(client, before, report)
         self.latest[client] = report
         if before is None or not before.instance or not now or before.instance == now:  # earlier versions send none
             return
@@ -97,12 +98,23 @@ class Reports:
         if before.instance not in earlier:
             earlier.append(before.instance)
 
-    def _count(self, before: DeviceReport | None, now: DeviceReport | None) -> None:
+    def grant(self, rights: TeachingRights) -> None:
+        """Believe only those who may teach, if there are any, and nobody who is muted; count the labels anew."""
+        self.rights = rights
+        believed = (pairs_of(report) for client, report in self.latest.items() if self.believes(client))
+        self.pairs = sum(filter(None, believed), Pairs())
+
+    def believes(self, client: str) -> bool:
+        """Return whether the labels of a client count as to whether adapting helps."""
+        teachers = self.rights.teachers
+        return client not in self.rights.muted and (not teachers or client in teachers)
+
+    def _count(self, client: str, before: DeviceReport | None, now: DeviceReport | None) -> None:
         """Replace a client's part of the sums; what cannot be true counts as nothing."""
         for report, sign in ((before, -1), (now, 1)):
             if report is None:
                 continue
-            if (pairs := pairs_of(report)) is not None:
+            if (pairs := pairs_of(report)) is not None and self.believes(client):
                 self.pairs = self.pairs + pairs if sign > 0 else self.pairs - pairs
             if isinstance(report.mcm, bytes) and (counts := unpack_counts(report.mcm)) is not None:
                 self.mcm += sign * counts
@@ -114,7 +126,7 @@ class Reports:
 
     def forget(self, client: str) -> None:
         """Forget a client."""
-        self._count(self.latest.get(client), None)
+        self._count(client, self.latest.get(client), None)
         for known in (self.latest, self._earlier, self._shared):
             known.pop(client, None)
 
@@ -225,13 +237,13 @@ class Hub:
         self.task, self.store, self.limits = task, store, limits or Limits()
         self.exchange = served_exchange(task)
         self.reader = UploadReader(task, self.exchange)
-        self.grant(TeachingRights(frozenset()))  # until somebody says whom to trust
         self.on_join: Callable[[str], None] = lambda client: None  # is called after a client's first upload
         # is called when the number of labels of a client has changed
         self.on_labels: Callable[[str, int], None] = lambda client, labels: None
         self.versions: dict[str, int] = {}  # of every client in the exchange
         self.updated: dict[str, float] = {}
         self.reports = Reports()
+        self.grant(TeachingRights(frozenset()))  # until somebody says whom to trust
         self._keys: dict[str, bytes] = {}  # of their uploads; where one is missing, the store is asked
         self.seconds: dict[str, float] = {}  # of processor time: store, wire (decode, check, encode), exchange
         self._phase, self._since = "", 0.0
@@ -264,6 +276,7 @@ class Hub:
     def grant(self, rights: TeachingRights) -> None:
         """Replace the rights to teach."""
         self._rights = rights
+        self.reports.grant(rights)
         if hasattr(self.exchange, "grant"):
             self.exchange.grant(rights)
 
