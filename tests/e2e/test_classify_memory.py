@@ -192,6 +192,7 @@ def test_copies_do_not_fill_a_memory(pictures, tmp_path):
     assert "near cop" not in errors[0] and memory.read_bytes() != once.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_costs_nothing(pictures, whole, tmp_path):
     """As in a pipe to head: the pictures whose lines nobody read any more are learnt and saved."""
     memory = tmp_path / "m.safetensors"
