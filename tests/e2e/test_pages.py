@@ -173,6 +173,8 @@ def test_every_command_of_the_page_works(page, here):
         for code in re.findall(r"```python\n(.*?)```", PAGES[page], re.DOTALL):
             if ">>> " not in code:  # pytest runs those
                 run_example(code, here, reader.address)
+        if page == "docs/deploy.md":  # what the device uploaded is in the backup that was proved
+            assert "1 client" in latte("store", "check", "--folder", "proof", cwd=here, check=True).stdout
         if page == "docs/edge.md":
             assert devices.status(here / "two")["labels"]["labelled"] == 2 and devices.recorded(here / "three") == 6
 
