@@ -12,6 +12,7 @@ import pytest
 
 import tiny_onnx
 import waiting
+from latte.data.embeddings import load_embeddings
 
 pytest.importorskip("onnxruntime")
 ENCODER = f"onnx:{tiny_onnx.FOLDER}"
@@ -47,6 +48,8 @@ def test_embed_then_run(pictures, tmp_path):
     facts = json.loads(run("data", "show", out, "--json").stdout)
     assert facts["images"] == 36 and facts["domains"] == {"day": 18, "night": 18}
     assert facts["classes"] == ["cat", "dog", "sea_lion"]
+    metadata = load_embeddings(out).metadata
+    assert (metadata["device"], metadata["precision"]) == ("CPUExecutionProvider", "fp32")
     assert not Path(f"{out}.partial").exists()
     table = run(
         "run", "--benchmark", out, "--methods", "clip,latte", "--seeds", "0", "--set", "clients_per_domain=2",
@@ -69,6 +72,23 @@ def test_embed_writes_the_same_bytes_again(pictures, tmp_path):
             3,
         )
     assert (tmp_path / "one" / "x.safetensors").read_bytes() == (tmp_path / "two" / "x.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("views", ["0", "3"])
+def test_the_batch_changes_nothing_but_the_last_bits(pictures, tmp_path, views):
+    """Views of several pictures, of both input sizes of the model, go together where the batch has room."""
+    from PIL import Image
+
+    Image.new("RGB", (10, 10), "red").save(pictures / "day" / "cat" / "low.png")
+    (pictures / "night" / "dog" / "0.png").write_text("not a picture")
+    rows = []
+    for batch in ("1", "32", "100"):
+        out = tmp_path / f"{batch}.safetensors"
+        run("embed", f"folder:{pictures}", "--encoder", ENCODER, "--out", out, "--views", views, "--batch", batch,
+            "--dtype", "float32", "--skip-bad")  # fmt: skip
+        rows.append(np.asarray(load_embeddings(out).views))
+    assert rows[0].shape == (36, 1 + int(views), 8)
+    assert all(np.allclose(other, rows[0], atol=1e-6) for other in rows[1:])
 
 
 # the command line in a process that kills itself at the n-th event about a file whose name ends so
@@ -147,9 +167,9 @@ def test_datasets_that_are_not_there(pictures, tmp_path, dataset, message):
 def test_classify_prints_a_table_and_json_lines(pictures):
     plain = run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", "--encoder", ENCODER)
     assert len(plain.stdout.splitlines()) == 19 and plain.stdout.startswith("label     probability  file\n")
-    assert (
-        plain.stderr.startswith("18 pictures, the memory changed ") and "not saved (--memory FILE does)" in plain.stderr
-    )
+    said = plain.stderr.splitlines()
+    assert said[0] == "encoder: tiny on CPUExecutionProvider, fp32"
+    assert said[1].startswith("18 pictures, the memory changed ") and "not saved (--memory FILE does)" in plain.stderr
     lines = run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", "--encoder", ENCODER, "--json")
     rows = [json.loads(line) for line in lines.stdout.splitlines()]
     assert {row["label"] for row in rows} <= {"cat", "dog", "sea_lion"}

@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING
 import click
 
 from .answer_text import answer_text, counts_text, course_lines, header_text, label_width, labelled_lines, memory_text
-from .options import ENCODER, MAX_PIXELS, NEAR_COPY, PLUGINS, Command, InputFile, load_plugins
+from .options import (
+    BATCH,
+    DEVICE,
+    ENCODER,
+    MAX_PIXELS,
+    NEAR_COPY,
+    PLUGINS,
+    PRECISION,
+    Command,
+    InputFile,
+    load_plugins,
+    open_encoder,
+)
 from .output import line, problem
 from .run_options import collect_options
 from .stop import Stopped, postpone_stop
@@ -31,6 +43,9 @@ _OPTIONS: list[Callable[[Command], Command]] = [
         "--classes", "classnames", required=True, help="Class names, comma-separated, or a file with one per line."
     ),
     ENCODER,
+    DEVICE,
+    PRECISION,
+    BATCH,
     click.option("--templates", help="A template set by name, or a file with one template per line."),
     click.option(
         "--method",
@@ -70,6 +85,9 @@ class ClassifyOptions:
     images: tuple[Path, ...]
     classnames: str
     encoder: str
+    device: str
+    precision: str
+    batch: int
     templates: str | None
     spec: str
     plugins: tuple[Path, ...]
@@ -146,7 +164,7 @@ class Classifying:
         """Find what is wrong with the call, then load the model; ``stack`` holds the locks."""
         from ..edge.classify.classify import Learning, find_pictures
         from ..edge.classify.evidence import Course, Tally, read_labels
-        from ..encoders import check_encoder_spec, load_encoder, read_templates, zero_shot
+        from ..encoders import check_encoder_spec, read_templates, zero_shot
 
         self.chosen, self.files = chosen, find_pictures(chosen.images)
         names = read_classnames(chosen.classnames)
@@ -155,8 +173,8 @@ class Classifying:
         memory, self.table = self._lock_files(names, stack)
         check_encoder_spec(chosen.encoder)
         self.labels = read_labels(chosen.labels, names) if chosen.labels is not None else {}
-        self.model = load_encoder(chosen.encoder)
-        self.task = zero_shot(self.model, names, templates)
+        self.model = open_encoder(chosen.encoder, chosen.device, chosen.precision)
+        self.task = zero_shot(self.model, names, templates, chosen.batch)
         self.method = chosen.create_method(self.task)
         self.learning: Learning | None = None
         if memory is not None:
@@ -206,7 +224,7 @@ class Classifying:
             line(header_text(self.width))
         start = self.learning.start if self.learning else 0
         try:
-            for picture in embed_files(self.model, self.files, start, self.chosen.max_pixels):
+            for picture in embed_files(self.model, self.files, start, self.chosen.max_pixels, self.chosen.batch):
                 with postpone_stop():  # a signal waits until the picture is learnt, printed and counted
                     self._answer(picture)
             with postpone_stop():

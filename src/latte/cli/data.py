@@ -11,7 +11,19 @@ from typing import Any
 import click
 
 from ..errors import InputError
-from .options import DATA, ENCODER, JSON, Folder, InputFile, OutputFile, OutputFolder
+from .options import (
+    BATCH,
+    DATA,
+    DEVICE,
+    ENCODER,
+    JSON,
+    PRECISION,
+    Folder,
+    InputFile,
+    OutputFile,
+    OutputFolder,
+    open_encoder,
+)
 from .output import absolute, bar, line, print_rows, problem
 
 
@@ -157,6 +169,9 @@ def fetch(name: str | None, out: Path, source: Path | None) -> None:
 @click.command()
 @click.argument("dataset")
 @ENCODER
+@DEVICE
+@PRECISION
+@BATCH
 @click.option("--out", required=True, type=OutputFile(), help="The .safetensors to write.")
 @click.option("--views", default="0", help="Random views besides the plain image: 63 (AugMix) or crop_flip:63.")
 @click.option("--templates", help="A template set by name, or a file with one template per line.")
@@ -189,6 +204,9 @@ def fetch(name: str | None, out: Path, source: Path | None) -> None:
 def embed(
     dataset: str,
     encoder: str,
+    device: str,
+    precision: str,
+    batch: int,
     out: Path,
     views: str,
     templates: str | None,
@@ -210,7 +228,7 @@ def embed(
     from ..data.corruptions import load_textures
     from ..data.embed import BadImagesError, EmbedPlan, embed_images
     from ..data.images import CorruptionPlan, open_images
-    from ..encoders import check_encoder_spec, load_encoder, read_templates
+    from ..encoders import check_encoder_spec, read_templates
     from ..encoders.views import MOST_VIEWS, ViewPlan
 
     if out.suffix != ".safetensors":
@@ -221,8 +239,9 @@ def embed(
     kind, _, digits = views.rpartition(":")
     count = whole("--views (a number, or crop_flip:NUMBER)", digits, 0, MOST_VIEWS)
     random_views = ViewPlan(kind or "augmix", count, seed) if count else None
-    plan = EmbedPlan(random_views, words, dtype, os.cpu_count() or 1, skip_bad)
-    images, model = open_images(dataset, CorruptionPlan(severity, seed, textures)), load_encoder(encoder)
+    plan = EmbedPlan(random_views, words, dtype, os.cpu_count() or 1, skip_bad, batch)
+    images = open_images(dataset, CorruptionPlan(severity, seed, textures))
+    model = open_encoder(encoder, device, precision)
     try:
         with bar("embed", len(images), "images") as advance:
             embeddings = embed_images(images, model, out, plan, advance)

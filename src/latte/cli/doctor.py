@@ -15,6 +15,7 @@ import click
 
 from ..data.catalogue import FILE_SUFFIXES, data_folder
 from ..encoders import ENCODER_PACKAGES, MODELS, kind_of
+from ..encoders.devices import list_devices
 from ..errors import pip_line, requirements_of
 from ..version import __version__
 from .options import JSON
@@ -36,6 +37,8 @@ def doctor(as_json: bool) -> None:
     print_rows([_encoder_row(encoder) for encoder in state.encoders], False)
     line("")
     line(f"engine: {_LOOPS[state.loops]}")
+    for library, names in state.devices.items():
+        line(f"devices of {library}: {', '.join(names)} (--device auto takes the first)")
     files = f"{len(state.benchmarks)} embedding files" if state.benchmarks else "no embedding files yet"
     line(f"data folder: {state.data}, {files} (latte data list; latte embed makes them)")
     for name, value in state.variables.items():
@@ -135,11 +138,15 @@ class Installation:
     data: str
     benchmarks: tuple[str, ...]
     encoders: tuple[EncoderState, ...]
+    devices: dict[str, tuple[str, ...]]
     variables: dict[str, str | None]
 
 
 def inspect_installation() -> Installation:
-    """Look at this installation; nothing is changed, and no model is loaded."""
+    """Look at this installation; nothing is changed, and no model is loaded.
+
+    torch and ONNX Runtime are imported, because only they know the devices.
+    """
     from ..engine import has_loops
 
     loops = "missing"
@@ -158,6 +165,7 @@ def inspect_installation() -> Installation:
         data=str(folder),
         benchmarks=tuple(sorted(path.name for path in folder.glob("*") if path.suffix in FILE_SUFFIXES)),
         encoders=tuple(_encoder(kind) for kind in ENCODER_PACKAGES),
+        devices=list_devices(),
         variables={name: os.environ.get(name) for name in VARIABLES},
     )
 

@@ -17,7 +17,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .answer_text import counted, summary_lines
-from .options import ENCODER, JSON, MAX_PIXELS, PLUGINS, Command, Folder, InputFile, OutputFile, load_plugins
+from .options import (
+    DEVICE,
+    ENCODER,
+    JSON,
+    MAX_PIXELS,
+    PLUGINS,
+    Command,
+    Folder,
+    InputFile,
+    OutputFile,
+    load_plugins,
+    open_encoder,
+)
 from .output import line, patient_line, problem
 from .run_options import collect_options
 from .serve import notifier
@@ -63,6 +75,7 @@ _OPTIONS: list[Callable[[Command], Command]] = [
     click.option("--name", help="Name of this device. Default: that of the token, or one made from the machine's."),
     STATE,
     ENCODER,
+    DEVICE,
     click.option("--any-encoder", is_flag=True, help="Take an encoder of another fingerprint than the task's."),
     click.option(
         "--threads", type=click.IntRange(0), default=0, show_default=True, help="Threads of the encoder; 0: all."
@@ -127,6 +140,7 @@ class EdgeOptions:
     name: str | None
     state: Path | None
     encoder: str
+    device: str
     any_encoder: bool
     threads: int
     max_pixels: int
@@ -380,7 +394,7 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     from ..edge.device.record import DeviceRecord
     from ..edge.device.syncing import SyncTimes
     from ..edge.joining import Membership, check_encoder, join, link_to, new_member
-    from ..encoders import check_encoder_spec, load_encoder
+    from ..encoders import check_encoder_spec
 
     check_encoder_spec(chosen.encoder)
     load_plugins(chosen.plugins)
@@ -396,7 +410,7 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     if isinstance(method, PrivateClient):
         problem(f"privacy: {method.guarantee(task.zero_shot.dim)}")
     record = stack.enter_context(closing(DeviceRecord(chosen.folder, task.fingerprint, RoomWait())))
-    encoder = load_encoder(chosen.encoder, chosen.threads)
+    encoder = open_encoder(chosen.encoder, chosen.device, threads=chosen.threads)
     check_encoder(task, encoder, chosen.any_encoder)
     link = link_to(membership, task, name)
     times = SyncTimes(task.sync, task.period, chosen.sync_seconds, chosen.sync_pause)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import DATA, JSON, NEAR_COPY, PLUGINS, InputFile, OutputFile, load_plugins
+from .options import BATCH, DATA, DEVICE, JSON, NEAR_COPY, PLUGINS, InputFile, OutputFile, load_plugins, open_encoder
 from .output import line
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ def task() -> None:
 @task.command("create")
 @click.argument("out", type=OutputFile())
 @click.option("--encoder", envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR.")
+@DEVICE
+@BATCH
 @click.option("--classes", "classnames", help="Class names, comma-separated, or a file with one per line.")
 @click.option("--templates", help="A template set by name, or a file with one template per line.")
 @click.option("--benchmark", help="Take classes and text embeddings from an embedding file instead of an encoder.")
@@ -47,6 +49,8 @@ def task() -> None:
 def create(
     out: Path,
     encoder: str | None,
+    device: str,
+    batch: int,
     classnames: str | None,
     templates: str | None,
     benchmark: str | None,
@@ -67,7 +71,7 @@ def create(
     from ..data.catalogue import find_benchmark, read_benchmark
     from ..edge.classify.classify import with_near_copy
     from ..edge.joining import identify, make_task
-    from ..encoders import load_encoder, read_templates, zero_shot
+    from ..encoders import read_templates, zero_shot
     from ..encoders.prompts import DEFAULT
     from ..experiment.config import parse_method
     from ..methods import describe, resolve
@@ -89,8 +93,8 @@ def create(
     else:
         names = read_classnames(str(classnames))
         prompts = read_templates(templates or DEFAULT)
-        model = load_encoder(str(encoder))
-        classifier, identity = zero_shot(model, names, prompts), identify(model)
+        model = open_encoder(str(encoder), device)
+        classifier, identity = zero_shot(model, names, prompts, batch), identify(model)
     made = make_task(classifier, chosen["name"], params, encoder=identity, templates=prompts, sync=sync, period=period)
     write_task(out, made)
     _show(made, False)

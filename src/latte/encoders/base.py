@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..core.types import Integers, Vectors
 from ..core.validate import at_least, unit_rows
 from ..errors import InputError, refuse
+from .devices import Placement
 from .pictures import MOST_PIXELS, BadImageError, as_picture
 from .preprocess import Preprocess
 
@@ -28,7 +29,8 @@ BatchProgress = Callable[[int, int], None]  # (done, total), after every batch
 class Encoder(Protocol):
     """Turns pictures and texts into unit rows of one space.
 
-    ``scale`` is the model's own logit scale. Two encoders with the same ``fingerprint`` give the same embeddings.
+    ``scale`` is the model's own logit scale. Two encoders with the same ``fingerprint`` give the same embeddings, on
+    whatever device, up to rounding in the last bits.
     """
 
     name: str
@@ -51,8 +53,10 @@ class BaseEncoder:
     """The parts of ``Encoder`` that do not depend on the runtime.
 
     A subclass implements ``image_batch`` ((n, 3, H, W) float32 to (n, D)), ``text_batch`` (n texts to (n, D)) and
-    ``fingerprint``; their rows need not be of unit length.
+    ``fingerprint``; their rows need not be of unit length. ``placement`` says where it runs.
     """
+
+    placement: Placement
 
     def __init__(self, name: str, dim: int, scale: float, preprocess: Preprocess) -> None:
         self.name = name

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.validate import close_names
-from ..errors import MissingExtra, pip_line, refuse
+from ..errors import MissingExtra, need, pip_line, refuse
 from ..files.documents import shorten
 from .base import too_long
+from .devices import place_torch
 from .hf import TorchEncoder, is_network_failure, set_threads
 from .preprocess import Preprocess, from_open_clip
 
@@ -21,10 +22,18 @@ _SCHEMAS = ("hf-hub:", "local-dir:")
 class OpenClipEncoder(TorchEncoder):
     """An open_clip model with its own tokenizer, preprocessing and logit scale."""
 
-    def __init__(self, name: str, model: Any, tokenizer: Any, preprocess: Preprocess, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        name: str,
+        model: Any,
+        tokenizer: Any,
+        preprocess: Preprocess,
+        device: str = "cpu",
+        precision: str = "fp32",
+    ) -> None:
         self.tokenizer = tokenizer
         self.context = int(getattr(tokenizer, "context_length", None) or CONTEXT_LENGTH)
-        super().__init__(name, model, preprocess, device)
+        super().__init__(name, model, preprocess, device, precision)
 
     def image_features(self, pixels: Any) -> Any:
         """Return (n, D) for a tensor (n, 3, H, W)."""
@@ -70,9 +79,10 @@ class OpenClipEncoder(TorchEncoder):
         return [type(self.tokenizer).__name__, self.context, sample]
 
 
-def load_open_clip(target: str, threads: int = 0, device: str = "cpu") -> OpenClipEncoder:
+def load_open_clip(target: str, threads: int = 0, device: str = "cpu", precision: str = "fp32") -> OpenClipEncoder:
     """Return the model ``target``: MODEL/PRETRAINED, or hf-hub:… or local-dir:… as open_clip writes them."""
     open_clip = open_clip_package()
+    place_torch(need("torch", "torch"), device, precision)  # refused before anything is loaded
     set_threads(threads)
     name, pretrained = split_target(target)
     try:
@@ -91,7 +101,7 @@ def load_open_clip(target: str, threads: int = 0, device: str = "cpu") -> OpenCl
             got = f"no such model and weights ({shorten(error, 120)})"
             want = f"a pair: {', '.join(close_names(target, pairs)) or 'open_clip.list_pretrained() names them all'}"
         raise refuse(f"openclip:{target}", got, want) from None
-    return OpenClipEncoder(f"openclip:{target}", model, tokenizer, _preprocess(open_clip, model), device)
+    return OpenClipEncoder(f"openclip:{target}", model, tokenizer, _preprocess(open_clip, model), device, precision)
 
 
 def split_target(target: str) -> tuple[str, str | None]:
