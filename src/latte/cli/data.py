@@ -263,13 +263,18 @@ def embed(
 )
 @JSON
 def export(encoder: str, out: Path, variants: str, images: Path | None, as_json: bool) -> None:
-    """Write ENCODER (hf:ID or hf:DIR) to the folder OUT: image, text, tokenizer, model.json.
+    """Write ENCODER (hf:ID, openclip:MODEL/WEIGHTS or a folder) to the folder OUT: image, text, tokenizer, model.json.
 
-    Prints how well every variant agrees with the original: cosines of the same images and texts.
+    Prints how well every variant agrees with the original: cosines of the same images and texts, and the largest
+    difference of any number. fp32 is refused above 1e-4.
     """
     from ..edge.classify.classify import find_pictures
     from ..encoders.export import export_onnx
 
     pictures = None if images is None else find_pictures([images])
     agreements = export_onnx(encoder, out, tuple(part.strip() for part in variants.split(",")), pictures)
-    print_rows([asdict(agreement) for agreement in agreements], as_json)
+    rows: list[dict[str, Any]] = [asdict(agreement) for agreement in agreements]
+    for row in [] if as_json else rows:  # a cosine of 1.00 would say nothing
+        row |= {name: f"{row[name]:.7f}" for name in row if name.endswith(("_mean", "_min"))}
+        row["largest"] = f"{row['largest']:.1e}"
+    print_rows(rows, as_json)

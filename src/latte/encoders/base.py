@@ -30,7 +30,8 @@ class Encoder(Protocol):
     """Turns pictures and texts into unit rows of one space.
 
     ``scale`` is the model's own logit scale. Two encoders with the same ``fingerprint`` give the same embeddings, on
-    whatever device, up to rounding in the last bits.
+    whatever device, up to rounding in the last bits. A model that was trained with a sigmoid has a ``bias``, too
+    (:class:`BaseEncoder`): ``sigmoid(scale · cosine + bias)`` is how likely a text fits a picture, each by itself.
     """
 
     name: str
@@ -58,11 +59,12 @@ class BaseEncoder:
 
     placement: Placement
 
-    def __init__(self, name: str, dim: int, scale: float, preprocess: Preprocess) -> None:
+    def __init__(self, name: str, dim: int, scale: float, preprocess: Preprocess, bias: float | None = None) -> None:
         self.name = name
         self.dim = dim
         self.scale = scale
         self.preprocess = preprocess
+        self.bias = bias
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, D={self.dim}, scale={self.scale:g})"

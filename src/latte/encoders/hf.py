@@ -25,9 +25,14 @@ from .preprocess import Preprocess, from_hf
 class TorchEncoder(BaseEncoder):
     """An encoder whose ``model`` is a torch module with a ``logit_scale``.
 
-    A subclass implements ``image_features``, ``tokens``, ``token_features`` and ``token_rule``, and for prompt tuning
-    ``plain_tokens`` and ``token_embedding``.
+    A subclass implements ``image_features``, ``tokens``, ``token_features`` and ``token_rule``, for prompt tuning
+    ``plain_tokens`` and ``token_embedding``, and for export ``tokenizer_json`` and ``pad_id``. ``context`` is the most
+    tokens of a text; ``pad_to_context``: every text is filled up to it.
     """
+
+    context: int
+    pad_to_context = True
+    pad_id: int
 
     def __init__(
         self, name: str, model: Any, preprocess: Preprocess, device: str = "cpu", precision: str = "fp32"
@@ -35,11 +40,13 @@ class TorchEncoder(BaseEncoder):
         self.torch = need("torch", "torch")
         self.device, self.dtype, self.placement = place_torch(self.torch, device, precision)
         scale = float(model.logit_scale.detach().float().exp())  # before it is rounded
+        bias = getattr(model, "logit_bias", None)  # of SigLIP
+        bias = None if bias is None else float(bias.detach().float())
         self.model = model.to(self.device, self.dtype).eval().requires_grad_(False)
         with self.torch.inference_mode():  # one black picture, to learn D
             black = self.torch.zeros((1, 3, *preprocess.size), device=self.device, dtype=self.dtype)
             dim = int(self.image_features(black).shape[1])
-        super().__init__(name, dim, scale, preprocess)
+        super().__init__(name, dim, scale, preprocess, bias)
 
     def image_features(self, pixels: Any) -> Any:
         """Return (n, D) for a tensor (n, 3, H, W), of any length."""
@@ -78,6 +85,10 @@ class TorchEncoder(BaseEncoder):
     def token_rule(self) -> Any:
         """Return everything that the tokens of a text depend on, as plain values."""
         return None
+
+    def tokenizer_json(self) -> str:
+        """Return the tokenizer as a tokenizer.json of the package tokenizers, without padding and cutting."""
+        raise TypeError(f"{type(self).__name__} has no tokenizer.json")
 
     def _numpy(self, tensor: Any) -> NDArray[Any]:
         if tensor.dtype is self.torch.bfloat16:  # which numpy does not have
@@ -127,13 +138,12 @@ class HfEncoder(TorchEncoder):
     ) -> None:
         self.tokenizer = tokenizer
         self.family: str = model.config.model_type
-        self.context: int = model.config.text_config.max_position_embeddings
+        self.context = model.config.text_config.max_position_embeddings
+        # SigLIP was trained on texts padded to the full context and reads its last token; CLIP does not care
+        self.pad_to_context = self.family != "clip"
+        pad = tokenizer.pad_token_id
+        self.pad_id = int(tokenizer.eos_token_id if pad is None else pad)
         super().__init__(name, model, preprocess, device, precision)
-
-    @property
-    def pad_to_context(self) -> bool:
-        """SigLIP was trained on texts padded to the full context and reads its last token; CLIP does not care."""
-        return self.family != "clip"
 
     def image_features(self, pixels: Any) -> Any:
         """Return (n, D) for a tensor (n, 3, H, W)."""
@@ -153,17 +163,18 @@ class HfEncoder(TorchEncoder):
         padded = [row + [self.pad_id] * (length - len(row)) for row in rows]
         return self.torch.tensor(padded, dtype=self.torch.int64, device=self.device)
 
-    @property
-    def pad_id(self) -> int:
-        """The token that fills up a short text."""
-        pad = self.tokenizer.pad_token_id
-        return int(self.tokenizer.eos_token_id if pad is None else pad)
-
     def token_rule(self) -> Any:
         """Return everything that the tokens of a text depend on: the tokenizer itself, if it can be serialised."""
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         rule = backend.to_str() if backend is not None else sorted(self.tokenizer.get_vocab().items())
         return [rule, self.pad_id, self.context]
+
+    def tokenizer_json(self) -> str:
+        """Return the tokenizer.json of the model's folder."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise refuse("tokenizer", type(self.tokenizer).__name__, "a model whose folder has a tokenizer.json")
+        return str(backend.to_str())
 
     def plain_tokens(self, text: str) -> list[int]:
         """Return the token ids of a text without start, end and padding."""

@@ -85,6 +85,7 @@ class Description:
     image: ImagePart
     text: TextPart
     sha256: dict[str, str] = field(default_factory=dict)
+    logit_bias: float | None = None
 
     def __post_init__(self) -> None:
         at_least("dim", self.dim, 1, LARGEST_SIZE)
@@ -159,7 +160,7 @@ class OnnxEncoder(BaseEncoder):
             path, want = existing_file(self.folder, file), model.sha256.get(file)
             if want is not None and checksum(path) != want:
                 raise refuse(str(path), "a damaged file (its sha256 is not the one in model.json)", _AGAIN)
-        super().__init__(model.name, model.dim, model.logit_scale, image_rule(model.image))
+        super().__init__(model.name, model.dim, model.logit_scale, image_rule(model.image), model.logit_bias)
         self._image = self._session(self.files[0], (model.image.input,), model.image.output)
         self.placement = Placement(self._image.get_providers()[0])
 
