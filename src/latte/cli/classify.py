@@ -12,15 +12,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .answer_text import answer_text, counts_text, course_lines, header_text, label_width, labelled_lines, memory_text
+from .answer_text import (
+    answer_text,
+    counts_text,
+    course_lines,
+    fits_text,
+    header_text,
+    label_width,
+    labelled_lines,
+    memory_text,
+)
 from .options import (
     BATCH,
+    DESCRIPTIONS,
     DEVICE,
     ENCODER,
     MAX_PIXELS,
     NEAR_COPY,
     PLUGINS,
     PRECISION,
+    TEMPLATES,
     Command,
     InputFile,
     load_plugins,
@@ -46,7 +57,8 @@ _OPTIONS: list[Callable[[Command], Command]] = [
     DEVICE,
     PRECISION,
     BATCH,
-    click.option("--templates", help="A template set by name, or a file with one template per line."),
+    TEMPLATES,
+    DESCRIPTIONS,
     click.option(
         "--method",
         "spec",
@@ -75,6 +87,11 @@ _OPTIONS: list[Callable[[Command], Command]] = [
     ),
     click.option("--out", type=FILE, help="Write a row per image to this CSV file, too."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON, a line per image."),
+    click.option(
+        "--sigmoid",
+        is_flag=True,
+        help="Show how likely each class is by itself, whatever the others: for SigLIP, without the memory.",
+    ),
 ]
 
 
@@ -89,6 +106,7 @@ class ClassifyOptions:
     precision: str
     batch: int
     templates: str | None
+    descriptions: Path | None
     spec: str
     plugins: tuple[Path, ...]
     memory: Path | None
@@ -98,6 +116,7 @@ class ClassifyOptions:
     labels: Path | None
     out: Path | None
     as_json: bool
+    sigmoid: bool
 
     def create_method(self, task: ZeroShot) -> Method:
         """Return the method that adapts; one that remembers nothing is refused where there is a memory file."""
@@ -149,7 +168,8 @@ def classify(chosen: ClassifyOptions) -> None:
     The probability is that of the adapted prediction: a softmax of its scores, at a temperature that is found without
     labels (with Latte, so that adapted and zero-shot predictions are equally certain on average). Only labelled images
     can tell how often a prediction is right (docs/calibration.md). JSON and CSV also have the probability of the
-    zero-shot prediction, and its certainty, 1 minus the entropy.
+    zero-shot prediction, and its certainty, 1 minus the entropy. All of these compare the classes: methods see a
+    softmax of the scaled cosines, also of SigLIP; --sigmoid shows what SigLIP was trained for.
     """
     with ExitStack() as stack:
         bad = Classifying(chosen, stack).run()
@@ -164,17 +184,22 @@ class Classifying:
         """Find what is wrong with the call, then load the model; ``stack`` holds the locks."""
         from ..edge.classify.classify import Learning, find_pictures
         from ..edge.classify.evidence import Course, Tally, read_labels
-        from ..encoders import check_encoder_spec, read_templates, zero_shot
+        from ..encoders import check_encoder_spec, read_descriptions, read_templates, zero_shot
+        from ..errors import refuse
 
         self.chosen, self.files = chosen, find_pictures(chosen.images)
         names = read_classnames(chosen.classnames)
         templates = None if chosen.templates is None else read_templates(chosen.templates)
+        sentences = None if chosen.descriptions is None else read_descriptions(chosen.descriptions)
         load_plugins(chosen.plugins)
         memory, self.table = self._lock_files(names, stack)
         check_encoder_spec(chosen.encoder)
         self.labels = read_labels(chosen.labels, names) if chosen.labels is not None else {}
         self.model = open_encoder(chosen.encoder, chosen.device, chosen.precision)
-        self.task = zero_shot(self.model, names, templates, chosen.batch)
+        self.bias: float | None = getattr(self.model, "bias", None)
+        if chosen.sigmoid and self.bias is None:
+            raise refuse("--sigmoid", f"{self.model.name}, which has no bias", "a model trained with one, as SigLIP is")
+        self.task = zero_shot(self.model, names, templates, chosen.batch, descriptions=sentences)
         self.method = chosen.create_method(self.task)
         self.learning: Learning | None = None
         if memory is not None:
@@ -253,10 +278,12 @@ class Classifying:
 
     def _answer(self, picture: EmbeddedPicture) -> None:
         from ..edge.classify.answers import json_line
-        from ..edge.classify.classify import answer_picture
+        from ..edge.classify.classify import answer_picture, sigmoid_probabilities
         from ..edge.classify.evidence import stretch_of
 
-        answer = answer_picture(picture, self.task, self.method)
+        answer, fits = answer_picture(picture, self.task, self.method), {}
+        if self.chosen.sigmoid and self.bias is not None and picture.row is not None:
+            fits = sigmoid_probabilities(self.task, picture.row, self.bias)
         self.tally.count(answer)
         if answer.problem is None:
             self.course.add(stretch_of(answer))
@@ -266,11 +293,13 @@ class Classifying:
             if self.table:
                 self.table.add(answer)
             if self.chosen.as_json:
-                line(json_line(asdict(answer)))
+                line(json_line(asdict(answer) | ({"sigmoid": fits} if fits else {})))
             elif answer.problem is not None:
                 problem(answer.problem)
             else:
                 line(answer_text(answer, self.width))
+                if fits:
+                    line(fits_text(fits))
         finally:  # it has been learnt, whether or not anybody reads the line
             if self.learning:
                 self.learning.count()

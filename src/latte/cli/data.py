@@ -14,10 +14,12 @@ from ..errors import InputError
 from .options import (
     BATCH,
     DATA,
+    DESCRIPTIONS,
     DEVICE,
     ENCODER,
     JSON,
     PRECISION,
+    TEMPLATES,
     Folder,
     InputFile,
     OutputFile,
@@ -174,7 +176,8 @@ def fetch(name: str | None, out: Path, source: Path | None) -> None:
 @BATCH
 @click.option("--out", required=True, type=OutputFile(), help="The .safetensors to write.")
 @click.option("--views", default="0", help="Random views besides the plain image: 63 (AugMix) or crop_flip:63.")
-@click.option("--templates", help="A template set by name, or a file with one template per line.")
+@TEMPLATES
+@DESCRIPTIONS
 @click.option(
     "--severity",
     type=click.IntRange(1, 5),
@@ -210,6 +213,7 @@ def embed(
     out: Path,
     views: str,
     templates: str | None,
+    descriptions: Path | None,
     severity: int,
     seed: int,
     frost: Path | None,
@@ -228,7 +232,7 @@ def embed(
     from ..data.corruptions import load_textures
     from ..data.embed import BadImagesError, EmbedPlan, embed_images
     from ..data.images import CorruptionPlan, open_images
-    from ..encoders import check_encoder_spec, read_templates
+    from ..encoders import check_encoder_spec, read_descriptions, read_templates
     from ..encoders.views import MOST_VIEWS, ViewPlan
 
     if out.suffix != ".safetensors":
@@ -236,10 +240,11 @@ def embed(
     check_encoder_spec(encoder)
     textures = None if frost is None else load_textures(frost)
     words = None if templates is None else read_templates(templates)
+    sentences = None if descriptions is None else read_descriptions(descriptions)
     kind, _, digits = views.rpartition(":")
     count = whole("--views (a number, or crop_flip:NUMBER)", digits, 0, MOST_VIEWS)
     random_views = ViewPlan(kind or "augmix", count, seed) if count else None
-    plan = EmbedPlan(random_views, words, dtype, os.cpu_count() or 1, skip_bad, batch)
+    plan = EmbedPlan(random_views, words, dtype, os.cpu_count() or 1, skip_bad, batch, sentences)
     images = open_images(dataset, CorruptionPlan(severity, seed, textures))
     model = open_encoder(encoder, device, precision)
     try:

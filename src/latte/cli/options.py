@@ -111,6 +111,13 @@ BATCH = click.option(
     show_default=True,
     help="Images (or texts) that the encoder gets at once; a GPU wants 256 or more.",
 )
+TEMPLATES = click.option("--templates", help="A template set by name, or a file with one template per line.")
+DESCRIPTIONS = click.option(
+    "--descriptions",
+    type=InputFile(),
+    help='JSON file of sentences per class, {"cat": ["A cat has whiskers.", ...], ...}, instead of the templates, or '
+    "with --templates beside them.",
+)
 MAX_PIXELS = click.option(
     "--max-pixels",
     metavar="NUMBER",

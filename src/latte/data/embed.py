@@ -20,7 +20,7 @@ from ..core.validate import at_least, choice
 from ..encoders import BadImageError, Encoder, zero_shot
 from ..encoders.base import BATCH, encode_files, map_in_order
 from ..encoders.devices import Placement
-from ..encoders.prompts import DEFAULT, read_templates
+from ..encoders.prompts import Descriptions, class_descriptions, use_templates
 from ..encoders.views import ViewPlan, make_views
 from ..errors import InputError, refuse
 from ..files.atomic import lock, write_text
@@ -103,7 +103,7 @@ class EmbedPlan:
     """How to embed.
 
     - ``views``: those besides the plain one; None: no others
-    - ``templates``: of the prompts; None: the seven
+    - ``templates`` and ``descriptions``: the prompts, see :func:`.zero_shot`
     - ``dtype``: "float16" or "float32"
     - ``workers``: the number of threads
     - ``batch``: the number of views, or of pictures without views, that the encoder gets at once
@@ -116,6 +116,7 @@ class EmbedPlan:
     workers: int = 2
     skip_bad: bool = False
     batch: int = BATCH
+    descriptions: Descriptions | None = None
 
     def __post_init__(self) -> None:
         choice("dtype", self.dtype, EMBEDDING_DTYPES)
@@ -148,7 +149,8 @@ def embed_images(
     ones. Unreadable pictures are collected and, unless ``plan.skip_bad``, refused together at the end.
     """
     plan, out = plan or EmbedPlan(), Path(out)
-    classifier = zero_shot(encoder, images.classnames, plan.templates)  # first: it refuses bad names and templates
+    # first: it refuses bad names and prompts
+    classifier = zero_shot(encoder, images.classnames, plan.templates, plan.batch, descriptions=plan.descriptions)
     out.parent.mkdir(parents=True, exist_ok=True)
     with lock(Path(f"{out}.lock"), f"embedding {out}"):
         folder, shape = Path(f"{out}.partial"), (plan.count, encoder.dim)
@@ -227,6 +229,10 @@ def _identity(images: ImageSet, encoder: Encoder, plan: EmbedPlan) -> dict[str, 
     }
 
 
+def _dump(descriptions: Descriptions, classnames: Sequence[str]) -> str:
+    return json.dumps(class_descriptions(descriptions, classnames), ensure_ascii=False)
+
+
 def _placement(encoder: Encoder) -> dict[str, str]:
     """Return where the encoder runs and in which numbers; empty if it is somebody's own and does not say."""
     placement: Placement | None = getattr(encoder, "placement", None)
@@ -239,7 +245,8 @@ def _metadata(images: ImageSet, encoder: Encoder, plan: EmbedPlan, readable: NDA
         "encoder": encoder.name,
         "encoder_fingerprint": encoder.fingerprint,
         **_placement(encoder),
-        "templates": json.dumps(plan.templates or read_templates(DEFAULT)),
+        "templates": json.dumps(use_templates(plan.templates, plan.descriptions)),
+        **({"descriptions": _dump(plan.descriptions, images.classnames)} if plan.descriptions else {}),
         "sources": json.dumps(images.sources),
         "corruption": json.dumps(images.corruption),
         "views": json.dumps(plan.views and asdict(plan.views)),

@@ -27,7 +27,7 @@ from ..lazy import lazy_names
 from .base import BATCH, BatchProgress, Encoder
 from .pictures import BadImageError, as_picture, open_picture
 from .preprocess import Preprocess
-from .prompts import read_templates, template_sets, zero_shot
+from .prompts import read_descriptions, read_templates, template_sets, zero_shot
 
 TYPE_CHECKING = False  # see latte.lazy
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ __all__ = [
     "make_prompt_tuner",
     "make_views",
     "open_picture",
+    "read_descriptions",
     "read_templates",
     "template_sets",
     "zero_shot",

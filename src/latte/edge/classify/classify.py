@@ -145,6 +145,16 @@ def answer_picture(picture: EmbeddedPicture, zero_shot: ZeroShot, method: Method
     )
 
 
+def sigmoid_probabilities(zero_shot: ZeroShot, row: Vectors, bias: float) -> dict[str, float]:
+    """Return how likely each class is by itself: sigmoid(scale · cosine + bias), what SigLIP was trained for.
+
+    The methods use another reading of the same cosines, a softmax over the classes of scale · cosine, in which the bias
+    cancels: entropies, pseudo-labels and memories compare classes. Where no class fits, only this one says so.
+    """
+    logits = zero_shot.logits(row).astype(np.float64) + bias
+    return dict(zip(zero_shot.classnames, (0.5 * (1 + np.tanh(logits / 2))).tolist(), strict=True))
+
+
 class Alone:
     """A collaborative method and an exchange that nobody else uses; they sync when ``kind`` says so.
 
