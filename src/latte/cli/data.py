@@ -120,14 +120,37 @@ def check(names: tuple[str, ...], data: Path | None, as_json: bool) -> None:
 @data.command("convert")
 @click.argument("source", type=InputFile())
 @click.argument("target", type=OutputFile())
-def convert(source: Path, target: Path) -> None:
-    """Convert the .npz file SOURCE to the embedding file TARGET (.safetensors)."""
-    from ..data.embeddings import convert_npz, save_embeddings
+@click.option("--labels", type=InputFile(), help="File with the labels, if SOURCE has none.")
+@click.option("--text", type=InputFile(), help="File with the text embeddings (C, D) or (D, C), if SOURCE has none.")
+@click.option("--classes", "classnames", help="Class names, comma-separated, or a file, if SOURCE has none.")
+@click.option("--scale", type=click.FloatRange(0, min_open=True), default=100.0, show_default=True, help="Logit scale.")
+@click.option("--encoder", help="The name of the encoder, to be recorded.")
+def convert(
+    source: Path,
+    target: Path,
+    labels: Path | None,
+    text: Path | None,
+    classnames: str | None,
+    scale: float,
+    encoder: str | None,
+) -> None:
+    """Convert SOURCE to the embedding file TARGET (.safetensors).
+
+    SOURCE is a .npz file of docs/embedding-files.md, or a feature cache of other code: .npz, .npy or .pt with features,
+    labels, text embeddings and class names under the names in use. The options are for such a cache.
+    """
+    from ..data.caches import read_cache
+    from ..data.embeddings import convert_npz, is_embedding_npz, save_embeddings
     from ..errors import refuse
+    from .classify import read_classnames
 
     if target.suffix != ".safetensors":
         raise refuse("target", f"{target}", "a name that ends in .safetensors")
-    embeddings = convert_npz(source)
+    if is_embedding_npz(source):
+        embeddings = convert_npz(source)
+    else:
+        names = None if classnames is None else tuple(read_classnames(classnames))
+        embeddings = read_cache(source, labels, text, names, scale, encoder)
     save_embeddings(target, embeddings)
     line(f"{target}: {len(embeddings)} images", err=True)
 
@@ -222,7 +245,8 @@ def embed(
 ) -> None:
     """Embed the images of DATASET.
 
-    DATASET is folder:DIR (DIR/domain/class/image), classes:DIR (DIR/class/image), vlcs:DIR, terra:DIR, pacs:DIR,
+    DATASET is folder:DIR (DIR/domain/class/image), classes:DIR (DIR/class/image), imagenet:DIR (folders n01440764 or
+    0 to 999), coop:PATH (a split_zhou_*.json: its test pictures), vlcs:DIR, terra:DIR, pacs:DIR,
     cifar10:PATH, cifar100:PATH, cifar10c:PATH, cifar100c:PATH (the official CIFAR, corrupted here), or
     cifar10c-npy:DIR, cifar100c-npy:DIR (the published test images). After an interruption, the same command continues.
     """
