@@ -88,6 +88,7 @@ VARIABLES = {
     "LATTE_DATA": "folder of embedding files",
     MODELS: "folder of model folders: onnx:NAME is then enough",
     "LATTE_ENCODER": "what --encoder is by default",
+    "LATTE_DEVICE": "what --device is by default, and where TPT tunes prompts",
     "LATTE_STATE": "folder of the record of a device, the default of --state",
     "LATTE_SERVER": "address of a fleet's server, the default of --server",
 }

@@ -94,7 +94,9 @@ DEVICE = click.option(
     "--device",
     metavar="NAME",
     default="auto",
+    envvar="LATTE_DEVICE",
     show_default=True,
+    show_envvar=True,
     help="auto, cpu, cuda, mps; with onnx: a provider such as cuda or openvino (latte doctor lists what is there).",
 )
 PRECISION = click.option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -179,6 +180,15 @@ def embed_images(
         save_embeddings(out, embeddings)
         shutil.rmtree(folder)
         return embeddings
+
+
+def seconds_per_picture(images: ImageSet, encoder: Encoder, plan: EmbedPlan) -> float:
+    """Return how long a picture takes here, with reading it and making its views: two batches, after one picture."""
+    count = min(len(images), max(1, 2 * plan.batch // plan.count))
+    _encode(images, encoder, plan, 0, 1)
+    start = time.perf_counter()
+    _encode(images, encoder, plan, 0, count)
+    return (time.perf_counter() - start) / count
 
 
 def _encode(images: ImageSet, encoder: Encoder, plan: EmbedPlan, start: int, stop: int) -> Chunk:
