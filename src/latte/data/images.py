@@ -351,8 +351,7 @@ def read_imagenet(root: str | Path) -> ImageFolders:
     CLIP's authors use, but for two that they have twice: "projectile" and "sunglass" are WordNet's.
     """
     top = Path(root)
-    lines = (files(__package__) / "classes" / "imagenet.txt").read_text("utf-8").splitlines()
-    known = [line.partition(" ")[::2] for line in lines]  # (WordNet id, name)
+    known = [line.partition(" ")[::2] for line in load_classnames("imagenet")]  # (WordNet id, name)
     numbers = {name: i for i, (synset, _) in enumerate(known) for name in (synset, str(i))}
     folders = sorted(list_folders(top), key=lambda name: numbers.get(name, -1))
     if unknown := [name for name in folders if name not in numbers]:
