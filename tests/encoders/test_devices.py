@@ -139,10 +139,11 @@ def test_a_provider_that_cannot_start(monkeypatch, starts):
         return made
 
     monkeypatch.setattr(runtime, "get_available_providers", lambda: ALL)
+    monkeypatch.setattr(runtime, "preload_dlls", lambda: asked.append("libraries"), raising=False)
     monkeypatch.setattr(runtime, "InferenceSession", session)
     encoder = load_encoder(f"onnx:{tiny_onnx.FOLDER}", device="auto")
     cuda, cpu = ["CUDAExecutionProvider", "CPUExecutionProvider"], ["CPUExecutionProvider"]
-    assert asked == ([cuda] if starts else [cuda, cpu])
+    assert asked == (["libraries", cuda] if starts else ["libraries", cuda, cpu])
     assert str(encoder.placement) == f"{'CUDA' if starts else 'CPU'}ExecutionProvider, fp32"
     if not starts:
         with pytest.raises(ValueError, match="device: got 'openvino', want its driver and libraries"):

@@ -8,6 +8,8 @@ the :class:`Placement` of an encoder says which it was.
 from __future__ import annotations
 
 import importlib.util
+import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +89,9 @@ def open_session(runtime: Any, path: str, device: str, threads: int) -> Any:
         settings = _PROVIDER_OPTIONS.get(name, {})
         if name == "OpenVINOExecutionProvider" and threads:
             settings = settings | {"num_of_threads": str(threads)}
+        if name == "CUDAExecutionProvider" and hasattr(runtime, "preload_dlls"):
+            with redirect_stdout(sys.stderr):  # what it does not find, it prints
+                runtime.preload_dlls()  # the libraries of CUDA that pip installed, which are on no path of the system
         rest = [] if name == _CPU else [_CPU]  # for the operators that another provider does not have
         session = runtime.InferenceSession(path, options, providers=[(name, settings), *rest])
         if session.get_providers()[0] == name:
