@@ -23,6 +23,7 @@ def test_doctor_lists_every_extra_and_how_to_get_it(tmp_path):
         assert extra["packages"] and extra["install"].startswith("pip install ")
     onnx = next(encoder for encoder in state["encoders"] if encoder["kind"] == "onnx")
     assert tiny_onnx.FOLDER.name in onnx["models"]
+    assert state["devices"]["onnx"][0] == "CPUExecutionProvider"
     assert state["loops"] in ("compiled", "not compiled yet", "missing")
 
 

@@ -47,13 +47,18 @@ def start(pictures, memory, *options):
 def finish(process):
     with process:
         output, errors = process.stdout.read(), process.stderr.read()  # stderr is a line or two
-    return process.returncode, output.splitlines(), errors.splitlines()
+    return process.returncode, output.splitlines(), said(errors)
 
 
 def classify(pictures, memory, *options):
     """Do as :func:`start` and :func:`finish`, in this process."""
     done = latte("classify", *pictures, *COMMON, "--memory", memory, *options)
-    return done.returncode, done.stdout.splitlines(), done.stderr.splitlines()
+    return done.returncode, done.stdout.splitlines(), said(done.stderr)
+
+
+def said(errors):
+    """Return the lines on stderr without that about the encoder."""
+    return [line for line in errors.splitlines() if not line.startswith("encoder: ")]
 
 
 def is_summary(errors):

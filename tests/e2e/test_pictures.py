@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import sys
 import tarfile
@@ -12,6 +13,9 @@ import pytest
 
 import tiny_onnx
 import waiting
+from latte.data.embeddings import load_embeddings
+from latte.encoders import load_encoder, zero_shot
+from latte.wire.task import read_task
 
 pytest.importorskip("onnxruntime")
 ENCODER = f"onnx:{tiny_onnx.FOLDER}"
@@ -47,6 +51,8 @@ def test_embed_then_run(pictures, tmp_path):
     facts = json.loads(run("data", "show", out, "--json").stdout)
     assert facts["images"] == 36 and facts["domains"] == {"day": 18, "night": 18}
     assert facts["classes"] == ["cat", "dog", "sea_lion"]
+    metadata = load_embeddings(out).metadata
+    assert (metadata["device"], metadata["precision"]) == ("CPUExecutionProvider", "fp32")
     assert not Path(f"{out}.partial").exists()
     table = run(
         "run", "--benchmark", out, "--methods", "clip,latte", "--seeds", "0", "--set", "clients_per_domain=2",
@@ -69,6 +75,23 @@ def test_embed_writes_the_same_bytes_again(pictures, tmp_path):
             3,
         )
     assert (tmp_path / "one" / "x.safetensors").read_bytes() == (tmp_path / "two" / "x.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("views", ["0", "3"])
+def test_the_batch_changes_nothing_but_the_last_bits(pictures, tmp_path, views):
+    """Views of several pictures, of both input sizes of the model, go together where the batch has room."""
+    from PIL import Image
+
+    Image.new("RGB", (10, 10), "red").save(pictures / "day" / "cat" / "low.png")
+    (pictures / "night" / "dog" / "0.png").write_text("not a picture")
+    rows = []
+    for batch in ("1", "32", "100"):
+        out = tmp_path / f"{batch}.safetensors"
+        run("embed", f"folder:{pictures}", "--encoder", ENCODER, "--out", out, "--views", views, "--batch", batch,
+            "--dtype", "float32", "--skip-bad")  # fmt: skip
+        rows.append(np.asarray(load_embeddings(out).views))
+    assert rows[0].shape == (36, 1 + int(views), 8)
+    assert all(np.allclose(other, rows[0], atol=1e-6) for other in rows[1:])
 
 
 # the command line in a process that kills itself at the n-th event about a file whose name ends so
@@ -147,15 +170,53 @@ def test_datasets_that_are_not_there(pictures, tmp_path, dataset, message):
 def test_classify_prints_a_table_and_json_lines(pictures):
     plain = run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", "--encoder", ENCODER)
     assert len(plain.stdout.splitlines()) == 19 and plain.stdout.startswith("prediction  probability  file\n")
-    assert (
-        plain.stderr.startswith("18 images, the memory changed ") and "not saved (--memory FILE does)" in plain.stderr
-    )
+    said = plain.stderr.splitlines()
+    assert said[0] == "encoder: tiny on CPUExecutionProvider, fp32"
+    assert said[1].startswith("18 images, the memory changed ") and "not saved (--memory FILE does)" in plain.stderr
     lines = run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", "--encoder", ENCODER, "--json")
     rows = [json.loads(line) for line in lines.stdout.splitlines()]
     assert {row["label"] for row in rows} <= {"cat", "dog", "sea_lion"}
     for row in rows:
         assert 0 <= row["certainty"] <= 1
         assert all(1 / 3 <= row[name] <= 1 for name in ("probability", "zero_shot_probability"))
+
+
+def test_descriptions_of_classes_are_used_and_recorded(pictures, tmp_path):
+    file, out, task = tmp_path / "prompts.json", tmp_path / "x.safetensors", tmp_path / "x.task"
+    sentences = {"cat": ["a small cat"], "dog": ["the large dog", "dog"], "sea lion": ["polar bear in the house"]}
+    file.write_text(json.dumps(sentences), encoding="utf-8")
+    given = ("--encoder", ENCODER, "--descriptions", file)
+    run("embed", f"folder:{pictures}", *given, "--out", out)
+    made = load_embeddings(out)
+    used = {"cat": sentences["cat"], "dog": sentences["dog"], "sea_lion": sentences["sea lion"]}
+    assert json.loads(made.metadata["descriptions"]) == used and json.loads(made.metadata["templates"]) == []
+    run("task", "create", task, "--classes", "cat,dog,sea_lion", *given)
+    facts = json.loads(run("task", "show", task, "--json").stdout)
+    assert facts["descriptions"] == {"cat": 1, "dog": 2, "sea_lion": 1} and facts["templates"] == []
+    assert np.array_equal(read_task(task).zero_shot.text, made.zero_shot.text)
+    plain = run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", "--encoder", ENCODER, "--json").stdout
+    assert run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", *given, "--json").stdout != plain
+    answer = run("classify", pictures / "day", "--classes", "cat,owl", *given, check=False)
+    assert answer.returncode == 2 and "none for owl" in answer.stderr
+
+
+def test_sigmoid_probabilities_of_a_model_with_a_bias(pictures, tmp_path):
+    """Each class by itself: 1 / (1 + exp(−(scale · cosine + bias)))."""
+    given = (pictures / "day" / "cat", "--classes", "cat,dog", "--sigmoid", "--zero-shot", "--json", "--encoder")
+    answer = run("classify", *given, ENCODER, check=False)
+    assert answer.returncode == 2 and "which has no bias" in answer.stderr
+    folder = Path(shutil.copytree(tiny_onnx.FOLDER, tmp_path / "model"))
+    about = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(about | {"logit_bias": -3.5}))
+    encoder = load_encoder(f"onnx:{folder}")
+    classifier = zero_shot(encoder, ["cat", "dog"])
+    rows = [json.loads(row) for row in run("classify", *given, f"onnx:{folder}").stdout.splitlines()]
+    for row in rows:
+        logits = 20.0 * classifier.text @ encoder.images([row["file"]])[0]
+        assert np.allclose(list(row["sigmoid"].values()), 1 / (1 + np.exp(3.5 - logits)), atol=1e-5)
+        assert list(row["sigmoid"]) == ["cat", "dog"]
+    plain = run("classify", *[word for word in given if word != "--json"], f"onnx:{folder}").stdout.splitlines()
+    assert len(plain) == 1 + 2 * len(rows) and plain[2].startswith("  by itself: ")
 
 
 def test_the_python_example_of_the_docs_runs(pictures, capsys):

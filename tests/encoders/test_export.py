@@ -48,6 +48,17 @@ def test_the_agreement_is_measured_returned_and_written(hf, exported):
         assert row["image_min"] == one.image_min and row["bytes"] == one.bytes
 
 
+@pytest.mark.slow
+def test_the_command_prints_digits_that_say_something(hf, hf_folder, tmp_path):
+    from waiting import latte
+
+    done = latte("export", f"hf:{hf_folder}", tmp_path / "out", check=True)
+    header, row = (line.split() for line in done.stdout.splitlines())
+    facts = dict(zip(header, row, strict=True))
+    assert 1e-9 < float(facts["largest"]) < 1e-4 and float(facts["image_min"]) > 0.999999
+    assert len(facts["image_min"]) == 9
+
+
 def test_the_smaller_variants(hf, exported):
     out, agreements = exported
     if len(agreements) == 1:
@@ -76,7 +87,7 @@ def test_the_files_know_nothing_of_this_machine(exported):
 def test_what_cannot_be_exported_is_refused(tmp_path, folder, hf):
     from latte.encoders.export import export_onnx
 
-    with pytest.raises(ValueError, match="transformers model"):
+    with pytest.raises(ValueError, match="a model in torch"):
         export_onnx(f"onnx:{folder}", tmp_path / "a")
     with pytest.raises(ValueError, match="not empty"):
         export_onnx(hf, folder)

@@ -173,10 +173,3 @@ def test_other_models_are_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
     with pytest.raises(ValueError, match=r"bert.*one of clip, siglip"):
         load_encoder(f"hf:{tmp_path}")
-
-
-def test_a_device_that_is_not_there(hf_folder):
-    if torch.cuda.is_available():
-        pytest.skip("this machine has the device")
-    with pytest.raises(ValueError, match="device"):
-        load_encoder(f"hf:{hf_folder}", device="cuda")

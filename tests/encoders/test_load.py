@@ -62,9 +62,7 @@ def test_a_name_inside_the_models_folder(monkeypatch):
     assert load_encoder("onnx:tiny-onnx").name == "tiny"
 
 
-def test_devices_and_threads(tiny):
-    with pytest.raises(ValueError, match="device"):
-        load_encoder(f"onnx:{tiny_onnx.FOLDER}", device="cuda")
+def test_threads(tiny):
     with pytest.raises(ValueError, match="threads"):
         load_encoder(f"onnx:{tiny_onnx.FOLDER}", threads=-1)
 

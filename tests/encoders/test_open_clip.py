@@ -1,123 +1,108 @@
-"""The open_clip adapter against a small stand-in of that package: the same calls, a real torch model behind them.
+"""open_clip through its own package: small models of random weights in its own folders, and its own preprocessing."""
 
-The package itself needs torchvision; where it can be imported, the last test runs it.
-"""
-
-import importlib
+import shutil
 import socket
 import sys
-import types
 import urllib.error
 
 import numpy as np
 import pytest
 
+import tiny_open_clip
 from latte.encoders import Encoder, check_encoder_spec, load_encoder, zero_shot
 from latte.encoders.open_clip import split_target
 from latte.errors import InputError, MissingExtra
 from tiny_models import make_photo
 
-torch = pytest.importorskip("torch")
-CONFIG = {
-    "size": (32, 32),
-    "mode": "RGB",
-    "mean": (0.5,) * 3,
-    "std": (0.25,) * 3,
-    "interpolation": "bilinear",
-}
+TEXTS = ["a photo of a dog.", "a photo of a polar bear, in a video game!", "The Quick-brown  fox", "art"]
 
 
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.visual = torch.nn.Conv2d(3, 12, 8, 8)
-        self.visual.preprocess_cfg = CONFIG | {"resize_mode": "squash", "fill_color": 0}
-        self.words = torch.nn.Embedding(128, 12)
-        self.logit_scale = torch.nn.Parameter(torch.tensor(3.0))
-
-    def encode_image(self, image, normalize=False):
-        return self.visual(image).mean(dim=(2, 3))
-
-    def encode_text(self, text, normalize=False):
-        return self.words(text).sum(dim=1)
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    pytest.importorskip("open_clip")
+    home = tmp_path_factory.mktemp("open_clip")
+    return {form: tiny_open_clip.save(home / form, form) for form in tiny_open_clip.FORMS}
 
 
-class SimpleTokenizer:
-    """A token per letter, cut at the context's length without a word, as open_clip's does."""
-
-    context_length = 30
-
-    def encode(self, text):
-        return [ord(letter) % 126 for letter in text]
-
-    def __call__(self, texts, context_length=None):
-        rows = [[126, *self.encode(text), 127][: self.context_length] for text in texts]
-        return torch.tensor([row + [0] * (self.context_length - len(row)) for row in rows])
+@pytest.fixture(params=tiny_open_clip.FORMS)
+def folder(request, folders):
+    return folders[request.param]
 
 
-class WrappingTokenizer(SimpleTokenizer):
-    """The other kind: it holds a tokenizer of transformers."""
+def test_rows_are_the_models_own(folder):
+    """Against open_clip's own transform and forward pass."""
+    import open_clip
+    import torch
 
-    def tokenizer(self, text):
-        return {"input_ids": [126, *self.encode(text), 127]}
-
-
-@pytest.fixture(params=[SimpleTokenizer, WrappingTokenizer])
-def stand_in(request, monkeypatch):
-    module = types.ModuleType("open_clip")
-
-    def create(name, pretrained=None, force_quick_gelu=False):
-        if name != "ViT-B-16" and not name.startswith("local-dir:"):
-            raise RuntimeError(f"Model config for {name} not found.\nAvailable models: many")
-        return Model(), None, None
-
-    module.create_model_and_transforms = create
-    module.get_pretrained_cfg = lambda name, tag: {}
-    module.get_tokenizer = lambda name: request.param()
-    module.get_model_preprocess_cfg = lambda model: model.visual.preprocess_cfg
-    monkeypatch.setitem(sys.modules, "open_clip", module)
+    encoder = load_encoder(f"local:{folder}")
+    model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{folder}")
+    pictures = [make_photo(70, 50), make_photo(41, 99)]
+    with torch.no_grad():
+        images = model.eval().encode_image(torch.stack([transform(one) for one in pictures]), normalize=True)
+        texts = model.encode_text(open_clip.get_tokenizer(f"local-dir:{folder}")(TEXTS), normalize=True)
+    assert isinstance(encoder, Encoder) and encoder.dim == tiny_open_clip.DIM
+    assert np.allclose(encoder.images(pictures), images.numpy(), atol=2e-5)
+    assert np.allclose(encoder.texts(TEXTS), texts.numpy(), atol=2e-5)
+    assert encoder.scale == pytest.approx(float(model.logit_scale.detach().exp()), rel=1e-6)
+    assert encoder.bias == (-10 if folder.name == "siglip" else None)
+    assert zero_shot(encoder, ["dog", "cat"]).text.shape == (2, tiny_open_clip.DIM)
 
 
-def test_an_encoder_with_its_own_rules(stand_in):
-    encoder = load_encoder("openclip:ViT-B-16/openai")
-    assert isinstance(encoder, Encoder) and encoder.dim == 12
-    assert encoder.scale == pytest.approx(np.exp(3), rel=1e-6)
-    assert encoder.preprocess.short_side is None and encoder.preprocess.interpolation == "bilinear"
-    pixels = np.stack([encoder.preprocess(make_photo(50, 40))])
-    want = Model().encode_image(torch.from_numpy(pixels)).detach().numpy()
-    assert np.allclose(encoder.images(pixels), want / np.linalg.norm(want), atol=1e-6)
-    assert encoder.fingerprint == load_encoder("openclip:ViT-B-16/openai").fingerprint
+def test_a_name_and_a_fingerprint_know_nothing_of_the_place(folder, tmp_path):
+    encoder = load_encoder(f"local:{folder}")
+    moved = load_encoder(f"openclip:local-dir:{shutil.copytree(folder, tmp_path / folder.name)}")
+    assert encoder.name == moved.name == f"openclip:{folder.name}" and encoder.fingerprint == moved.fingerprint
 
 
-def test_texts_and_their_length(stand_in):
-    encoder = load_encoder("openclip:ViT-B-16/openai")
-    assert zero_shot(encoder, ["dog", "cat"]).text.shape == (2, 12)
-    assert encoder.texts(["x" * 28]).shape == (1, 12)
-    with pytest.raises(ValueError, match="of 31 tokens, want at most 30"):
-        encoder.texts(["x" * 29])
+def test_a_text_that_does_not_fit_is_refused(folder):
+    encoder = load_encoder(f"local:{folder}")
+    with pytest.raises(ValueError, match=rf"tokens, want at most {encoder.context}"):
+        encoder.texts(["dog " * 80])
 
 
-def test_a_local_folder(stand_in, tmp_path):
-    (tmp_path / "open_clip_config.json").write_text("{}")
-    assert load_encoder(f"local:{tmp_path}").name == f"openclip:local-dir:{tmp_path}"
-
-
-def test_unknown_models_are_refused_with_one_line(stand_in):
-    with pytest.raises(ValueError, match="ViT-X/openai") as error:
-        load_encoder("openclip:ViT-X/openai")
+def test_weights_that_are_not_there_are_not_made_up(folders, tmp_path):
+    """open_clip warns and goes on with random ones."""
+    copy = shutil.copytree(folders["clip"], tmp_path / "clip")
+    (copy / "open_clip_pytorch_model.bin").unlink()
+    with pytest.raises(ValueError, match="a model that cannot be loaded") as error:
+        load_encoder(f"local:{copy}")
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_network_is_told_from_a_pair_that_does_not_exist(stand_in, monkeypatch):
-    module = sys.modules["open_clip"]
-    module.list_pretrained = lambda: [("ViT-B-16", "openai"), ("ViT-L-14", "openai")]
+@pytest.mark.parametrize(
+    ("weights", "activation"), [("RN50/openai", "QuickGELU"), ("ViT-B-32/laion2b_s34b_b79k", "GELU")]
+)
+def test_weights_get_the_activation_they_were_trained_with(folders, monkeypatch, weights, activation):
+    """open_clip 3 builds RN50 with GELU, and only warns when it loads OpenAI's weights into it."""
+    import open_clip
+
+    made, create = [], open_clip.create_model
+
+    def small(name, pretrained, force_quick_gelu, require_pretrained):
+        assert (f"{name}/{pretrained}", require_pretrained) == (weights, True)
+        made.append(create(f"local-dir:{folders['clip']}", force_quick_gelu=force_quick_gelu))
+        return made[0]
+
+    monkeypatch.setattr(open_clip, "create_model", small)
+    load_encoder(f"openclip:{weights}")
+    assert {type(block.mlp.gelu).__name__ for block in made[0].transformer.resblocks} == {activation}
+
+
+def test_unknown_models_are_refused_with_one_line():
+    pytest.importorskip("open_clip")
+    with pytest.raises(ValueError, match=r"no such model and weights .*want a pair: ViT-B-16/openai") as error:
+        load_encoder("openclip:ViT-B-16/opnai")
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_network_is_told_from_a_pair_that_does_not_exist(monkeypatch):
+    module = pytest.importorskip("open_clip")
 
     def fail(error):
         def create(*_, **__):
             raise RuntimeError("Failed to download weights") from error
 
-        monkeypatch.setattr(module, "create_model_and_transforms", create)
+        monkeypatch.setattr(module, "create_model", create)
         with pytest.raises(InputError) as refused:
             load_encoder("openclip:ViT-B-16/openai")
         return str(refused.value)
@@ -126,14 +111,13 @@ def test_a_missing_network_is_told_from_a_pair_that_does_not_exist(stand_in, mon
         said = fail(error)
         assert "no connection to the weights" in said and "want a network connection" in said and "pair" not in said
     assert "a model that cannot be loaded (Failed to download" in fail(KeyError("size"))
-    with pytest.raises(InputError, match=r"no such model and weights .*want a pair: ViT-B-16/openai"):
-        load_encoder("openclip:ViT-B-16/opnai")
 
 
 @pytest.mark.parametrize("target", ["ViT-B-16", "ViT-B-16/"])
 def test_weights_must_be_named(target):
     with pytest.raises(ValueError, match="MODEL/PRETRAINED"):
         split_target(target)
+    assert split_target("hf-hub:apple/MobileCLIP-S1-OpenCLIP") == ("hf-hub:apple/MobileCLIP-S1-OpenCLIP", None)
 
 
 def test_without_the_package_the_error_gives_the_line(monkeypatch):
@@ -141,14 +125,41 @@ def test_without_the_package_the_error_gives_the_line(monkeypatch):
     for load in (load_encoder, check_encoder_spec):
         with pytest.raises(MissingExtra) as error:
             load("openclip:ViT-B-16/openai")
-        assert str(error.value) == "open_clip is not installed; run: pip install open_clip_torch"
+        assert str(error.value).startswith("open_clip is not installed; run: pip install open_clip_torch")
 
 
-def test_the_package_itself_has_what_the_adapter_calls():
-    try:
-        package = importlib.import_module("open_clip")
-    except ImportError:
-        pytest.skip("open_clip cannot be imported here")
-    model, _, _ = package.create_model_and_transforms("RN50", pretrained=None)
-    assert package.get_model_preprocess_cfg(model)["size"]
-    assert package.get_tokenizer("RN50").context_length == 77
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("import torchvision", "run: pip install torchvision"),
+        ("raise RuntimeError('operator torchvision::nms does not exist')", "install torch and torchvision together"),
+    ],
+)
+def test_what_is_wrong_with_torchvision_is_said(monkeypatch, tmp_path, body, words):
+    (tmp_path / "open_clip").mkdir()
+    (tmp_path / "open_clip" / "__init__.py").write_text(body)
+    for name in [name for name in sys.modules if name.split(".")[0] == "open_clip"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingExtra, match=words):
+        load_encoder("openclip:ViT-B-16/openai")
+    sys.modules.pop("open_clip", None)
+
+
+@pytest.mark.slow
+def test_export_gives_the_same_rows_and_tokens(folder, tmp_path):
+    pytest.importorskip("onnxscript")
+    from latte.encoders.export import export_onnx
+
+    encoder = load_encoder(f"local:{folder}")
+    (agreement,) = export_onnx(f"local:{folder}", tmp_path / "out", ("fp32",))
+    copy = load_encoder(f"onnx:{tmp_path / 'out'}")
+    assert agreement.largest < 1e-4 and (copy.scale, copy.bias) == (encoder.scale, encoder.bias)
+    texts = [*TEXTS, "a café in Zürich", "it's 50% off, don't wait", "ice_cream", "  two  spaces ", "日本語"]
+    assert np.array_equal(copy.tokens(texts)[0], encoder.tokens(texts).numpy())
+    assert np.allclose(copy.texts(texts), encoder.texts(texts), atol=1e-4)
+    pictures = [make_photo(50 + 7 * number, 90 - 9 * number) for number in range(5)]
+    assert np.allclose(copy.images(pictures, batch_size=3), encoder.images(pictures), atol=1e-4)
+    with pytest.raises(ValueError, match=f"at most {encoder.context} tokens"):
+        copy.texts(["dog " * 80])

@@ -1,9 +1,11 @@
 """Class names and templates to a classifier, and the refusals."""
 
+import json
+
 import numpy as np
 import pytest
 
-from latte.encoders import read_templates, template_sets, zero_shot
+from latte.encoders import read_descriptions, read_templates, template_sets, zero_shot
 from latte.encoders.prompts import check_templates
 
 SEVEN = (
@@ -44,6 +46,35 @@ def test_the_mean_of_unit_rows_is_normalised():
     for row, name in zip(classifier.text, ("polar bear", "dog", "cat"), strict=True):
         mean = np.mean([Words().texts([template.format(name)])[0] for template in SEVEN], axis=0)
         assert np.allclose(row, mean / np.linalg.norm(mean), atol=1e-6)
+
+
+SENTENCES = {"Polar Bear": ("A white bear.", "It swims."), "dog": ("Ein Hund bellt.",), "owl": ("Unused.",)}
+
+
+@pytest.mark.parametrize("templates", [None, ["a photo of a {}.", "{}"]])
+def test_descriptions_alone_and_beside_templates(templates):
+    """Every prompt of a class counts alike, however many the class has."""
+    encoder = Words()
+    classifier = zero_shot(encoder, ["polar_bear", "dog"], templates, descriptions=SENTENCES)
+    words = {"polar_bear": "polar bear", "dog": "dog"}
+    sentences = {"polar_bear": SENTENCES["Polar Bear"], "dog": SENTENCES["dog"]}
+    for row, name in zip(classifier.text, words, strict=True):
+        prompts = [template.format(words[name]) for template in templates or []] + list(sentences[name])
+        mean = np.mean([Words().texts([prompt])[0] for prompt in prompts], axis=0)
+        assert np.allclose(row, mean / np.linalg.norm(mean), atol=1e-6)
+    assert len(encoder.prompts) == 3 + 2 * len(templates or [])
+
+
+def test_a_file_of_descriptions(tmp_path):
+    path = tmp_path / "cupl.json"
+    path.write_text(json.dumps(SENTENCES), encoding="utf-8")
+    assert read_descriptions(path) == SENTENCES
+    with pytest.raises(ValueError, match="descriptions: got none for cat, want every class; there is"):
+        zero_shot(Words(), ["dog", "cat"], descriptions=read_descriptions(path))
+    for bad in ("{}", "[]", '{"dog": []}', '{"dog": [" "]}', '{"dog": "a dog"}', "no json"):
+        path.write_text(bad, encoding="utf-8")
+        with pytest.raises(ValueError, match=r"cupl\.json"):
+            read_descriptions(path)
 
 
 def test_braces_in_a_class_name_are_just_letters():

@@ -342,3 +342,69 @@ def test_names_of_files():
         "terra-rn50.safetensors", "terra-rn50-views64.safetensors",
         "cifar100c-rn50.safetensors", "cifar100c-rn50-views64.safetensors",
     }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    """A tiny CLIP of random weights under the name of the paper's, as a folder on somebody's disk."""
+    pytest.importorskip("transformers")
+    import tiny_models
+
+    folder = tmp_path_factory.mktemp("models") / "openai" / "clip-vit-base-patch16"
+    folder.mkdir(parents=True)
+    return f"hf:{tiny_models.save_clip(folder)}"
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """VLCS in small: 4 domains, 5 classes, two noisy pictures each."""
+    from PIL import Image
+
+    root, rng = tmp_path_factory.mktemp("VLCS"), np.random.default_rng(0)
+    for domain in DOMAINS:
+        for number, name in enumerate(CLASSES):
+            (root / domain / name).mkdir(parents=True)
+            for i in range(2):
+                pixels = rng.normal(40 * number, 30, (32, 32, 3)).clip(0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(root / domain / name / f"{i}.png")
+    return root
+
+
+@pytest.mark.slow
+def test_from_pictures_to_the_table(pictures, clip, tmp_path, monkeypatch):
+    given = ("--images", pictures, "--encoder", clip, "--baselines", "default")
+    said = invoke(tmp_path, *given, "--hours")
+    assert said.exit_code == 0, said.output
+    plain, viewed = (tmp_path / f"vlcs-vit-b-16{ending}.safetensors" for ending in ("", "-views64"))
+    assert f"{plain}: 40 of 40 pictures, 40 passes: 0.0" in said.stderr
+    assert f"{viewed}: 40 of 40 pictures with 64 views, 2560 passes: 0.0" in said.stderr
+    assert "left out: TPT" in said.stderr and not list(tmp_path.iterdir())
+    shown = invoke(tmp_path, *given, "--format", "json")
+    assert shown.exit_code == 0, shown.output
+    rows = [row["label"] for row in json.loads(shown.stdout)[0]["rows"]]
+    assert rows[:3] == ["CLIP", "VTE", "Zero"] and "Latte" in rows
+    made = load_embeddings(viewed)
+    assert made.views.shape == (40, 64, 24) and made.metadata["encoder"] == "hf:clip-vit-base-patch16"
+    again = invoke(tmp_path, *given)
+    assert again.exit_code == 0 and "wrote" not in again.stderr, "the files are there: nothing is made again"
+
+
+@pytest.mark.slow
+def test_what_is_missing_is_said_before_the_first_second(pictures, clip, tmp_path, monkeypatch):
+    from collections import namedtuple
+
+    from latte.paper import pictures as making
+
+    monkeypatch.setattr(making, "seconds_per_picture", lambda *_: pytest.fail("it has begun"))
+    for arguments, message in (
+        (("--images", pictures / "SUN09", "--encoder", clip), "Caltech101"),
+        (("--images", pictures, "--encoder", clip, "--backbone", "RN50"), "got RN50 for embeddings of"),
+        (("--images", pictures, "--encoder", "onnx:nowhere"), "nowhere"),
+        (("--images", pictures, "--encoder", clip, "--text-encoder", "onnx:x"), "no gradients"),
+        (("--images", pictures, "--encoder", clip, "--device", "cuda:99"), "device"),
+    ):
+        assert message in str(invoke(tmp_path, *arguments).exception)
+    monkeypatch.setattr(making.shutil, "disk_usage", lambda place: namedtuple("Usage", "free")(1000))
+    refused = invoke(tmp_path, "--images", pictures, "--encoder", clip)
+    assert "0.0 GB are free, the files need 0.0 GB: give another --data" in str(refused.exception)
+    assert not list(tmp_path.iterdir())

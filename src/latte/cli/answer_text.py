@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _WIDEST = 40  # characters of a class name that the lines are aligned for
 _PROBABILITY = "probability"
 UNLIKE = "unlike the known classes"
+_BEST = 5  # classes of which the line below a prediction tells
 _LEAST = 5  # images of a stretch that is shown on its own
 
 
@@ -37,6 +38,16 @@ def answer_text(answer: Answer, width: int) -> str:
         changed += f"   {UNLIKE}"
     share = f"{100 * (answer.probability or 0):.1f} %"
     return f"{answer.label:<{width}}  {share:>{len(_PROBABILITY)}}  {answer.file}{changed}"
+
+
+def fits_text(fits: Mapping[str, float]) -> str:
+    """Return the line below an answer: the classes that fit best, each by itself.
+
+    >>> fits_text({"cat": 0.02, "dog": 0.9})
+    '  by itself: dog 90.0 %, cat 2.0 %'
+    """
+    best = sorted(fits.items(), key=lambda item: -item[1])[:_BEST]
+    return f"  by itself: {', '.join(f'{name} {100 * share:.1f} %' for name, share in best)}"
 
 
 def counts_text(counts: SessionCounts) -> str:

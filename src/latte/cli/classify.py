@@ -28,7 +28,11 @@ _OPTIONS: list[options.Option] = [
         "--classes", "classnames", required=True, help="Class names, comma-separated, or a file with one per line."
     ),
     options.ENCODER,
+    options.DEVICE,
+    options.NUMBERS,
+    options.BATCH,
     options.TEMPLATES,
+    options.DESCRIPTIONS,
     click.option(
         "--method",
         "spec",
@@ -65,6 +69,11 @@ _OPTIONS: list[options.Option] = [
     ),
     click.option("--out", type=FILE, help="Write a row per image to this CSV file, too."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON, a line per image."),
+    click.option(
+        "--sigmoid",
+        is_flag=True,
+        help="Show how likely each class is by itself, whatever the others: for SigLIP, without the memory.",
+    ),
 ]
 
 
@@ -75,7 +84,11 @@ class ClassifyOptions:
     images: tuple[Path, ...]
     classnames: str
     encoder: str
+    device: str
+    precision: str
+    batch: int
     templates: str | None
+    descriptions: Path | None
     spec: str
     plugins: tuple[Path, ...]
     memory: Path | None
@@ -87,6 +100,7 @@ class ClassifyOptions:
     flag: float
     out: Path | None
     as_json: bool
+    sigmoid: bool
 
     def create_method(self, task: ZeroShot) -> Method:
         """Return the method that adapts; one that remembers nothing is refused where there is a memory file."""
@@ -133,7 +147,8 @@ def classify(chosen: ClassifyOptions) -> None:
     The probability is that of the adapted prediction: a softmax of its scores, at a temperature that is found without
     labels (with Latte, so that adapted and zero-shot predictions are equally certain on average). Only labelled images
     can tell how often a prediction is right (docs/reports.md). JSON and CSV also have the probability of the
-    zero-shot prediction, and its certainty, 1 minus the entropy.
+    zero-shot prediction, and its certainty, 1 minus the entropy. All of these compare the classes: methods see a
+    softmax of the scaled cosines, also of SigLIP; --sigmoid shows what SigLIP was trained for.
     """
     with ExitStack() as stack:
         bad = Classifying(chosen, stack).run()
@@ -152,17 +167,22 @@ class Classifying:
         from ..core.unknown import BINS
         from ..edge.classify.classify import Learning, find_pictures
         from ..edge.classify.evidence import Course, Tally, read_labels
-        from ..encoders import check_encoder_spec, load_encoder, read_templates, zero_shot
+        from ..encoders import check_encoder_spec, read_descriptions, read_templates, zero_shot
+        from ..errors import refuse
 
         self.chosen, self.files = chosen, find_pictures(chosen.images)
         names = read_classnames(chosen.classnames)
         templates = None if chosen.templates is None else read_templates(chosen.templates)
+        sentences = None if chosen.descriptions is None else read_descriptions(chosen.descriptions)
         options.load_plugins(chosen.plugins)
         memory, self.table = self._lock_files(names, stack)
         check_encoder_spec(chosen.encoder)
         self.labels = read_labels(chosen.labels, names) if chosen.labels is not None else {}
-        self.model = load_encoder(chosen.encoder)
-        self.task = zero_shot(self.model, names, templates)
+        self.model = options.open_encoder(chosen.encoder, chosen.device, chosen.precision)
+        self.bias: float | None = getattr(self.model, "bias", None)
+        if chosen.sigmoid and self.bias is None:
+            raise refuse("--sigmoid", f"{self.model.name}, which has no bias", "a model trained with one, as SigLIP is")
+        self.task = zero_shot(self.model, names, templates, chosen.batch, descriptions=sentences)
         self.method = chosen.create_method(self.task)
         self.learning: Learning | None = None
         if memory is not None:
@@ -217,7 +237,7 @@ class Classifying:
             line(answer_text.header_text(self.width))
         start = self.learning.start if self.learning else 0
         try:
-            for picture in embed_files(self.model, self.files, start, self.chosen.max_pixels):
+            for picture in embed_files(self.model, self.files, start, self.chosen.max_pixels, self.chosen.batch):
                 with postpone_stop():  # a signal waits until the image is learnt, printed and counted
                     self._answer(picture)
             with postpone_stop():
@@ -247,7 +267,7 @@ class Classifying:
     def _answer(self, picture: EmbeddedPicture) -> None:
         from ..core.unknown import bin_of, threshold_of
         from ..edge.classify.answers import answer_fields, json_line
-        from ..edge.classify.classify import answer_picture
+        from ..edge.classify.classify import answer_picture, sigmoid_probabilities
         from ..edge.classify.evidence import stretch_of
 
         answer = answer_picture(
@@ -262,6 +282,9 @@ class Classifying:
             self.mcm[bin_of(answer.mcm, self.task.classes)] += 1
             self.threshold = threshold_of(self.mcm, self.task.classes, self.chosen.flag)
             self.unlike += answer.unlike
+        fits: dict[str, float] = {}
+        if self.chosen.sigmoid and self.bias is not None and picture.row is not None:
+            fits = sigmoid_probabilities(self.task, picture.row, self.bias)
         self.tally.count(answer)
         if answer.problem is None:
             self.course.add(stretch_of(answer))
@@ -273,11 +296,13 @@ class Classifying:
             if self.table:
                 self.table.add(answer)
             if self.chosen.as_json:
-                line(json_line(answer_fields(answer)))
+                line(json_line(answer_fields(answer) | ({"sigmoid": fits} if fits else {})))
             elif answer.problem is not None:
                 problem(answer.problem)
             else:
                 line(answer_text.answer_text(answer, self.width))
+                if fits:
+                    line(answer_text.fits_text(fits))
         finally:  # it has been learnt, whether or not anybody reads the line
             if self.learning:
                 self.learning.count()

@@ -104,6 +104,7 @@ Environment variables:
   LATTE_DATA     folder of embedding files, the default of --data
   LATTE_MODELS   folder of model folders: onnx:NAME is then enough
   LATTE_ENCODER  the default of --encoder
+  LATTE_DEVICE   the default of --device, and where TPT tunes prompts
   LATTE_STATE    folder of a device's record, the default of --state
   LATTE_SERVER   address of a fleet's server, the default of --server
   OPENBLAS_NUM_THREADS, OMP_NUM_THREADS, MKL_NUM_THREADS

@@ -11,7 +11,21 @@ from typing import Any
 import click
 
 from ..errors import InputError, refuse
-from .options import DATA, ENCODER, JSON, TEMPLATES, Folder, InputFile, OutputFile, OutputFolder
+from .options import (
+    BATCH,
+    DATA,
+    DESCRIPTIONS,
+    DEVICE,
+    ENCODER,
+    JSON,
+    NUMBERS,
+    TEMPLATES,
+    Folder,
+    InputFile,
+    OutputFile,
+    OutputFolder,
+    open_encoder,
+)
 from .output import absolute, bar, line, print_rows, problem
 
 
@@ -115,13 +129,36 @@ def check(names: tuple[str, ...], data: Path | None, as_json: bool) -> None:
 @data.command("convert")
 @click.argument("source", type=InputFile())
 @click.argument("out", type=OutputFile())
-def convert(source: Path, out: Path) -> None:
-    """Convert the .npz file SOURCE to the .safetensors file OUT."""
-    from ..data.embeddings import convert_npz, save_embeddings
+@click.option("--labels", type=InputFile(), help="File with the labels, if SOURCE has none.")
+@click.option("--text", type=InputFile(), help="File with the text embeddings (C, D) or (D, C), if SOURCE has none.")
+@click.option("--classes", "classnames", help="Class names, comma-separated, or a file, if SOURCE has none.")
+@click.option("--scale", type=click.FloatRange(0, min_open=True), default=100.0, show_default=True, help="Logit scale.")
+@click.option("--encoder", help="The name of the encoder, to be recorded.")
+def convert(
+    source: Path,
+    out: Path,
+    labels: Path | None,
+    text: Path | None,
+    classnames: str | None,
+    scale: float,
+    encoder: str | None,
+) -> None:
+    """Convert SOURCE to the embedding file OUT (.safetensors).
+
+    SOURCE is a .npz file of docs/files.md, or a feature cache of other code: .npz, .npy or .pt with features,
+    labels, text embeddings and class names under the names in use. The options are for such a cache.
+    """
+    from ..data.caches import read_cache
+    from ..data.embeddings import convert_npz, is_embedding_npz, save_embeddings
+    from .classify import read_classnames
 
     if out.suffix != ".safetensors":
         raise refuse("OUT", f"{out}", "a name that ends in .safetensors")
-    embeddings = convert_npz(source)
+    if is_embedding_npz(source):
+        embeddings = convert_npz(source)
+    else:
+        names = None if classnames is None else tuple(read_classnames(classnames))
+        embeddings = read_cache(source, labels, text, names, scale, encoder)
     save_embeddings(out, embeddings)
     line(f"{out}: {len(embeddings)} images", err=True)
 
@@ -163,9 +200,13 @@ def fetch(name: str | None, out: Path, source: Path | None) -> None:
 @click.command()
 @click.argument("dataset")
 @ENCODER
+@DEVICE
+@NUMBERS
+@BATCH
 @click.option("--out", required=True, type=OutputFile(), help="The .safetensors file to write.")
 @click.option("--views", default="0", help="Random views besides the plain image: 63 (AugMix) or crop_flip:63.")
 @TEMPLATES
+@DESCRIPTIONS
 @click.option(
     "--severity",
     type=click.IntRange(1, 5),
@@ -195,9 +236,13 @@ def fetch(name: str | None, out: Path, source: Path | None) -> None:
 def embed(
     dataset: str,
     encoder: str,
+    device: str,
+    precision: str,
+    batch: int,
     out: Path,
     views: str,
     templates: str | None,
+    descriptions: Path | None,
     severity: int,
     seed: int,
     frost: Path | None,
@@ -206,7 +251,8 @@ def embed(
 ) -> None:
     """Embed the images of DATASET.
 
-    DATASET is folder:DIR (DIR/domain/class/image), classes:DIR (DIR/class/image), vlcs:DIR, terra:DIR, pacs:DIR,
+    DATASET is folder:DIR (DIR/domain/class/image), classes:DIR (DIR/class/image), imagenet:DIR (folders n01440764 or
+    0 to 999), coop:PATH (a split_zhou_*.json: its test pictures), vlcs:DIR, terra:DIR, pacs:DIR,
     cifar10:PATH, cifar100:PATH, cifar10c:PATH, cifar100c:PATH (the official CIFAR, corrupted here), or
     cifar10c-npy:DIR, cifar100c-npy:DIR (the published test images). After an interruption, the same command continues.
     """
@@ -216,7 +262,7 @@ def embed(
     from ..data.corruptions import load_textures
     from ..data.embed import BadImagesError, EmbedPlan, embed_images
     from ..data.images import CorruptionPlan, open_images
-    from ..encoders import check_encoder_spec, load_encoder, read_templates
+    from ..encoders import check_encoder_spec, read_descriptions, read_templates
     from ..encoders.views import MOST_VIEWS, ViewPlan
 
     if out.suffix != ".safetensors":
@@ -224,11 +270,13 @@ def embed(
     check_encoder_spec(encoder)
     textures = None if frost is None else load_textures(frost)
     words = None if templates is None else read_templates(templates)
+    sentences = None if descriptions is None else read_descriptions(descriptions)
     kind, _, digits = views.rpartition(":")
     count = whole("--views (a number, or crop_flip:NUMBER)", digits, 0, MOST_VIEWS)
     random_views = ViewPlan(kind or "augmix", count, seed) if count else None
-    plan = EmbedPlan(random_views, words, dtype, os.cpu_count() or 1, skip_bad)
-    images, model = open_images(dataset, CorruptionPlan(severity, seed, textures)), load_encoder(encoder)
+    plan = EmbedPlan(random_views, words, dtype, os.cpu_count() or 1, skip_bad, batch, sentences)
+    images = open_images(dataset, CorruptionPlan(severity, seed, textures))
+    model = open_encoder(encoder, device, precision)
     try:
         with bar("embed", len(images), "images") as advance:
             embeddings = embed_images(images, model, out, plan, advance)
@@ -250,13 +298,18 @@ def embed(
 )
 @JSON
 def export(encoder: str, out: Path, variants: str, images: Path | None, as_json: bool) -> None:
-    """Write ENCODER (hf:ID or hf:DIR) to the folder OUT: image, text, tokenizer, model.json.
+    """Write ENCODER (hf:ID, openclip:MODEL/WEIGHTS or a folder) to the folder OUT: image, text, tokenizer, model.json.
 
-    Prints how well every variant agrees with the original: cosines of the same images and texts.
+    Prints how well every variant agrees with the original: cosines of the same images and texts, and the largest
+    difference of any number. fp32 is refused above 1e-4.
     """
     from ..edge.classify.classify import find_pictures
     from ..encoders.export import export_onnx
 
     pictures = None if images is None else find_pictures([images])
     agreements = export_onnx(encoder, out, tuple(part.strip() for part in variants.split(",")), pictures)
-    print_rows([asdict(agreement) for agreement in agreements], as_json)
+    rows: list[dict[str, Any]] = [asdict(agreement) for agreement in agreements]
+    for row in [] if as_json else rows:  # a cosine of 1.00 would say nothing
+        row |= {name: f"{row[name]:.7f}" for name in row if name.endswith(("_mean", "_min"))}
+        row["largest"] = f"{row['largest']:.1e}"
+    print_rows(rows, as_json)

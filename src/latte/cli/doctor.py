@@ -15,6 +15,7 @@ import click
 
 from ..data.catalogue import FILE_SUFFIXES, data_folder
 from ..encoders import ENCODER_PACKAGES, MODELS, kind_of
+from ..encoders.devices import list_devices
 from ..errors import pip_line, requirements_of
 from ..version import __version__
 from .options import JSON
@@ -42,6 +43,7 @@ VARIABLES = {
     "LATTE_DATA": "folder of embedding files",
     MODELS: "folder of model folders: onnx:NAME is then enough",
     "LATTE_ENCODER": "what --encoder is by default",
+    "LATTE_DEVICE": "what --device is by default, and where TPT tunes prompts",
     "LATTE_STATE": "folder of the record of a device, the default of --state",
     "LATTE_SERVER": "address of a fleet's server, the default of --server",
 }
@@ -85,6 +87,8 @@ def doctor(as_json: bool) -> None:
     print_rows(rows, False)
     line("")
     line(f"engine: {_LOOPS[state['loops']]}")
+    for library, names in state["devices"].items():
+        line(f"devices of {library}: {', '.join(names)} (--device auto takes the first)")
     files = f"{len(state['benchmarks'])} embedding files" if state["benchmarks"] else "no embedding files yet"
     line(f"data folder: {state['data']}, {files} (latte data list; latte embed makes them)")
     for name, value in state["variables"].items():
@@ -104,7 +108,8 @@ def inspect_installation() -> dict[str, Any]:
     """Look at this installation; nothing is changed, and no model is loaded.
 
     ``packages`` of an extra have their installed version, None where they are missing. ``loops`` are "compiled",
-    "not compiled yet" or "missing". ``models`` of an encoder are those in $LATTE_MODELS.
+    "not compiled yet" or "missing". ``models`` of an encoder are those in $LATTE_MODELS. torch and
+    ONNX Runtime are imported, because only they know the devices.
     """
     from ..engine import has_loops
 
@@ -133,6 +138,7 @@ def inspect_installation() -> dict[str, Any]:
         "data": str(folder),
         "benchmarks": sorted(path.name for path in folder.glob("*") if path.suffix in FILE_SUFFIXES),
         "encoders": [_encoder(kind) for kind in ENCODER_PACKAGES],
+        "devices": list_devices(),
         "variables": {name: os.environ.get(name) for name in VARIABLES},
     }
 

@@ -61,6 +61,7 @@ _OPTIONS: list[options.Option] = [
     click.option("--name", help="Name of this device. Default: that of the token, or one made from the machine's."),
     STATE,
     options.ENCODER,
+    options.DEVICE,
     click.option("--any-encoder", is_flag=True, help="Take an encoder that is not the task's."),
     click.option(
         "--threads", type=click.IntRange(0), default=0, show_default=True, help="Threads of the encoder; 0: all."
@@ -123,6 +124,7 @@ class EdgeOptions:
     name: str | None
     state: Path | None
     encoder: str
+    device: str
     any_encoder: bool
     threads: int
     max_pixels: int
@@ -375,7 +377,7 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     from ..edge.clients.calls import Connection
     from ..edge.device.program import open_loop
     from ..edge.joining import Membership
-    from ..encoders import check_encoder_spec, load_encoder
+    from ..encoders import check_encoder_spec
 
     check_encoder_spec(chosen.encoder)
     options.load_plugins(chosen.plugins)
@@ -389,7 +391,7 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     device = open_loop(
         membership,
         chosen.folder,
-        lambda task: load_encoder(chosen.encoder, chosen.threads),
+        lambda task: options.open_encoder(chosen.encoder, chosen.device, threads=chosen.threads),
         any_encoder=chosen.any_encoder,
         seconds=chosen.sync_seconds,
         pause=chosen.sync_pause,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import InputError
+
+if TYPE_CHECKING:
+    from ..encoders import Encoder
 
 
 class _Place(click.Path):
@@ -106,7 +109,37 @@ ENCODER = click.option(
     show_envvar=True,
     help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR; DIR may be a name in the folder $LATTE_MODELS.",
 )
+DEVICE = click.option(
+    "--device",
+    metavar="NAME",
+    default="auto",
+    envvar="LATTE_DEVICE",
+    show_default=True,
+    show_envvar=True,
+    help="auto, cpu, cuda, mps; with onnx: a provider such as cuda or openvino (latte doctor lists what is there).",
+)
+NUMBERS = click.option(
+    "--dtype",
+    "precision",
+    type=click.Choice(["fp32", "bf16", "fp16"]),
+    default="fp32",
+    show_default=True,
+    help="Numbers the encoder computes with, where the device has them.",
+)
+BATCH = click.option(
+    "--batch",
+    type=click.IntRange(1, 65_536),
+    default=32,
+    show_default=True,
+    help="Images (or texts) that the encoder gets at once; a GPU wants 256 or more.",
+)
 TEMPLATES = click.option("--templates", help="A template set by name, or a file with one template per line.")
+DESCRIPTIONS = click.option(
+    "--descriptions",
+    type=InputFile(),
+    help='JSON file of sentences per class, {"cat": ["A cat has whiskers.", ...], ...}, instead of the templates, or '
+    "with --templates beside them.",
+)
 PRECISION = click.option(
     "--precision",
     type=click.Choice(["exact", "fp32", "fp16", "int8", "int4"]),
@@ -139,6 +172,16 @@ FALLBACK = click.option(
 PLUGINS = click.option(
     "--plugin", "plugins", type=InputFile(), multiple=True, help="Python file with methods of your own; repeatable."
 )
+
+
+def open_encoder(spec: str, device: str, precision: str = "fp32", threads: int = 0) -> Encoder:
+    """Return the encoder, and say on stderr where it runs and in which numbers."""
+    from ..encoders import load_encoder
+    from .output import line
+
+    encoder = load_encoder(spec, threads, device, precision)
+    line(f"encoder: {encoder.name} on {getattr(encoder, 'placement', device)}", err=True)
+    return encoder
 
 
 def load_plugins(plugins: Iterable[Path]) -> None:

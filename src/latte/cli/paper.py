@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +14,27 @@ import click
 from ..errors import InputError
 from ..text import short_count
 from .experiments import collect_failures, follow, how_to_run, run_searches
-from .options import DATA, JOBS, JSON, PLUGINS, RUNS, SET, OutputFolder, load_plugins
-from .output import block, line, print_rows
+from .options import (
+    BATCH,
+    DATA,
+    DEVICE,
+    JOBS,
+    JSON,
+    NUMBERS,
+    PLUGINS,
+    RUNS,
+    SET,
+    OutputFolder,
+    load_plugins,
+    open_encoder,
+)
+from .output import bar, block, line, print_rows
 from .report import BACKBONES, format_of, report_options, write_output
 
 if TYPE_CHECKING:
     from ..methods.traffic import CostShape
     from ..paper.cost import CostRow, Reference
+    from ..paper.reproduce import PaperFile
 
 
 @click.group()
@@ -33,6 +49,16 @@ def paper() -> None:
 )
 @DATA
 @click.option("--text-encoder", help="hf:ID or openclip:MODEL/WEIGHTS of the same model, for TPT.")
+@click.option(
+    "--images",
+    type=click.Path(exists=True, path_type=Path),
+    help="The pictures, as latte embed BENCHMARK:PATH takes them: make the files that are missing first.",
+)
+@click.option("--encoder", help="What makes the files: the paper's CLIP in any form (default: through open_clip).")
+@DEVICE
+@NUMBERS
+@BATCH
+@click.option("--hours", is_flag=True, help="Only say what is missing, and how long --images would take here.")
 @click.option("--seeds", default="0-4", show_default=True, help="Seeds, such as 0-4 or 0,2,7.")
 @click.option(
     "--baselines",
@@ -52,6 +78,12 @@ def table(
     backbone: str,
     data: Path | None,
     text_encoder: str | None,
+    images: Path | None,
+    encoder: str | None,
+    device: str,
+    precision: str,
+    batch: int,
+    hours: bool,
     seeds: str,
     baselines: str,
     methods: str | None,
@@ -66,7 +98,10 @@ def table(
 
     Every method of the paper is run, and those of --methods, which may be your own (--plugin). The command needs two
     embedding files in the data folder, for example vlcs-vit-b-16.safetensors and, for VTE, TPT and Zero,
-    vlcs-vit-b-16-views64.safetensors. TDA and DMN are tuned first, as in the paper: by a grid search on other seeds
+    vlcs-vit-b-16-views64.safetensors. With --images, what is missing of them is made from the images first, for days if
+    need be: after an interruption, the same command continues. docs/reproduce-the-paper.md has the hours.
+
+    TDA and DMN are tuned first, as in the paper: by a grid search on other seeds
     than the reported ones, whose choice is written to --runs. What is finished is kept there and not done again.
     """
     from ..data.catalogue import data_folder
@@ -85,15 +120,25 @@ def table(
     load_plugins(plugins)
     numbers, folder = parse_seeds(seeds), data_folder(data)
     plain, viewed = files = reproduce.paper_files(benchmark, backbone, folder)
+    if text_encoder is not None:
+        check_prompt_tuner(text_encoder)
+        os.environ["LATTE_DEVICE"] = device  # of the processes that tune prompts
+    elif viewed.path.is_file() or images is not None:
+        for name in reproduce.needing_text_encoder():
+            line(f"left out: {display(name)}, which needs the text encoder itself: --text-encoder", err=True)
+    if images is not None:
+        wanted = [*files, reproduce.tuning_source(benchmark, backbone, folder) if baselines == "tuned" else None]
+        missing = [file for file in wanted if file is not None and not file.path.is_file()]
+        if missing:
+            _make_files(missing, images, encoder or reproduce.ENCODERS[backbone], device, precision, batch, hours)
+    elif hours:
+        raise click.UsageError("--hours measures with the images: give --images")
+    if hours:
+        return
     if not plain.path.is_file():
         raise InputError(plain.missing())
     if not viewed.path.is_file():
         line(f"left out: {viewed.missing()}", err=True)
-    elif text_encoder is None:
-        for name in reproduce.needing_text_encoder():
-            line(f"left out: {display(name)}, which needs the text encoder itself: --text-encoder", err=True)
-    if text_encoder is not None:
-        check_prompt_tuner(text_encoder)
     tuning = reproduce.tuning_source(benchmark, backbone, folder) if baselines == "tuned" else None
     extra = [tuning] if tuning is not None and tuning.path.is_file() else []
     there = [file for file in files if file.path.is_file()]
@@ -123,6 +168,30 @@ def table(
         sentences = (*words, *(fact.sentence() for fact in costs))
         table = replace(table, notes=table.notes + sentences, facts=costs)
         write_output(render_report(Report((table,), tuple(folders)), kind or format_of(out)), out)
+
+
+def _make_files(
+    missing: list[PaperFile], images: Path, spec: str, device: str, precision: str, batch: int, only_say: bool
+) -> None:
+    """Make the files that are missing, after saying how long it takes; with ``only_say``, that is all."""
+    from ..data.embed import EmbedPlan
+    from ..encoders import check_encoder_spec
+    from ..paper.pictures import check_works, estimate_hours, make_files, plan_works
+
+    check_encoder_spec(spec)
+    works = plan_works(missing, images, EmbedPlan(workers=os.cpu_count() or 1, batch=batch))
+    encoder = open_encoder(spec, device, precision)
+    check_works(works, encoder)
+    line("measuring two batches of each file ...", err=True)
+    for work, hours in zip(works, estimate_hours(works, encoder), strict=True):
+        views = f" with {work.source.views} views" if work.source.views > 1 else ""
+        size = work.bytes * encoder.dim / 2e9
+        text = f"{work.source.path}: {work.left} of {len(work.images)} pictures{views}, {work.passes} passes"
+        line(f"{text}: {hours:.2f} h here, {size:.2f} GB", err=True)
+    if only_say:
+        return
+    for work, seconds in zip(works, make_files(works, encoder, partial(bar, unit="images")), strict=True):
+        line(f"wrote {work.source.path} in {seconds:.0f} s", err=True)
 
 
 FIGURE_NAMES = (

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import DATA, JSON, NEAR_COPY, PLUGINS, InputFile, OutputFile, load_plugins
+from .options import (
+    BATCH,
+    DATA,
+    DESCRIPTIONS,
+    DEVICE,
+    JSON,
+    NEAR_COPY,
+    PLUGINS,
+    TEMPLATES,
+    InputFile,
+    OutputFile,
+    load_plugins,
+    open_encoder,
+)
 from .output import line
 
 if TYPE_CHECKING:
@@ -23,8 +36,11 @@ def task() -> None:
 @task.command("create")
 @click.argument("out", type=OutputFile())
 @click.option("--encoder", envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR.")
+@DEVICE
+@BATCH
 @click.option("--classes", "classnames", help="Class names, comma-separated, or a file with one per line.")
-@click.option("--templates", help="A template set by name, or a file with one template per line.")
+@TEMPLATES
+@DESCRIPTIONS
 @click.option("--benchmark", help="Take classes and text embeddings from an embedding file instead of an encoder.")
 @DATA
 @click.option(
@@ -52,8 +68,11 @@ def task() -> None:
 def create(
     out: Path,
     encoder: str | None,
+    device: str,
+    batch: int,
     classnames: str | None,
     templates: str | None,
+    descriptions: Path | None,
     benchmark: str | None,
     data: Path | None,
     spec: str,
@@ -74,8 +93,8 @@ def create(
     from ..data.catalogue import find_benchmark, read_benchmark
     from ..edge.classify.classify import with_near_copy
     from ..edge.joining import identify, make_task
-    from ..encoders import load_encoder, read_templates, zero_shot
-    from ..encoders.prompts import DEFAULT
+    from ..encoders import read_descriptions, read_templates, zero_shot
+    from ..encoders.prompts import class_descriptions, use_templates
     from ..experiment.config import parse_method
     from ..methods import describe, resolve
     from ..wire.task import write_task
@@ -83,22 +102,35 @@ def create(
 
     if (benchmark is None) == (encoder is None or classnames is None):
         raise click.UsageError("give --encoder and --classes, or --benchmark")
-    if benchmark is not None and (templates is not None or classnames is not None):
-        raise click.UsageError("--classes and --templates go with --encoder: a benchmark has its text embeddings")
+    if benchmark is not None and (templates or classnames or descriptions):
+        raise click.UsageError(
+            "--classes, --templates and --descriptions go with --encoder: a benchmark has its text embeddings"
+        )
     load_plugins(plugins)
     chosen = parse_method(spec)
     given = with_near_copy(describe(chosen["name"]).params, _with_trust(chosen, trust), near_copy)
     params = resolve(chosen["name"], given, chosen["preset"])
     identity = None
     prompts: tuple[str, ...] = ()
+    sentences: dict[str, tuple[str, ...]] = {}
     if benchmark is not None:
         classifier = read_benchmark(find_benchmark(benchmark, data)).zero_shot
     else:
         names = read_classnames(str(classnames))
-        prompts = read_templates(templates or DEFAULT)
-        model = load_encoder(str(encoder))
-        classifier, identity = zero_shot(model, names, prompts), identify(model)
-    made = make_task(classifier, chosen["name"], params, encoder=identity, templates=prompts, sync=sync, period=period)
+        sentences = class_descriptions(read_descriptions(descriptions), names) if descriptions else {}
+        prompts = use_templates(None if templates is None else read_templates(templates), sentences)
+        model = open_encoder(str(encoder), device)
+        classifier, identity = zero_shot(model, names, prompts or None, batch, descriptions=sentences), identify(model)
+    made = make_task(
+        classifier,
+        chosen["name"],
+        params,
+        encoder=identity,
+        templates=prompts,
+        sync=sync,
+        period=period,
+        descriptions=sentences,
+    )
     write_task(out, made)
     _show(made, False)
 
@@ -141,6 +173,7 @@ def _show(made: Task, as_json: bool) -> None:
         "sync": f"{made.sync}, period {made.period}",
         "encoder": made.encoder.name if made.encoder else "none: embeddings come from elsewhere",
         "templates": list(made.templates),
+        "descriptions": {name: len(sentences) for name, sentences in made.descriptions.items()},
     }
     if as_json:
         line(json.dumps(facts))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.types import Vectors
-from ..core.validate import choice
+from ..core.validate import at_least, choice
 from ..encoders import BadImageError, Encoder, zero_shot
 from ..encoders.base import BATCH, encode_files, map_in_order
-from ..encoders.prompts import DEFAULT, read_templates
+from ..encoders.devices import Placement
+from ..encoders.prompts import Descriptions, class_descriptions, use_templates
 from ..encoders.views import ViewPlan, make_views
 from ..errors import InputError, refuse
 from ..files.atomic import lock, write_text
@@ -101,9 +104,10 @@ class EmbedPlan:
     """How to embed.
 
     - ``views``: those besides the plain one; None: no others
-    - ``templates``: of the prompts; None: the seven
+    - ``templates`` and ``descriptions``: the prompts, see :func:`.zero_shot`
     - ``dtype``: "float16" or "float32"
     - ``workers``: the number of threads
+    - ``batch``: the number of views, or of pictures without views, that the encoder gets at once
     - ``skip_bad``: leave unreadable pictures out instead of refusing them
     """
 
@@ -112,9 +116,12 @@ class EmbedPlan:
     dtype: str = "float16"
     workers: int = 2
     skip_bad: bool = False
+    batch: int = BATCH
+    descriptions: Descriptions | None = None
 
     def __post_init__(self) -> None:
         choice("dtype", self.dtype, EMBEDDING_DTYPES)
+        at_least("batch", self.batch, 1)
 
     @property
     def count(self) -> int:
@@ -143,7 +150,8 @@ def embed_images(
     ones. Unreadable pictures are collected and, unless ``plan.skip_bad``, refused together at the end.
     """
     plan, out = plan or EmbedPlan(), Path(out)
-    classifier = zero_shot(encoder, images.classnames, plan.templates)  # first: it refuses bad names and templates
+    # first: it refuses bad names and prompts
+    classifier = zero_shot(encoder, images.classnames, plan.templates, plan.batch, descriptions=plan.descriptions)
     out.parent.mkdir(parents=True, exist_ok=True)
     with lock(Path(f"{out}.lock"), f"embedding {out}"):
         folder, shape = Path(f"{out}.partial"), (plan.count, encoder.dim)
@@ -174,10 +182,19 @@ def embed_images(
         return embeddings
 
 
+def seconds_per_picture(images: ImageSet, encoder: Encoder, plan: EmbedPlan) -> float:
+    """Return how long a picture takes here, with reading it and making its views: two batches, after one picture."""
+    count = min(len(images), max(1, 2 * plan.batch // plan.count))
+    _encode(images, encoder, plan, 0, 1)
+    start = time.perf_counter()
+    _encode(images, encoder, plan, 0, count)
+    return (time.perf_counter() - start) / count
+
+
 def _encode(images: ImageSet, encoder: Encoder, plan: EmbedPlan, start: int, stop: int) -> Chunk:
     pictures = images.load(np.arange(start, stop))
     if plan.views is None:
-        batches = list(encode_files(encoder, pictures, workers=plan.workers, skip_bad=True))
+        batches = list(encode_files(encoder, pictures, plan.batch, plan.workers, skip_bad=True))
         plain = np.concatenate([batch.rows for batch in batches])[:, None].astype(plan.dtype)
         unreadable = [BadImage(start + i, message) for batch in batches for i, message in batch.bad]
         return Chunk(start, stop, plain, tuple(unreadable))
@@ -188,25 +205,32 @@ def _encode(images: ImageSet, encoder: Encoder, plan: EmbedPlan, start: int, sto
         except BadImageError as error:
             return error
 
-    bad, rows = [], []
+    bad: list[BadImage] = []
+    rows: list[Vectors] = []  # of some pictures each, (n, V, D)
+    together = max(1, plan.batch // plan.count)  # pictures whose views fill a batch
     jobs = zip(images.keys[start:stop], pictures, strict=True)
     # threads make the views while the encoder works, and end with the block
-    with closing(map_in_order(make, jobs, plan.workers)) as views:
-        for position, pixels in enumerate(views, start):
-            if isinstance(pixels, BadImageError):
-                bad.append(BadImage(position, str(pixels)))
-            else:
-                rows.append(encoder.images(pixels, batch_size=BATCH))
-    stacked = np.stack(rows) if rows else np.zeros((0, plan.count, encoder.dim), np.float32)
-    return Chunk(start, stop, stacked.astype(plan.dtype), tuple(bad))
+    with closing(map_in_order(make, jobs, plan.workers, max(together, 2 * plan.workers))) as views:
+        for first in range(start, stop, together):
+            good: list[Vectors] = []
+            for position, pixels in enumerate(islice(views, together), first):
+                if isinstance(pixels, BadImageError):
+                    bad.append(BadImage(position, str(pixels)))
+                else:
+                    good.append(pixels)
+            # a list where there are several, because the input of a model may have two sizes
+            every = good[0] if len(good) == 1 else [view for pixels in good for view in pixels]
+            rows.append(encoder.images(every, batch_size=plan.batch).reshape(-1, plan.count, encoder.dim))
+    return Chunk(start, stop, np.concatenate(rows).astype(plan.dtype), tuple(bad))
 
 
 def _identity(images: ImageSet, encoder: Encoder, plan: EmbedPlan) -> dict[str, Any]:
     """Return everything that the bytes of the chunks depend on."""
     return {
         "chunk": CHUNK_IMAGES,
-        "batch": BATCH,
+        "batch": plan.batch,
         "encoder": encoder.fingerprint,
+        "device": _placement(encoder).get("device"),
         "images": images.sources,
         "corruption": images.corruption,
         "domains": [*images.domains],
@@ -215,12 +239,24 @@ def _identity(images: ImageSet, encoder: Encoder, plan: EmbedPlan) -> dict[str, 
     }
 
 
+def _dump(descriptions: Descriptions, classnames: Sequence[str]) -> str:
+    return json.dumps(class_descriptions(descriptions, classnames), ensure_ascii=False)
+
+
+def _placement(encoder: Encoder) -> dict[str, str]:
+    """Return where the encoder runs and in which numbers; empty if it is somebody's own and does not say."""
+    placement: Placement | None = getattr(encoder, "placement", None)
+    return {} if placement is None else {"device": placement.device, "precision": placement.precision}
+
+
 def _metadata(images: ImageSet, encoder: Encoder, plan: EmbedPlan, readable: NDArray[Any]) -> dict[str, str]:
     views = "the plain image" + (f" and {plan.views.count} {plan.views.kind} views" if plan.views else "")
     return {
         "encoder": encoder.name,
         "encoder_fingerprint": encoder.fingerprint,
-        "templates": json.dumps(plan.templates or read_templates(DEFAULT)),
+        **_placement(encoder),
+        "templates": json.dumps(use_templates(plan.templates, plan.descriptions)),
+        **({"descriptions": _dump(plan.descriptions, images.classnames)} if plan.descriptions else {}),
         "sources": json.dumps(images.sources),
         "corruption": json.dumps(images.corruption),
         "views": json.dumps(plan.views and asdict(plan.views)),

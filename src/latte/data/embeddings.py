@@ -176,6 +176,14 @@ def convert_npz(path: Path) -> Embeddings:
     return _embeddings(path, info, arrays, metadata)
 
 
+def is_embedding_npz(path: Path) -> bool:
+    """Return whether a file has the arrays of this layout, rather than those of other code."""
+    if path.suffix != ".npz":
+        return False
+    with open_npz(path, KIND) as npz:
+        return {"domain", "domains", "text"} <= set(npz.names())
+
+
 def describe_npz(path: Path) -> tuple[dict[str, int], str | None]:
     """Return the lengths n, V, C and K (domains) and the encoder of an ``.npz`` file; only ``meta`` is unpacked."""
     with open_npz(Path(path), KIND) as npz:

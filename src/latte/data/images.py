@@ -5,6 +5,8 @@ name                      what it is
 ========================= ============================================================================
 ``folder:DIR``            DIR / domain / class / image, as DomainBed lays them out
 ``classes:DIR``           DIR / class / image, one domain
+``imagenet:DIR``          the same with ImageNet's folders (n01440764 or 0 to 999), all or some of them
+``coop:PATH``             the test pictures of a split_zhou_*.json (also coop-train, coop-val)
 ``vlcs:DIR`` and others   the known layouts of domains and classes (vlcs, terra, pacs, ...)
 ``cifar10:PATH``          the official archive or folder, clean (also cifar100)
 ``cifar10c:PATH``         the same images, each under one of the 19 corruptions (also cifar100c)
@@ -19,10 +21,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -31,7 +34,7 @@ from ..core.types import Integers
 from ..core.validate import choice, near
 from ..encoders.pictures import PICTURE_SUFFIXES
 from ..errors import refuse
-from ..files.documents import parse_toml, structure
+from ..files.documents import parse_toml, read_json, structure
 from .cifar import CifarImages, load_classnames, open_cifar_c, read_cifar
 from .corruptions import CORRUPTIONS, corrupt_each
 from .corruptions.filters import Bytes
@@ -98,7 +101,8 @@ def open_images(spec: str, plan: CorruptionPlan | None = None) -> ImageSet:
     """Open the pictures that ``spec`` names; see the table of this module."""
     kind, colon, place = str(spec).partition(":")
     cifar = [name + ending for name in ("cifar10", "cifar100") for ending in ("", "c", "c-npy")]
-    kinds = ("folder", "classes", *layouts(), *cifar)
+    coop = ("coop", "coop-train", "coop-val")
+    kinds = ("folder", "classes", "imagenet", *coop, *layouts(), *cifar)
     if not colon or kind not in kinds:
         guess = f" (did you mean folder:{spec}, or classes:{spec}?)" if Path(spec).expanduser().is_dir() else ""
         forms = ", ".join(f"{name}:PATH" for name in near(kind, sorted(kinds)))
@@ -117,6 +121,10 @@ def open_images(spec: str, plan: CorruptionPlan | None = None) -> ImageSet:
         pictures = read_cifar(root, kind)
         clean = np.zeros(len(pictures.labels), np.int64)
         return _from_arrays(kind, pictures, ("clean",), clean, lambda positions: list(pictures.images[positions]))
+    if kind == "imagenet":
+        return from_folders(read_imagenet(root))
+    if kind in coop:
+        return from_folders(read_split(root, kind.partition("-")[2] or "test"))
     if kind == "folder":
         return from_folders(read_folders(root))
     return from_folders(read_classes(root)) if kind == "classes" else from_folders(read_layout(root, kind), kind)
@@ -245,7 +253,7 @@ def read_folders(
     domains together. Every domain must have exactly these classes; with ``allow_missing`` some may be absent.
     """
     top = Path(root)
-    names = _check_distinct("domains", _folders(top) if domains is None else domains)
+    names = _check_distinct("domains", list_folders(top) if domains is None else domains)
     if not names:
         raise refuse("root", f"{top} without folders", "root / domain / class / image")
     return _list_images(top, {name: top / name for name in names}, classnames, allow_missing)
@@ -254,7 +262,7 @@ def read_folders(
 def read_classes(root: str | Path) -> ImageFolders:
     """List the images in root / class as one domain with the name of the folder."""
     top = Path(root)
-    if not _folders(top):
+    if not list_folders(top):
         raise refuse("root", f"{top} without folders", "root / class / image")
     return _list_images(top, {top.resolve().name: top}, None, allow_missing=False)
 
@@ -262,7 +270,7 @@ def read_classes(root: str | Path) -> ImageFolders:
 def _list_images(
     root: Path, domains: dict[str, Path], classnames: Sequence[str] | None, allow_missing: bool
 ) -> ImageFolders:
-    present = {folder: _folders(folder) for folder in domains.values()}
+    present = {folder: list_folders(folder) for folder in domains.values()}
     every = sorted({name for names in present.values() for name in names})
     classes = _check_distinct("classes", every if classnames is None else classnames)
     known = {plain_name(name): label for label, name in enumerate(classes)}
@@ -277,14 +285,82 @@ def _list_images(
     for number, (folder, names) in enumerate(present.items()):
         before = len(rows)
         for name in sorted(names, key=lambda name: known[plain_name(name)]):
-            images = _images(folder / name)
+            images = list_pictures(folder / name)
             if not images and not allow_missing:
                 raise refuse("folder", f"{folder / name} without images", "at least one image per class")
             rows += [(path, known[plain_name(name)], number) for path in images]
         if len(rows) == before:
             raise refuse("folder", f"{folder} without images", "at least one image per domain")
     paths, labels, numbers = zip(*rows, strict=True)
-    return ImageFolders(root, tuple(domains), classes, paths, np.array(labels), np.array(numbers))
+    shown = classes if classnames is not None else _check_distinct("classes", map(clean_name, classes))
+    return ImageFolders(root, tuple(domains), shown, paths, np.array(labels), np.array(numbers))
+
+
+def clean_name(name: str) -> str:
+    """Return a class name without the number that some datasets put before it.
+
+    >>> clean_name("001.Black_footed_Albatross"), clean_name("3_wheeler"), clean_name("007")
+    ('Black_footed_Albatross', '3_wheeler', '007')
+    """
+    return re.sub(r"^[0-9]+\.(?=.)", "", name)
+
+
+def read_split(place: str | Path, split: str = "test") -> ImageFolders:
+    """List the pictures of one of CoOp's splits, in its order; ``place`` is the JSON file or the folder that has it.
+
+    The file has a list of [picture, label, class name] for train, val and test. The pictures are below its folder, or
+    below one folder in it.
+    """
+    choice("split", split, ("train", "val", "test"))
+    file = Path(place)
+    if file.is_dir():
+        found = sorted(file.glob("split_zhou_*.json"))
+        if len(found) != 1:
+            raise refuse(str(file), f"{len(found)} files split_zhou_*.json", "one, or the path of the file itself")
+        file = found[0]
+    splits = read_json(file, dict[str, list[tuple[str, int, str]]], extra=True)
+    names: dict[int, str] = {}
+    for _, label, name in (row for rows in splits.values() for row in rows):
+        if names.setdefault(label, clean_name(name)) != clean_name(name):
+            raise refuse(str(file), f"label {label} for {names[label]!r} and {name!r}", "one name for every label")
+    if not splits.get(split) or sorted(names) != list(range(len(names))):
+        got = f"{len(splits.get(split, ()))} pictures for {split}, labels {sorted(names)[:9]}"
+        raise refuse(str(file), got, "at least one picture, and labels from 0 on")
+    pictures = [PurePosixPath(picture) for picture, _, _ in splits[split]]
+    if odd := next((one for one in pictures if one.is_absolute() or ".." in one.parts), None):
+        raise refuse(str(file), f"the picture {str(odd)!r}", "paths below the folder")
+    homes = [file.parent, *(file.parent / name for name in list_folders(file.parent))]
+    root = max(homes, key=lambda home: sum((home / one).is_file() for one in pictures[:20]))
+    paths = tuple(root / one for one in pictures)
+    if missing := [path for path in paths if not path.is_file()]:
+        want = "the pictures beside the split, or in a folder beside it"
+        raise refuse(str(file), f"{len(missing)} of {len(paths)} pictures missing, such as {missing[0]}", want)
+    labels = np.array([label for _, label, _ in splits[split]])
+    title = file.stem.removeprefix("split_zhou_")
+    return ImageFolders(root, (title,), tuple(names[i] for i in sorted(names)), paths, labels, np.zeros_like(labels))
+
+
+def read_imagenet(root: str | Path) -> ImageFolders:
+    """List the pictures in root / class, with the names of the classes that are there, in ImageNet's order.
+
+    The folders are named by WordNet id (n01440764) or by number (0 to 999, as in ImageNetV2). The names are those that
+    CLIP's authors use, but for two that they have twice: "projectile" and "sunglass" are WordNet's.
+    """
+    top = Path(root)
+    known = [line.partition(" ")[::2] for line in load_classnames("imagenet")]  # (WordNet id, name)
+    numbers = {name: i for i, (synset, _) in enumerate(known) for name in (synset, str(i))}
+    folders = sorted(list_folders(top), key=lambda name: numbers.get(name, -1))
+    if unknown := [name for name in folders if name not in numbers]:
+        raise refuse(str(top), f"the folder {unknown[0]}", "folders named n01440764 and so on, or 0 to 999")
+    if len(folders) < 2 or len({numbers[name] for name in folders}) < len(folders):
+        raise refuse(str(top), f"{len(folders)} folders", "at least two classes of ImageNet, each once")
+    pictures = [list_pictures(top / name) for name in folders]
+    if empty := [name for name, found in zip(folders, pictures, strict=True) if not found]:
+        raise refuse(str(top), f"no image in {', '.join(empty)}", "at least one image per class")
+    labels = np.repeat(np.arange(len(folders)), [len(found) for found in pictures])
+    names = tuple(known[numbers[name]][1] for name in folders)
+    paths = tuple(path for found in pictures for path in found)
+    return ImageFolders(top, (top.resolve().name,), names, paths, labels, np.zeros_like(labels))
 
 
 def plain_name(name: str) -> str:
@@ -292,7 +368,7 @@ def plain_name(name: str) -> str:
     return " ".join(name.replace("_", " ").split()).casefold()
 
 
-def _folders(parent: Path) -> list[str]:
+def list_folders(parent: Path) -> list[str]:
     """Return the names of the folders in ``parent``, sorted; hidden ones do not count."""
     if not parent.is_dir():
         raise refuse("folder", f"{parent}, which is not there", "root / domain / class / image")
@@ -309,7 +385,7 @@ def _check_distinct(what: str, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(seen.values())
 
 
-def _images(folder: Path) -> list[Path]:
+def list_pictures(folder: Path) -> list[Path]:
     """Return the image files below ``folder``, sorted by their path in it."""
     below = (path for path in folder.rglob("*") if path.suffix.lower() in PICTURE_SUFFIXES)
     relative = ((path.relative_to(folder), path) for path in below)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields
 from ipaddress import ip_address
@@ -279,6 +279,7 @@ def make_task(
     templates: Sequence[str] = (),
     sync: str | None = None,
     period: int = 1,
+    descriptions: Mapping[str, Sequence[str]] | None = None,
 ) -> Task:
     """Return the task of clients that use ``method``; ``sync`` and ``period`` say when a client syncs.
 
@@ -296,7 +297,8 @@ def make_task(
     at_least("period", period, 1)
     single = ZeroShot(zero_shot.text, zero_shot.classnames, zero_shot.scale)  # a task has text in single precision
     chosen = asdict(resolve(method, params))
-    return Task(single, method, chosen, kind, period, tuple(templates), encoder)
+    sentences = {name: tuple(several) for name, several in (descriptions or {}).items()}
+    return Task(single, method, chosen, kind, period, tuple(templates), encoder, sentences)
 
 
 def identify(encoder: Encoder) -> EncoderIdentity:

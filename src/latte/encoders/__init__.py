@@ -10,9 +10,9 @@ name                           what it loads                                    
 ============================== ==================================================== =====================
 
 ``pictures`` opens image files, ``preprocess`` and ``views`` turn them into arrays, ``base`` encodes many files,
-``prompts`` makes the zero-shot classifier. ``onnx``, ``hf`` and ``open_clip`` are the three kinds of encoder, ``own``
-makes one of any function, ``export`` writes an ONNX folder, ``tuning`` is for prompt tuning. Heavy packages are
-imported when they are first used.
+``prompts`` makes the zero-shot classifier, ``devices`` says where an encoder can run. ``onnx``, ``hf`` and
+``open_clip`` are the three kinds of encoder, ``own`` makes one of any function, ``export`` writes an ONNX folder,
+``tuning`` is for prompt tuning. Heavy packages are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .base import BATCH, BatchProgress, Encoder
 from .own import FunctionEncoder, as_encoder
 from .pictures import BadImageError, Picture, as_picture, open_picture
 from .preprocess import Preprocess
-from .prompts import read_templates, template_sets, zero_shot
+from .prompts import read_descriptions, read_templates, template_sets, zero_shot
 
 TYPE_CHECKING = False  # see latte.lazy
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ __all__ = [
     "make_prompt_tuner",
     "make_views",
     "open_picture",
+    "read_descriptions",
     "read_templates",
     "template_sets",
     "zero_shot",
@@ -82,15 +83,16 @@ MODELS = "LATTE_MODELS"  # environment variable: a folder of model folders, so t
 _MARKER_FILES = (("model.json", "onnx"), ("open_clip_config.json", "openclip"), ("config.json", "hf"))
 
 
-def load_encoder(spec: str, threads: int = 0, device: str = "cpu") -> Encoder:
+def load_encoder(spec: str, threads: int = 0, device: str = "cpu", precision: str = "fp32") -> Encoder:
     """Return the encoder named ``spec``, such as "onnx:models/mini" or "hf:openai/clip-vit-base-patch16".
 
-    ``threads`` limits the cores (0: all of them); ``device`` is torch's, for the encoders that run on torch.
+    ``threads`` limits the cores (0: all of them). ``device`` is "auto", a device of torch ("cuda") or an execution
+    provider of ONNX Runtime; ``precision`` is "fp32", or "bf16" or "fp16" on devices of torch that have it.
     """
     kind, target = split_spec(spec)
     module, _, attribute = ENCODER_LOADERS[kind].partition(":")
     load = getattr(importlib.import_module(module), attribute)
-    encoder: Encoder = load(target, threads, device)
+    encoder: Encoder = load(target, threads, device, precision)
     return encoder
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..core.types import Integers, Vectors
 from ..core.validate import at_least, unit_rows
 from ..errors import InputError, refuse
+from .devices import Placement
 from .pictures import MOST_PIXELS, BadImageError, Picture, as_picture
 from .preprocess import Preprocess
 
@@ -29,7 +30,9 @@ Pictures: TypeAlias = Sequence[Picture] | NDArray[Any]  # an array: (N, H, W, 3)
 class Encoder(Protocol):
     """Turns pictures and texts into unit rows of one space.
 
-    ``scale`` is the model's own logit scale. Two encoders with the same ``fingerprint`` give the same embeddings.
+    ``scale`` is the model's own logit scale. Two encoders with the same ``fingerprint`` give the same embeddings, on
+    whatever device, up to rounding in the last bits. A model that was trained with a sigmoid has a ``bias``, too
+    (:class:`BaseEncoder`): ``sigmoid(scale · cosine + bias)`` is how likely a text fits a picture, each by itself.
     """
 
     name: str
@@ -52,14 +55,17 @@ class BaseEncoder:
     """The parts of ``Encoder`` that do not depend on the runtime.
 
     A subclass implements ``image_batch`` ((n, 3, H, W) float32 to (n, D)), ``text_batch`` (n texts to (n, D)) and
-    ``fingerprint``; their rows need not be of unit length.
+    ``fingerprint``; their rows need not be of unit length. ``placement`` says where it runs.
     """
 
-    def __init__(self, name: str, dim: int, scale: float, preprocess: Preprocess) -> None:
+    placement: Placement
+
+    def __init__(self, name: str, dim: int, scale: float, preprocess: Preprocess, bias: float | None = None) -> None:
         self.name = name
         self.dim = dim
         self.scale = scale
         self.preprocess = preprocess
+        self.bias = bias
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, D={self.dim}, scale={self.scale:g})"

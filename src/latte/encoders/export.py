@@ -1,4 +1,4 @@
-"""Export a transformers model to ONNX folders that need no torch: ``export_onnx("hf:…", "OUT")``.
+"""Export a torch model to ONNX folders that need no torch: ``export_onnx("hf:…", "OUT")``, or "openclip:…".
 
 OUT holds the float32 model; OUT/fp16 and OUT/int8 are complete folders of their own, so that a small device needs
 only one of them. The agreement of each variant with the original is measured and written into its model.json.
@@ -26,7 +26,7 @@ from ..errors import need, refuse
 from ..files.atomic import write_text
 from ..files.documents import checksum
 from . import load_encoder, split_spec
-from .hf import HfEncoder
+from .hf import TorchEncoder
 from .onnx import OnnxEncoder
 from .prompts import DEFAULT, read_templates
 
@@ -43,7 +43,7 @@ INT8_OPS = ["MatMul", "Gemm", "Gather"]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """One variant compared with the original: cosines, the largest difference, and the size of its files."""
+    """One variant compared with the original: cosines, the largest difference in a row, and the size of its files."""
 
     variant: str
     folder: str
@@ -56,7 +56,7 @@ class Agreement:
 
 
 def export_onnx(
-    spec: str | HfEncoder,
+    spec: str | TorchEncoder,
     out: str | Path,
     variants: Sequence[str] = EXPORT_VARIANTS,
     images: Sequence[Any] | None = None,
@@ -68,14 +68,14 @@ def export_onnx(
     out = Path(out)
     for variant in variants:
         choice("variant", variant, EXPORT_VARIANTS)
-    if not isinstance(spec, HfEncoder) and split_spec(spec)[0] != "hf":
-        raise refuse("export", f"{spec!r}", "a transformers model, hf:ID or hf:DIR")
+    if not isinstance(spec, TorchEncoder) and split_spec(spec)[0] == "onnx":
+        raise refuse("export", f"{spec!r}", "a model in torch: hf:ID, hf:DIR or openclip:MODEL/WEIGHTS")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise refuse("out", f"{out}, which is not empty", "a folder that is new or empty")
     for package in EXPORT_PACKAGES:  # before a model is loaded
         need(package, "export")
-    encoder = spec if isinstance(spec, HfEncoder) else load_encoder(spec)
-    assert isinstance(encoder, HfEncoder)
+    encoder = spec if isinstance(spec, TorchEncoder) else load_encoder(spec)
+    assert isinstance(encoder, TorchEncoder)
     probe = images or synthetic_pictures(16, encoder.preprocess.size)
     description = _description(encoder)
     with _whole_folder(out) as folder:
@@ -99,7 +99,7 @@ def export_onnx(
     return tuple(agreements)
 
 
-def compare(encoder: HfEncoder, variant: str, folder: Path, place: Path, images: Sequence[Any]) -> Agreement:
+def compare(encoder: TorchEncoder, variant: str, folder: Path, place: Path, images: Sequence[Any]) -> Agreement:
     """Measure ``folder``, later ``place``, against the original on ``images`` and the default prompts."""
     copy = OnnxEncoder(folder)
     texts = [template.replace("{}", name) for template in read_templates(DEFAULT) for name in PROBE_NAMES]
@@ -148,12 +148,9 @@ def _whole_folder(out: Path) -> Iterator[Path]:
         raise
 
 
-def _write_float32(encoder: HfEncoder, folder: Path) -> None:
+def _write_float32(encoder: TorchEncoder, folder: Path) -> None:
     """Write the two models and the tokenizer."""
-    backend = getattr(encoder.tokenizer, "backend_tokenizer", None)
-    if backend is None or not hasattr(backend, "to_str"):
-        raise refuse("tokenizer", type(encoder.tokenizer).__name__, "a model whose folder has a tokenizer.json")
-    write_text(folder / "tokenizer.json", backend.to_str())
+    write_text(folder / "tokenizer.json", encoder.tokenizer_json())
     pixels = encoder.torch.zeros((2, 3, *encoder.preprocess.size))
     _to_onnx(encoder, encoder.image_features, pixels, {0: "n"}, "image", folder / "image.onnx")
     ids = encoder.tokens([f"a photo of a {name}." for name in PROBE_NAMES[:2]])
@@ -161,7 +158,7 @@ def _write_float32(encoder: HfEncoder, folder: Path) -> None:
     _to_onnx(encoder, encoder.token_features, ids, shape, "input_ids", folder / "text.onnx")
 
 
-def _to_onnx(encoder: HfEncoder, features: Any, sample: Any, shape: dict[int, str], name: str, target: Path) -> None:
+def _to_onnx(encoder: TorchEncoder, features: Any, sample: Any, shape: dict[int, str], name: str, target: Path) -> None:
     torch, onnx = encoder.torch, need("onnx", "export")
 
     class UnitRows(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -242,7 +239,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _description(encoder: HfEncoder) -> dict[str, Any]:
+def _description(encoder: TorchEncoder) -> dict[str, Any]:
     text = {
         "file": "text.onnx",
         "inputs": ["input_ids"],
@@ -257,12 +254,13 @@ def _description(encoder: HfEncoder) -> dict[str, Any]:
         "name": encoder.name,
         "dim": encoder.dim,
         "logit_scale": encoder.scale,
+        **({} if encoder.bias is None else {"logit_bias": encoder.bias}),
         "image": image | {"preprocess": encoder.preprocess.to_json()},
         "text": text,
     }
 
 
-def _measured(encoder: HfEncoder, agreements: Sequence[Agreement]) -> dict[str, Any]:
+def _measured(encoder: TorchEncoder, agreements: Sequence[Agreement]) -> dict[str, Any]:
     rows = [{key: value for key, value in asdict(item).items() if key != "folder"} for item in agreements]
     return {"agreement": {"with": encoder.name, "variants": rows}}
 

@@ -18,28 +18,35 @@ from ..core.validate import at_least
 from ..errors import need, refuse
 from ..files.documents import read_json, shorten
 from .base import BaseEncoder, too_long
+from .devices import place_torch
 from .preprocess import Preprocess, from_hf
 
 
 class TorchEncoder(BaseEncoder):
     """An encoder whose ``model`` is a torch module with a ``logit_scale``.
 
-    A subclass implements ``image_features``, ``tokens``, ``token_features`` and ``token_rule``, and for prompt tuning
-    ``plain_tokens`` and ``token_embedding``.
+    A subclass implements ``image_features``, ``tokens``, ``token_features`` and ``token_rule``, for prompt tuning
+    ``plain_tokens`` and ``token_embedding``, and for export ``tokenizer_json`` and ``pad_id``. ``context`` is the most
+    tokens of a text; ``pad_to_context``: every text is filled up to it.
     """
 
-    def __init__(self, name: str, model: Any, preprocess: Preprocess, device: str = "cpu") -> None:
+    context: int
+    pad_to_context = True
+    pad_id: int
+
+    def __init__(
+        self, name: str, model: Any, preprocess: Preprocess, device: str = "cpu", precision: str = "fp32"
+    ) -> None:
         self.torch = need("torch", "torch")
-        try:
-            self.device = self.torch.device(device)
-            self.torch.empty(1, device=self.device)
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise refuse("device", f"{device!r} ({reason})", "'cpu', or a device that torch finds here") from None
-        self.model = model.to(self.device).float().eval().requires_grad_(False)
+        self.device, self.dtype, self.placement = place_torch(self.torch, device, precision)
+        scale = float(model.logit_scale.detach().float().exp())  # before it is rounded
+        bias = getattr(model, "logit_bias", None)  # of SigLIP
+        bias = None if bias is None else float(bias.detach().float())
+        self.model = model.to(self.device, self.dtype).eval().requires_grad_(False)
         with self.torch.inference_mode():  # one black picture, to learn D
-            row = self.image_features(self.torch.zeros((1, 3, *preprocess.size), device=self.device))
-        super().__init__(name, int(row.shape[1]), float(self.model.logit_scale.exp().item()), preprocess)
+            black = self.torch.zeros((1, 3, *preprocess.size), device=self.device, dtype=self.dtype)
+            dim = int(self.image_features(black).shape[1])
+        super().__init__(name, dim, scale, preprocess, bias)
 
     def image_features(self, pixels: Any) -> Any:
         """Return (n, D) for a tensor (n, 3, H, W), of any length."""
@@ -56,7 +63,7 @@ class TorchEncoder(BaseEncoder):
     def image_batch(self, pixels: Vectors) -> NDArray[Any]:
         """Return (n, D) for (n, 3, H, W)."""
         with self.torch.inference_mode():
-            tensor = self.torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device)
+            tensor = self.torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device, self.dtype)
             return self._numpy(self.image_features(tensor))
 
     def text_batch(self, texts: Sequence[str]) -> NDArray[Any]:
@@ -66,8 +73,10 @@ class TorchEncoder(BaseEncoder):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sha256 of every weight, the preprocessing and the tokenizer."""
-        digest = hashlib.sha256(json.dumps([self.preprocess.to_json(), self.token_rule()], sort_keys=True).encode())
+        """Sha256 of every weight, the preprocessing, the tokenizer and, unless it is fp32, the precision."""
+        rules = [self.preprocess.to_json(), self.token_rule()]
+        rules += [] if self.placement.precision == "fp32" else [self.placement.precision]
+        digest = hashlib.sha256(json.dumps(rules, sort_keys=True).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
             digest.update(f"{name} {tuple(tensor.shape)}".encode())
             digest.update(np.ascontiguousarray(self._numpy(tensor)).tobytes())
@@ -77,7 +86,13 @@ class TorchEncoder(BaseEncoder):
         """Return everything that the tokens of a text depend on, as plain values."""
         return None
 
+    def tokenizer_json(self) -> str:
+        """Return the tokenizer as a tokenizer.json of the package tokenizers, without padding and cutting."""
+        raise TypeError(f"{type(self).__name__} has no tokenizer.json")
+
     def _numpy(self, tensor: Any) -> NDArray[Any]:
+        if tensor.dtype is self.torch.bfloat16:  # which numpy does not have
+            tensor = tensor.float()
         array: NDArray[Any] = tensor.detach().cpu().numpy()
         return array
 
@@ -112,16 +127,23 @@ _FILES = "config.json, preprocessor_config.json, tokenizer files and weights"
 class HfEncoder(TorchEncoder):
     """A transformers model with its own tokenizer, preprocessing and logit scale."""
 
-    def __init__(self, name: str, model: Any, tokenizer: Any, preprocess: Preprocess, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        name: str,
+        model: Any,
+        tokenizer: Any,
+        preprocess: Preprocess,
+        device: str = "cpu",
+        precision: str = "fp32",
+    ) -> None:
         self.tokenizer = tokenizer
         self.family: str = model.config.model_type
-        self.context: int = model.config.text_config.max_position_embeddings
-        super().__init__(name, model, preprocess, device)
-
-    @property
-    def pad_to_context(self) -> bool:
-        """SigLIP was trained on texts padded to the full context and reads its last token; CLIP does not care."""
-        return self.family != "clip"
+        self.context = model.config.text_config.max_position_embeddings
+        # SigLIP was trained on texts padded to the full context and reads its last token; CLIP does not care
+        self.pad_to_context = self.family != "clip"
+        pad = tokenizer.pad_token_id
+        self.pad_id = int(tokenizer.eos_token_id if pad is None else pad)
+        super().__init__(name, model, preprocess, device, precision)
 
     def image_features(self, pixels: Any) -> Any:
         """Return (n, D) for a tensor (n, 3, H, W)."""
@@ -141,17 +163,18 @@ class HfEncoder(TorchEncoder):
         padded = [row + [self.pad_id] * (length - len(row)) for row in rows]
         return self.torch.tensor(padded, dtype=self.torch.int64, device=self.device)
 
-    @property
-    def pad_id(self) -> int:
-        """The token that fills up a short text."""
-        pad = self.tokenizer.pad_token_id
-        return int(self.tokenizer.eos_token_id if pad is None else pad)
-
     def token_rule(self) -> Any:
         """Return everything that the tokens of a text depend on: the tokenizer itself, if it can be serialised."""
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         rule = backend.to_str() if backend is not None else sorted(self.tokenizer.get_vocab().items())
         return [rule, self.pad_id, self.context]
+
+    def tokenizer_json(self) -> str:
+        """Return the tokenizer.json of the model's folder."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise refuse("tokenizer", type(self.tokenizer).__name__, "a model whose folder has a tokenizer.json")
+        return str(backend.to_str())
 
     def plain_tokens(self, text: str) -> list[int]:
         """Return the token ids of a text without start, end and padding."""
@@ -168,10 +191,10 @@ def pooled(output: Any) -> Any:
     return getattr(output, "pooler_output", output)
 
 
-def load_hf(target: str, threads: int = 0, device: str = "cpu") -> HfEncoder:
+def load_hf(target: str, threads: int = 0, device: str = "cpu", precision: str = "fp32") -> HfEncoder:
     """Return the encoder ``target``: a folder, or the name of a repository on the hub."""
     transformers = need("transformers", "torch")
-    need("torch", "torch")
+    place_torch(need("torch", "torch"), device, precision)  # refused before anything is loaded
     set_threads(threads)
     config = _read(target, transformers.AutoConfig)
     if config.model_type not in FAMILIES:
@@ -179,7 +202,7 @@ def load_hf(target: str, threads: int = 0, device: str = "cpu") -> HfEncoder:
     model = _read(target, getattr(transformers, FAMILIES[config.model_type]))
     tokenizer = _read(target, transformers.AutoTokenizer)
     name = Path(target).resolve().name if Path(target).is_dir() else target  # where it lies does not matter
-    return HfEncoder(f"hf:{name}", model, tokenizer, from_hf(_preprocessor(target)), device)
+    return HfEncoder(f"hf:{name}", model, tokenizer, from_hf(_preprocessor(target)), device, precision)
 
 
 def _read(target: str, reader: Any) -> Any:

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from ..core.types import Vectors
 from ..core.validate import at_least, choice, real
-from ..errors import need, refuse
+from ..errors import InputError, need, refuse
 from ..files.documents import checksum, read_json, shorten
 from .base import BaseEncoder, too_long
+from .devices import Placement, open_session
 from .preprocess import INTERPOLATIONS, Preprocess, from_json
 
 LARGEST_SIZE = 1 << 16  # dimensions, and tokens: no model is near it
@@ -84,6 +85,7 @@ class Description:
     image: ImagePart
     text: TextPart
     sha256: dict[str, str] = field(default_factory=dict)
+    logit_bias: float | None = None
 
     def __post_init__(self) -> None:
         at_least("dim", self.dim, 1, LARGEST_SIZE)
@@ -143,11 +145,13 @@ def existing_file(folder: Path, file: str) -> Path:
 class OnnxEncoder(BaseEncoder):
     """An encoder read from an ONNX folder; ``threads`` is the number of cores ONNX Runtime may use, 0 for all.
 
+    ``device`` is an execution provider, see :mod:`.devices`.
+
     Every file is compared with its sha256 in model.json, where it has one, while loading.
     """
 
-    def __init__(self, folder: str | Path, threads: int = 0) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path, threads: int = 0, device: str = "cpu") -> None:
+        self.folder, self._device = Path(folder), device
         self.model = model = read_model_json(self.folder)
         self.threads = at_least("threads", threads, 0)
         files = (model.image.file, model.text.file, model.text.tokenizer)
@@ -156,8 +160,9 @@ class OnnxEncoder(BaseEncoder):
             path, want = existing_file(self.folder, file), model.sha256.get(file)
             if want is not None and checksum(path) != want:
                 raise refuse(str(path), "a damaged file (its sha256 is not the one in model.json)", _AGAIN)
-        super().__init__(model.name, model.dim, model.logit_scale, image_rule(model.image))
+        super().__init__(model.name, model.dim, model.logit_scale, image_rule(model.image), model.logit_bias)
         self._image = self._session(self.files[0], (model.image.input,), model.image.output)
+        self.placement = Placement(self._image.get_providers()[0])
 
     @cached_property
     def _text(self) -> Any:
@@ -219,12 +224,11 @@ class OnnxEncoder(BaseEncoder):
 
     def _session(self, file: str, inputs: tuple[str, ...], output: str) -> Any:
         runtime = need("onnxruntime", "onnx")
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = self.threads
-        options.log_severity_level = 3  # errors only
         path = existing_file(self.folder, file)
         try:
-            session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            session = open_session(runtime, str(path), self._device, self.threads)
+        except InputError:
+            raise
         except Exception as error:  # ONNX Runtime has its own exception per status code
             raise refuse(str(path), f"a model that cannot be loaded ({shorten(error, 200)})", _AGAIN) from None
         has = {value.name for value in (*session.get_inputs(), *session.get_outputs())}
@@ -242,8 +246,8 @@ class OnnxEncoder(BaseEncoder):
         return rows
 
 
-def load_onnx(target: str, threads: int, device: str) -> OnnxEncoder:
-    """Return the encoder in the folder ``target``; ONNX Runtime runs on the CPU here."""
-    if device != "cpu":
-        raise refuse("device", repr(device), "'cpu' for an ONNX encoder")
-    return OnnxEncoder(target, threads)
+def load_onnx(target: str, threads: int, device: str, precision: str) -> OnnxEncoder:
+    """Return the encoder in the folder ``target``; the precision is that of its files."""
+    if precision != "fp32":
+        raise refuse("precision", repr(precision), "a folder of smaller files, which latte export --variants makes")
+    return OnnxEncoder(target, threads, device)

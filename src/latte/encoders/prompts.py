@@ -1,23 +1,26 @@
-"""From class names and templates to the zero-shot classifier that all clients share.
+"""From class names, templates and descriptions to the zero-shot classifier that all clients share.
 
-t_y = normalise(mean over templates of normalise(encode(template(y)))), with seven templates by default
-(decision B15: they end in a full stop).
+t_y = normalise(mean over prompts of normalise(encode(prompt))). The prompts of a class are the templates with its name
+in them, seven by default (decision B15: they end in a full stop), and the sentences that describe it, if there are any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+
+import numpy as np
 
 from ..core.types import Vectors
 from ..core.validate import near
 from ..core.zero_shot import ZeroShot
 from ..errors import InputError, refuse
-from ..files.documents import read_text, refuse_inside
+from ..files.documents import read_json, read_text, refuse_inside
 from .base import BATCH, BatchProgress, Encoder
 
 DEFAULT = "seven"
+Descriptions = Mapping[str, Sequence[str]]  # class name -> sentences
 
 
 def zero_shot(
@@ -26,20 +29,63 @@ def zero_shot(
     templates: Sequence[str] | None = None,
     batch_size: int = BATCH,
     progress: BatchProgress | None = None,
+    descriptions: Descriptions | None = None,
 ) -> ZeroShot:
-    """Return the classifier of ``classnames`` in the space of ``encoder``, with the seven templates by default.
+    """Return the classifier of ``classnames`` in the space of ``encoder``.
 
-    The classifier has the names unchanged; in a prompt an underscore becomes a space.
+    Without ``templates`` its prompts are the ``descriptions`` alone, and without both the seven templates; with both,
+    all prompts of a class count alike. The classifier has the names unchanged; in a template an underscore becomes a
+    space.
     """
-    templates = check_templates(read_templates(DEFAULT) if templates is None else templates)
+    templates = use_templates(templates, descriptions)
     words = check_classnames(classnames)
-    prompts = [template.replace("{}", word) for word in words for template in templates]
-    rows = encoder.texts(prompts, batch_size=batch_size, progress=progress)  # (C · templates, D)
-    mean: Vectors = rows.reshape(len(words), len(templates), -1).mean(axis=1)
+    sentences = class_descriptions(descriptions, classnames) if descriptions else {}
+    prompts = [
+        [*(template.replace("{}", word) for template in templates), *sentences.get(name, ())]
+        for word, name in zip(words, classnames, strict=True)
+    ]
+    rows = encoder.texts([text for texts in prompts for text in texts], batch_size=batch_size, progress=progress)
+    of_class = np.split(rows, np.cumsum([len(texts) for texts in prompts])[:-1])
+    mean: Vectors = np.stack([part.mean(axis=0) for part in of_class])  # (C, D)
     lengths = (mean * mean).sum(axis=1, keepdims=True) ** 0.5
     if not lengths.min() > 0:
         raise refuse("templates", "prompts that cancel each other", "templates of similar meaning")
     return ZeroShot(mean / lengths, tuple(classnames), encoder.scale)
+
+
+def use_templates(templates: Sequence[str] | None, descriptions: Descriptions | None) -> tuple[str, ...]:
+    """Return the templates of a classifier: those given, none beside descriptions, or the seven."""
+    if templates is None:
+        return () if descriptions else read_templates(DEFAULT)
+    return check_templates(templates)
+
+
+def read_descriptions(path: str | Path) -> Descriptions:
+    """Read the sentences of each class from a JSON file: an object of class names, each with a list (as CuPL's are)."""
+    descriptions = read_json(Path(path), dict[str, tuple[str, ...]])
+    if not descriptions:
+        raise refuse(str(path), "no class", 'an object such as {"cat": ["A cat has whiskers."], ...}')
+    for name, sentences in descriptions.items():
+        if not sentences or not all(sentence.strip() for sentence in sentences):
+            raise refuse(str(path), f"no sentence, or an empty one, for {name!r}", "at least one for every class")
+    return descriptions
+
+
+def class_descriptions(descriptions: Descriptions, classnames: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the sentences of ``classnames``; underscores and capitals do not matter, other classes may be there, too.
+
+    >>> class_descriptions({"Polar bear": ("A white bear.",), "cat": ("It purrs.",)}, ["polar_bear"])
+    {'polar_bear': ('A white bear.',)}
+    """
+    known = {_plain(name): tuple(sentences) for name, sentences in descriptions.items()}
+    if missing := [name for name in classnames if _plain(name) not in known]:
+        close = near(_plain(missing[0]), sorted(known))
+        raise refuse("descriptions", f"none for {', '.join(missing)}", f"every class; there is {', '.join(close)}")
+    return {name: known[_plain(name)] for name in classnames}
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.replace("_", " ").split()).casefold()
 
 
 def template_sets() -> tuple[str, ...]:

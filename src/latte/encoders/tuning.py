@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from .open_clip import OpenClipEncoder
 from .prompts import check_classnames
 
 CONTEXT = "a photo of a"
+DEVICE = "LATTE_DEVICE"  # environment variable, because worker processes inherit it; a run is the same without
 TUNABLE = "hf:ID, hf:DIR or openclip:MODEL/WEIGHTS"  # the encoders whose prompts can be tuned
 
 
@@ -33,11 +35,12 @@ def make_prompt_tuner(
 ) -> PromptTuner:
     """Return the differentiable text encoder of ``encoder``: its name, such as "openclip:RN50/openai", or itself.
 
-    ``threads`` limits torch's cores (0: its own choice).
+    ``threads`` limits torch's cores (0: its own choice). The device is that of ``encoder``; one that is loaded by its
+    name runs where LATTE_DEVICE says, without it on the processor.
     """
     if isinstance(encoder, str):
         check_tunable(encoder)
-        encoder = load_encoder(encoder, threads)
+        encoder = load_encoder(encoder, threads, os.environ.get(DEVICE, "cpu"))
     if not isinstance(encoder, HfEncoder | OpenClipEncoder):
         raise refuse("prompt tuning", f"the encoder {encoder.name}", f"an encoder {TUNABLE}")
     set_threads(threads)

@@ -129,7 +129,7 @@ class Tpt(BaseMethod[TptParams]):
             with torch.no_grad():
                 logits = self._logits(images[:1], context)[0]
         uncertainty = entropy_of_one(self.zero_shot.logits(views[0]))
-        return self.prediction(logits.double().cpu().numpy(), uncertainty)
+        return self.prediction(logits.cpu().double().numpy(), uncertainty)
 
     def _tuned(self, images: Any) -> Any:
         """Return the context after the steps, from its initial value and a new optimiser."""
@@ -155,7 +155,7 @@ class Tpt(BaseMethod[TptParams]):
         return self.text_encoder.scale * images @ texts.T
 
     def _confident(self, logits: Any) -> Any:
-        values = logits.detach().double().cpu().numpy()
+        values = logits.detach().cpu().double().numpy()  # not every device has float64
         confident = most_confident(values, self.params.share).confident
         return import_torch().tensor(np.ascontiguousarray(confident), device=logits.device)
 

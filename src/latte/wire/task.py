@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -47,11 +47,15 @@ class TaskDescription:
     period: int = 1
     templates: tuple[str, ...] = ()
     encoder: EncoderIdentity | None = None
+    descriptions: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What all clients share. ``params`` are all parameters of the method; ``sync`` and ``period`` say when to sync."""
+    """What all clients share. ``params`` are all parameters of the method; ``sync`` and ``period`` say when to sync.
+
+    ``templates`` and ``descriptions`` are a note of how the text embeddings were made.
+    """
 
     zero_shot: ZeroShot
     method: str
@@ -60,6 +64,7 @@ class Task:
     period: int = 1
     templates: tuple[str, ...] = ()
     encoder: EncoderIdentity | None = None
+    descriptions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Task({self.method}, {self.zero_shot!r})"
@@ -77,9 +82,10 @@ class Task:
         """Return the file; the same task always gives the same bytes."""
         about = TaskDescription(
             self.zero_shot.classnames, self.zero_shot.scale, self.method, dict(self.params),
-            self.sync, self.period, self.templates, self.encoder,
+            self.sync, self.period, self.templates, self.encoder, dict(self.descriptions),
         )  # fmt: skip
-        metadata = {"format": TASK_FORMAT, "fingerprint": self.fingerprint, "task": json.dumps(asdict(about))}
+        written = {name: value for name, value in asdict(about).items() if name != "descriptions" or value}
+        metadata = {"format": TASK_FORMAT, "fingerprint": self.fingerprint, "task": json.dumps(written)}
         return safetensors_bytes({"text": self.zero_shot.text}, metadata)
 
 
@@ -126,7 +132,10 @@ def _task(tensors: Tensors, name: str) -> Task:
         zero_shot = ZeroShot(tensors.arrays["text"], about.classnames, about.scale)
     except InputError as error:
         raise refuse_inside(name, error) from None
-    task = Task(zero_shot, about.method, about.params, about.sync, about.period, about.templates, about.encoder)
+    task = Task(
+        zero_shot, about.method, about.params, about.sync, about.period, about.templates, about.encoder,
+        about.descriptions,
+    )  # fmt: skip
     if metadata.get("fingerprint") != task.fingerprint:
         raise refuse(
             name, "contents that are not those of its fingerprint", "the file as it was written: create it again"

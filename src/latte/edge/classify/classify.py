@@ -124,17 +124,21 @@ def classify_pictures(encoder: Encoder, zero_shot: ZeroShot, method: Method, fil
 
 
 def embed_files(
-    encoder: Encoder, files: Sequence[Path], start: int = 0, most_pixels: int = MOST_PIXELS
+    encoder: Encoder,
+    files: Sequence[Path],
+    start: int = 0,
+    most_pixels: int = MOST_PIXELS,
+    batch: int = BATCH,
 ) -> Iterator[EmbeddedPicture]:
     """Yield the embedding of every file from position ``start`` on, the same to the last bit whatever ``start`` is.
 
     A picture of more than ``most_pixels`` has a problem instead.
     """
-    first = start - start % BATCH  # whole batches: a row may depend on the batch it is computed in, in the last bits
-    for batch in encode_files(encoder, list(files), skip_bad=True, start=first, most_pixels=most_pixels):
-        rows = dict(zip(batch.index.tolist(), batch.rows, strict=True))
-        bad = dict(batch.bad)
-        for i in range(max(start, batch.start), batch.stop):
+    first = start - start % batch  # whole batches: a row may depend on the batch it is computed in, in the last bits
+    for part in encode_files(encoder, list(files), batch, skip_bad=True, start=first, most_pixels=most_pixels):
+        rows = dict(zip(part.index.tolist(), part.rows, strict=True))
+        bad = dict(part.bad)
+        for i in range(max(start, part.start), part.stop):
             yield EmbeddedPicture(str(files[i]), rows.get(i), bad.get(i))
 
 
@@ -183,6 +187,16 @@ def answer_of(file: str, row: Vectors, zero_shot: ZeroShot, prediction: Predicti
         zero_shot_probability=float(1 / np.add.reduce(np.exp(logits - logits[plain]))),  # of its softmax
         near_copy=prediction.near_copy,
     )
+
+
+def sigmoid_probabilities(zero_shot: ZeroShot, row: Vectors, bias: float) -> dict[str, float]:
+    """Return how likely each class is by itself: sigmoid(scale · cosine + bias), what SigLIP was trained for.
+
+    The methods use another reading of the same cosines, a softmax over the classes of scale · cosine, in which the bias
+    cancels: entropies, pseudo-labels and memories compare classes. Where no class fits, only this one says so.
+    """
+    logits = zero_shot.logits(row).astype(np.float64) + bias
+    return dict(zip(zero_shot.classnames, (0.5 * (1 + np.tanh(logits / 2))).tolist(), strict=True))
 
 
 class Alone:

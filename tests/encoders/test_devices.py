@@ -1,0 +1,163 @@
+"""Where an encoder runs: on the processor for real, elsewhere by what is asked of torch and ONNX Runtime."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import tiny_onnx
+from latte.encoders import load_encoder
+from latte.encoders.devices import find_providers, list_devices
+from tiny_models import make_photo, save_clip
+
+PICTURES = [make_photo(40 + 9 * number, 60) for number in range(6)]
+TEXTS = ["a photo of a dog.", "a polar bear"]
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    pytest.importorskip("transformers")
+    return f"hf:{save_clip(tmp_path_factory.mktemp('clip'))}"
+
+
+# --- torch
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+def test_auto_is_the_processor_where_there_is_nothing_else(torch, clip):
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        pytest.skip("this machine has another device")
+    encoder = load_encoder(clip, device="auto")
+    assert str(encoder.placement) == "cpu, fp32" and list_devices()["torch"] == ("cpu",)
+    for device in ("cuda", "mps", "cuda:7", "gpu"):
+        with pytest.raises(ValueError, match=f"device: got '{device}'.*want a device of torch here: cpu"):
+            load_encoder(clip, device=device)
+
+
+def test_half_precision_on_the_processor(torch, clip):
+    """The model computes in it, the rows are float32 and near the others, and the fingerprint tells them apart."""
+    whole, half = load_encoder(clip), load_encoder(clip, precision="bf16")
+    assert {p.dtype for p in half.model.parameters()} == {torch.bfloat16} and str(half.placement) == "cpu, bf16"
+    for a, b in ((whole.images(PICTURES), half.images(PICTURES)), (whole.texts(TEXTS), half.texts(TEXTS))):
+        assert b.dtype == np.float32 and np.allclose(np.linalg.norm(b, axis=1), 1, atol=1e-6)
+        assert 1e-6 < np.abs(a - b).max() < 0.03
+    assert half.scale == whole.scale and half.fingerprint != whole.fingerprint
+    assert half.fingerprint == load_encoder(clip, precision="bf16").fingerprint
+    with pytest.raises(ValueError, match="precision: got 'fp16' on cpu, want fp32 or bf16"):
+        load_encoder(clip, precision="fp16")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_on_another_device_everything_is_there_before_it_is_used(torch, clip, monkeypatch, precision):
+    """On "meta", a device of tensors without values: a product with a tensor that stayed behind is torch's error."""
+    from latte.encoders.hf import TorchEncoder
+
+    encoder = load_encoder(clip, device="meta", precision=precision)
+    meta = torch.device("meta")
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    assert {(p.device, p.dtype) for p in encoder.model.parameters()} == {(meta, dtype)}
+    assert all(buffer.device == meta for buffer in encoder.model.buffers())
+    assert str(encoder.placement) == f"meta, {precision}" and encoder.scale == load_encoder(clip).scale
+    moved, came_back, to = [], [], torch.Tensor.to
+
+    def note(tensor, *where, **options):
+        moved.append((tuple(tensor.shape), tensor.dtype, where))
+        return to(tensor, *where, **options)
+
+    def bring_back(self, tensor):
+        came_back.append((tuple(tensor.shape), tensor.device))
+        return np.ones(tuple(tensor.shape), np.float32)
+
+    monkeypatch.setattr(torch.Tensor, "to", note)
+    monkeypatch.setattr(TorchEncoder, "_numpy", bring_back)
+    assert encoder.images(PICTURES, batch_size=4).shape == (6, encoder.dim)
+    assert encoder.texts(TEXTS).shape == (2, encoder.dim)
+    assert came_back == [((n, encoder.dim), meta) for n in (4, 2, 2)]
+    sent = [(shape, kind, where) for shape, kind, where in moved if len(shape) == 4 and kind == torch.float32]
+    assert sent[0] == ((4, 3, 32, 32), torch.float32, (meta, dtype))  # as float32, and rounded there
+
+
+def test_tf32_is_not_fp32(torch, clip, monkeypatch):
+    """What is asked of a real "cuda": which halves it has, its name, and no rounding to TF32."""
+    from latte.encoders.devices import place_torch
+
+    real, settings = torch.device, types.SimpleNamespace(allow_tf32=True)
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "GTX 1080")
+    monkeypatch.setattr(torch.backends, "cudnn", settings)
+    device, dtype, placement = place_torch(torch, "auto", "fp16")
+    assert (device, dtype, str(placement)) == (real("cuda"), torch.float16, "cuda (GTX 1080), fp16")
+    assert settings.allow_tf32
+    with pytest.raises(ValueError, match="want fp32 or fp16"):
+        place_torch(torch, "cuda:1", "bf16")
+    assert place_torch(torch, "cuda:1", "fp32")[0] == real("cuda:1") and not settings.allow_tf32
+
+
+# --- ONNX Runtime
+
+ALL = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "OpenVINOExecutionProvider", "CPUExecutionProvider"]
+
+
+@pytest.mark.parametrize(
+    ("device", "found"),
+    [
+        ("auto", ["CUDAExecutionProvider", "CPUExecutionProvider"]), ("cuda", ["CUDAExecutionProvider"]),
+        ("CUDAExecutionProvider", ["CUDAExecutionProvider"]), ("openvino", ["OpenVINOExecutionProvider"]),
+        ("TensorRT", ["TensorrtExecutionProvider"]), ("cpu", ["CPUExecutionProvider"]),
+    ],
+)  # fmt: skip
+def test_providers_by_name(device, found):
+    assert find_providers(ALL, device) == found
+
+
+def test_a_provider_that_is_not_there_is_refused():
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(ValueError, match=r"want auto, or a provider of this onnxruntime: .*cpu.*onnxruntime-gpu"):
+        load_encoder(f"onnx:{tiny_onnx.FOLDER}", device="cuda")
+    with pytest.raises(ValueError, match="precision: got 'fp16', want a folder of smaller files"):
+        load_encoder(f"onnx:{tiny_onnx.FOLDER}", precision="fp16")
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_provider_that_cannot_start(monkeypatch, starts):
+    """ONNX Runtime would go on with the processor: "auto" does so and says it, a name is refused."""
+    runtime = pytest.importorskip("onnxruntime")
+    asked, real = [], runtime.InferenceSession
+
+    def session(path, options, providers):
+        asked.append([providers[0][0], *providers[1:]])
+        made = real(path, options, providers=["CPUExecutionProvider"])
+        if starts and providers[0][0] != "CPUExecutionProvider":
+            monkeypatch.setattr(made, "get_providers", lambda: asked[-1])
+        return made
+
+    monkeypatch.setattr(runtime, "get_available_providers", lambda: ALL)
+    monkeypatch.setattr(runtime, "preload_dlls", lambda: asked.append("libraries"), raising=False)
+    monkeypatch.setattr(runtime, "InferenceSession", session)
+    encoder = load_encoder(f"onnx:{tiny_onnx.FOLDER}", device="auto")
+    cuda, cpu = ["CUDAExecutionProvider", "CPUExecutionProvider"], ["CPUExecutionProvider"]
+    assert asked == (["libraries", cuda] if starts else ["libraries", cuda, cpu])
+    assert str(encoder.placement) == f"{'CUDA' if starts else 'CPU'}ExecutionProvider, fp32"
+    if not starts:
+        with pytest.raises(ValueError, match="device: got 'openvino', want its driver and libraries"):
+            load_encoder(f"onnx:{tiny_onnx.FOLDER}", device="openvino")
+
+
+@pytest.mark.skipif("onnxruntime" not in sys.modules and not list_devices().get("onnx"), reason="needs onnxruntime")
+def test_another_provider_of_this_machine_gives_the_same_rows(tiny):
+    """With the package onnxruntime-openvino, for example."""
+    others = [name for name in list_devices()["onnx"] if name != "CPUExecutionProvider"]
+    if not others:
+        pytest.skip("only the processor's provider is installed")
+    for name in others:
+        encoder = load_encoder(f"onnx:{tiny_onnx.FOLDER}", device=name)
+        assert encoder.placement.device == name
+        assert np.allclose(encoder.images(PICTURES), tiny.images(PICTURES), atol=1e-4)
+        assert np.allclose(encoder.texts(TEXTS), tiny.texts(TEXTS), atol=1e-4)
