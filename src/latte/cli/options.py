@@ -119,7 +119,7 @@ DEVICE = click.option(
     help="auto, cpu, cuda, mps; with onnx: a provider such as cuda or openvino (latte doctor lists what is there).",
 )
 NUMBERS = click.option(
-    "--dtype",
+    "--compute",
     "precision",
     type=click.Choice(["fp32", "bf16", "fp16"]),
     default="fp32",
