@@ -137,9 +137,3 @@ def test_a_task_from_before_there_was_trust_is_a_fleet(tmp_path):
     assert served_exchange(old).params.trust == "fleet" and "parameters" in describe_difference(
         old.fingerprint, made.fingerprint
     )
-
-
-@pytest.mark.parametrize("command", [("task", "create"), ("classify",)])
-def test_help_says_which_method_to_take(command):
-    text = " ".join(latte(*command, "--help", check=True).stdout.split())
-    assert "Latte is the default" in text and "one owner" in text and "mix" in text
