@@ -35,12 +35,11 @@ NOT_RUN = {  # a part of the command, and the reason
     "flwr run": "needs the extra flower; tests/flower/test_example_app.py runs it",
     "python benchmarks/": "is measured by hand; tests/simulation/test_hostile.py tests the program",
 }
-ELSEWHERE = {  # pages that another test runs in order, the last four with what they show
+ELSEWHERE = {  # pages that another test runs in order, the last three with what they show
     "docs/protocol.md": "serve/test_protocol_page.py",
     "docs/own-method.md": "e2e/test_tutorials.py",
     "docs/tutorials/compare-methods.md": "e2e/test_tutorials.py",
     "docs/tutorials/your-own-data.md": "e2e/test_tutorials.py",
-    "docs/tutorials/your-own-method.md": "e2e/test_tutorials.py",
 }
 SLOW = {"docs/deploy.md", "docs/edge.md", "docs/security.md"}  # several servers and devices
 RUN_HERE = [pytest.param(page, marks=[pytest.mark.slow] * (page in SLOW)) for page in PAGES if page not in ELSEWHERE]

@@ -17,12 +17,11 @@ from latte.core.types import External
 from latte.edge.classify.evidence import Labelled
 from latte.edge.device.device import Device
 from latte.edge.device.feeds import LatestFrames
+from latte.edge.device.labels import add_labels, compare_labels
 from latte.edge.device.record import (
     DeviceRecord,
     DiskFullError,
     Source,
-    add_labels,
-    compare_labels,
     open_record,
     read_answers,
     read_course,

@@ -15,12 +15,11 @@ from latte.checks.material import same
 from latte.edge.classify.classify import Answer
 from latte.edge.device.device import Device
 from latte.edge.device.feeds import Arrival, PictureFeed
+from latte.edge.device.labels import add_labels, compare_labels
 from latte.edge.device.record import (
     DeviceRecord,
     NumberedAnswer,
     Source,
-    add_labels,
-    compare_labels,
     open_record,
     open_to_read,
     read_answers,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _WIDEST = 40  # characters of a class name that the lines are aligned for
 _PROBABILITY = "probability"
+UNLIKE = "unlike the known classes"
 _LEAST = 5  # images of a stretch that is shown on its own
 
 
@@ -30,6 +31,10 @@ def header_text(width: int) -> str:
 def answer_text(answer: Answer, width: int) -> str:
     """Return the line of an image that has a label."""
     changed = "" if answer.label == answer.zero_shot else f"   (zero-shot: {answer.zero_shot})"
+    if answer.adapted not in (None, answer.zero_shot):
+        changed = f"   (adapted: {answer.adapted})"
+    if answer.unlike:
+        changed += f"   {UNLIKE}"
     share = f"{100 * (answer.probability or 0):.1f} %"
     return f"{answer.label:<{width}}  {share:>{len(_PROBABILITY)}}  {answer.file}{changed}"
 
@@ -101,6 +106,15 @@ def summary_lines(summary: DeviceSummary) -> Iterator[str]:
     yield from labelled_lines(summary.labelled)
     if summary.collapse:
         yield collapse_line(summary.collapse)
+    if summary.taught:
+        yield f"{counted(summary.taught, 'label')} learnt"
+    if counts.answered:
+        from ..edge.classify.evidence import help_lines
+
+        whole = sum(summary.fleet.pairs) > summary.pairs.differing
+        yield from help_lines(summary.help, " of the fleet" if whole else "", summary.falls_back)
+    if summary.fleet.share:
+        yield flag_text(summary.fleet.share, summary.fleet.threshold, summary.unlike)
     if status.problem:
         yield f"problem: {status.problem}"
 
@@ -140,6 +154,13 @@ def labelled_lines(labelled: Labelled) -> Iterator[str]:
     yield f"{counted(found.labelled, 'labelled image')}: accuracy {adapted}, zero-shot {plain}"
     low, high = found.gain_interval
     yield f"gain {100 * found.gain:+.1f} points (95 % interval {100 * low:+.1f} to {100 * high:+.1f})"
+
+
+def flag_text(share: float, threshold: float, unlike: int) -> str:
+    """Return how pictures are flagged, and how many were."""
+    if not threshold:
+        return "unlike the known classes: nothing is flagged before 50 pictures show what is usual"
+    return f"unlike the known classes: {counted(unlike, 'picture')} flagged, {100 * share:g} % of all were asked for"
 
 
 def _share(value: float, interval: tuple[float, float]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +53,15 @@ _OPTIONS: list[options.Option] = [
     click.option(
         "--labels",
         type=options.InputFile(),
-        help="CSV with lines FILE,CLASS: the labels of some images, to print the accuracy.",
+        help="CSV with lines FILE,CLASS: the labels of some images. They are learnt, after each answer was judged.",
+    ),
+    options.FALLBACK,
+    click.option(
+        "--flag",
+        metavar="SHARE",
+        type=click.FloatRange(0, 0.5),
+        default=0.0,
+        help="Flag about this share of the images as unlike the known classes, such as 0.05.",
     ),
     click.option("--out", type=FILE, help="Write a row per image to this CSV file, too."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON, a line per image."),
@@ -75,6 +83,8 @@ class ClassifyOptions:
     near_copy: float
     max_pixels: int
     labels: Path | None
+    fallback: bool
+    flag: float
     out: Path | None
     as_json: bool
 
@@ -136,6 +146,10 @@ class Classifying:
 
     def __init__(self, chosen: ClassifyOptions, stack: ExitStack) -> None:
         """Find what is wrong with the call, then load the model; ``stack`` holds the locks."""
+        import numpy as np
+
+        from ..core.evidence import Pairs
+        from ..core.unknown import BINS
         from ..edge.classify.classify import Learning, find_pictures
         from ..edge.classify.evidence import Course, Tally, read_labels
         from ..encoders import check_encoder_spec, load_encoder, read_templates, zero_shot
@@ -158,6 +172,10 @@ class Classifying:
                 problem(f"going on after {start} of {len(self.files)} images, which {memory.name} covers")
         self.tally, self.course, self.width = Tally(), Course(), answer_text.label_width(names)
         self.labelled: list[Answer] = []  # answers whose true label is known
+        self.judged: set[str] = set()  # their files: one that is named twice is judged once
+        self.pairs, self.falls_back = Pairs(), False
+        self.mcm, self.threshold = np.zeros(BINS, np.int64), 0.0
+        self.unlike = 0
 
     def _lock_files(self, names: list[str], stack: ExitStack) -> tuple[Path | None, AnswerFile | None]:
         """Return the files of memory and rows; they are locked before they are read, or others' work would be lost.
@@ -167,7 +185,7 @@ class Classifying:
         import numpy as np
 
         from ..core.zero_shot import ZeroShot
-        from ..edge.classify.answers import AnswerFile, locked_answers
+        from ..edge.classify.answers import ANSWER_COLUMNS, FLAG_COLUMNS, AnswerFile, locked_answers
         from ..edge.classify.classify import check_author, covered_files, locked_memory, read_memory
 
         chosen, files, start = self.chosen, self.files, 0
@@ -184,7 +202,8 @@ class Classifying:
             notes = read_memory(memory).metadata
             check_author(memory, notes, method)
             start = covered_files(notes, files)
-        return memory, None if table is None else AnswerFile(table, files, start)
+        columns = (*ANSWER_COLUMNS, *FLAG_COLUMNS) if chosen.flag else ANSWER_COLUMNS
+        return memory, None if table is None else AnswerFile(table, files, start, columns)
 
     def run(self) -> int:
         """Answer every image, and return how many are unreadable."""
@@ -226,21 +245,35 @@ class Classifying:
         return f"{learning.done} of {total} images are done and saved in {file}: run the same command again to go on"
 
     def _answer(self, picture: EmbeddedPicture) -> None:
-        from ..edge.classify.answers import json_line
+        from ..core.unknown import bin_of, threshold_of
+        from ..edge.classify.answers import answer_fields, json_line
         from ..edge.classify.classify import answer_picture
         from ..edge.classify.evidence import stretch_of
 
-        answer = answer_picture(picture, self.task, self.method)
+        answer = answer_picture(
+            picture,
+            self.task,
+            self.method,
+            fallback=self.falls_back,
+            threshold=self.threshold if self.chosen.flag else None,
+            reviewed=bool(self.labels),
+        )
+        if answer.mcm is not None:
+            self.mcm[bin_of(answer.mcm, self.task.classes)] += 1
+            self.threshold = threshold_of(self.mcm, self.task.classes, self.chosen.flag)
+            self.unlike += answer.unlike
         self.tally.count(answer)
         if answer.problem is None:
             self.course.add(stretch_of(answer))
         if self.labels and (name := os.path.abspath(answer.file)) in self.labels:  # noqa: PTH100
             self.labelled.append(replace(answer, file=name))
+            self._teach(picture, answer, self.labels[name], again=name in self.judged)
+            self.judged.add(name)
         try:
             if self.table:
                 self.table.add(answer)
             if self.chosen.as_json:
-                line(json_line(asdict(answer)))
+                line(json_line(answer_fields(answer)))
             elif answer.problem is not None:
                 problem(answer.problem)
             else:
@@ -249,10 +282,25 @@ class Classifying:
             if self.learning:
                 self.learning.count()
 
+    def _teach(self, picture: EmbeddedPicture, answer: Answer, label: str, again: bool) -> None:
+        """Learn a label, which has judged the answer before."""
+        import numpy as np
+
+        from ..core.evidence import Pairs
+        from ..core.types import Teachable, can_be_taught
+        from ..edge.classify.evidence import pair_of
+
+        self.pairs += Pairs() if again else pair_of(answer, label)
+        self.falls_back = self.chosen.fallback and self.pairs.verdict == "hurts"
+        if picture.row is not None and can_be_taught(self.method):
+            assert isinstance(self.method, Teachable)
+            soft = None if answer.soft_label is None else np.frombuffer(answer.soft_label, "<f4")
+            self.method.correct(picture.row, self.task.classnames.index(label), soft)
+
     def _finish(self) -> None:
         """Save everything, and say what happened, and whether adapting helped."""
         from ..edge.classify.classify import fill_of
-        from ..edge.classify.evidence import collapse_of, compare_answers
+        from ..edge.classify.evidence import collapse_of, compare_answers, help_lines, help_of
 
         if self.learning:
             self.learning.finish()
@@ -263,6 +311,12 @@ class Classifying:
             texts.append(f"accuracy unknown: {self.chosen.labels} names none of these images")
         texts += answer_text.labelled_lines(compare_answers(self.labelled, self.labels))
         texts.append(answer_text.collapse_line(collapse_of(self.tally.zero_shot, self.task.classes)))
+        counts = self.tally.counts()
+        if self.labelled:
+            changed = counts.changed / counts.answered if counts.answered else 0.0
+            texts += help_lines(help_of(self.pairs, changed), falls_back=self.falls_back)
+        if self.chosen.flag:
+            texts.append(answer_text.flag_text(self.chosen.flag, self.threshold, self.unlike))
         texts.append(answer_text.memory_text(fill_of(self.method), self.task.classes, str(self.chosen.memory or "")))
         texts.append(f"table: {self.chosen.out}" if self.chosen.out else "")
         for text in filter(None, texts):

@@ -104,6 +104,10 @@ _OPTIONS: list[options.Option] = [
     click.option(
         "--out", type=options.OutputFile(), help="Write the predictions to this file, not to standard output."
     ),
+    click.option(
+        "--share-labels", is_flag=True, help="With --noise: send sums of labels, too, to which no noise is added."
+    ),
+    options.FALLBACK,
 ]
 
 
@@ -127,6 +131,8 @@ class EdgeOptions:
     sync_pause: float
     least_images: int
     noise: float
+    share_labels: bool
+    fallback: bool
     plugins: tuple[Path, ...]
     server_ca: Path | None
     cert: Path | None
@@ -374,7 +380,7 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     check_encoder_spec(chosen.encoder)
     options.load_plugins(chosen.plugins)
     connection = Connection(attempts=1, authority=chosen.server_ca, certificate=chosen.cert, key=chosen.key)
-    privacy = Privacy(chosen.least_images, chosen.noise)
+    privacy = Privacy(chosen.least_images, chosen.noise, chosen.share_labels)
     membership = Membership(  # one attempt per sync, because the device has its own pauses
         chosen.server, None, chosen.name, chosen.precision, connection, privacy, token_file=chosen.token_file
     )
@@ -388,6 +394,8 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
         seconds=chosen.sync_seconds,
         pause=chosen.sync_pause,
         on_full=RoomWait(),
+        fallback=chosen.fallback,
+        most_pixels=chosen.max_pixels,
     )
     stack.callback(device.record.close)
     if isinstance(device.method, PrivateClient):
@@ -403,7 +411,7 @@ def _feed(chosen: EdgeOptions, paths: Iterator[Path], device: Device) -> Picture
 
     is_done = device.record.is_done
     watched = chosen.watch and WatchedFolder(FolderWatch(Path(absolute_name(chosen.watch)), is_done))
-    return open_feed(device, watched or NamedFiles(paths, is_done), chosen.max_pixels)
+    return open_feed(device, watched or NamedFiles(paths, is_done))
 
 
 @edge.command()
@@ -459,35 +467,45 @@ def retry(state: Path | None) -> None:
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.argument("classname", metavar="CLASS", required=False)
 @click.option("--labels", "table", type=options.InputFile(), help="CSV with lines FILE,CLASS, for many images at once.")
+@click.option("--none", "none_of_these", is_flag=True, help="FILE shows none of the classes; nothing is learnt.")
+@click.option("--undo", is_flag=True, help="Take the label of FILE back, and what was learnt from it.")
 @STATE
-def label(file: Path | None, classname: str | None, table: Path | None, state: Path | None) -> None:
-    """Tell a device that the label of the image FILE is CLASS.
+def label(
+    file: Path | None,
+    classname: str | None,
+    table: Path | None,
+    none_of_these: bool,
+    undo: bool,
+    state: Path | None,
+) -> None:
+    """Say what FILE really shows: CLASS. The device learns it, and the whole fleet with the next sync.
 
-    A few labels show how often the device is right, and whether adapting helps: see latte edge status. The device does
-    not learn from labels. FILE is an image that it has classified or will classify. A running device
-    reports the accuracy to the server with its next sync, a few seconds later.
+    FILE is a image that the device has classified, and that is still there, or one that it will classify. A running
+    device learns within seconds, any other one at its next start. Labels also say how often the device is right, and
+    whether adapting helps.
     """
     from ..core.validate import choice
     from ..edge.classify.classify import absolute_name
     from ..edge.classify.evidence import read_labels
-    from ..edge.device.record import add_labels, open_record
-    from ..edge.joining import TASK_FILE
+    from ..edge.device.labels import NONE, add_labels, remove_labels
+    from ..edge.device.record import open_record
     from ..errors import InputError
-    from ..wire.task import read_task
 
-    folder = state_folder(state)
-    if not (folder / TASK_FILE).is_file():
-        raise InputError(f"{folder}: no device has worked here; give the folder that latte edge has as --state")
-    if (table is None) == (file is None or classname is None) or (table is not None and file is not None):
-        raise click.UsageError("give FILE and CLASS, or --labels")
-    names = read_task(folder / TASK_FILE).zero_shot.classnames  # no answer of another class could be right
+    names, folder = _device_classes(state), state_folder(state)
+    ways = classname is not None, none_of_these, undo
+    if (table is None) == (file is None) or sum(ways) != (file is not None):
+        raise click.UsageError("give FILE and CLASS, FILE and --none, FILE and --undo, or --labels")
     if table is not None:
         labels = read_labels(table, names)
     else:
         assert file is not None
-        choice("class", classname, names)
-        labels = {absolute_name(file): str(classname)}
+        if classname is not None:
+            choice("class", classname, names)  # no answer of another class could be right
+        labels = {absolute_name(file): NONE if none_of_these else str(classname)}
     with closing(open_record(folder)) as database:
+        if undo:
+            line(f"{counted(remove_labels(database, labels), 'label')} taken back")
+            return
         known = {source for (source,) in database.execute("SELECT DISTINCT source FROM pictures")}
         missing = [name for name in labels if not os.path.lexists(name) and os.fsencode(name) not in known]
         if missing and file is not None:
@@ -497,3 +515,33 @@ def label(file: Path | None, classname: str | None, table: Path | None, state: P
             problem(f"labels of files that do not exist and were not classified: {missing[0]}{more}")
         count = add_labels(database, labels)
     line(f"{counted(len(labels), 'label')} stored, {count} of them for images that have been classified")
+
+
+def _device_classes(state: Path | None) -> tuple[str, ...]:
+    from ..edge.joining import TASK_FILE
+    from ..errors import refuse
+    from ..wire.task import read_task
+
+    folder = state_folder(state)
+    if not (folder / TASK_FILE).is_file():
+        raise refuse("device", f"{folder}, where no device has worked", "the --state folder of latte edge")
+    return read_task(folder / TASK_FILE).zero_shot.classnames
+
+
+@edge.command()
+@STATE
+@click.option("--port", type=click.IntRange(0, 65_535), default=8421, show_default=True, help="Port; 0: any free one.")
+@options.MAX_PIXELS
+def review(state: Path | None, port: int, max_pixels: int) -> None:
+    """Show a page on this machine that asks about images: one key per class, and the device learns.
+
+    It asks first where the adapted and the zero-shot answer differ, because only these images say whether adapting
+    helps, and then where the device is least sure. The page is for a browser on this machine; no image leaves it. On a
+    machine without a screen: ssh -L 8421:127.0.0.1:8421 DEVICE. Ctrl-C ends it.
+    """
+    from ..edge.device.review import ReviewServer
+
+    names = _device_classes(state)
+    with closing(ReviewServer(state_folder(state), names, port, max_pixels)) as server:
+        line(f"review: {server.address}")
+        server.serve()

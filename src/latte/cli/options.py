@@ -130,6 +130,12 @@ NEAR_COPY = click.option(
     show_default=True,
     help="Do not learn from an image that is at least this similar to a remembered one; 0: learn from all.",
 )
+FALLBACK = click.option(
+    "--fallback/--no-fallback",
+    default=True,
+    show_default=True,
+    help="Answer with zero-shot while labels prove that adapting hurts; learning goes on.",
+)
 PLUGINS = click.option(
     "--plugin", "plugins", type=InputFile(), multiple=True, help="Python file with methods of your own; repeatable."
 )

@@ -47,6 +47,13 @@ from .output import line
 @click.option(
     "--max-clients", type=click.IntRange(1), default=100_000, show_default=True, help="Clients that may join."
 )
+@click.option(
+    "--flag",
+    metavar="SHARE",
+    type=click.FloatRange(0, 0.5),
+    default=0.0,
+    help="Let devices flag about this share of their images as unlike the known classes, such as 0.05.",
+)
 @PLUGINS
 @click.option(
     "--log-level",
@@ -68,6 +75,7 @@ def serve(
     insecure: bool,
     rate: float,
     max_clients: int,
+    flag: float,
     plugins: tuple[Path, ...],
     log_level: str,
 ) -> None:
@@ -105,7 +113,7 @@ def serve(
         tls=tls,
         insecure=insecure,
         access=Access(required, auth is not False, RequestRate.of(rate)),
-        limits=Limits(max_clients),
+        limits=Limits(max_clients, flag),
     )
     running.log_to_stderr(log_level)
 

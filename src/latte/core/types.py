@@ -341,7 +341,7 @@ class Teachable(Method, Protocol):
 
 def can_be_taught(method: object) -> bool:
     """Return whether a method learns from labels; a method inside another (``.method``) decides."""
-    return isinstance(getattr(method, "method", method), Teachable)
+    return can_be_taught(method.method) if hasattr(method, "method") else isinstance(method, Teachable)
 
 
 @dataclass(frozen=True, slots=True)

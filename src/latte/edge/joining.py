@@ -24,7 +24,7 @@ from ..errors import InputError, refuse
 from ..files.atomic import write_text
 from ..files.documents import parse_json, read_text
 from ..methods import create, create_exchange, describe, resolve
-from ..wire.messages import DeviceReport
+from ..wire.messages import DeviceReport, FleetWord
 from ..wire.task import EncoderIdentity, Task, read_task, write_task
 from .classify.classify import OwnServer
 from .clients.calls import Calls, Connection, RefusedError, UnreachableError, check_token_text
@@ -247,6 +247,10 @@ class ServerTrip:
             return ""
         return f"another device uses the name {self._name!r}, too: give each its own name, token and --state folder"
 
+    def fleet(self) -> FleetWord | None:
+        """Return what the server said of the whole fleet; None before it has answered."""
+        return None if self._exchange is None else self._exchange.fleet(self._name)
+
     def close(self) -> None:
         """Close the connection."""
         if self._exchange is not None:
@@ -263,7 +267,7 @@ def link_to(
         exchange = FolderExchange(folder_of(membership.server), task, membership.precision, hidden)
         return BackgroundSync(exchange.push_pull, tell=tell)
     trip = ServerTrip(membership, task, name)
-    return BackgroundSync(trip, close=trip.close, notice=trip.notice, mended=trip.mended, tell=tell)
+    return BackgroundSync(trip, close=trip.close, notice=trip.notice, mended=trip.mended, tell=tell, fleet=trip.fleet)
 
 
 def make_task(

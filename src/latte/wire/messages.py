@@ -13,6 +13,8 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.evidence import MOST_LABELS, Pairs
+from ..core.unknown import BINS
 from ..core.validate import LONGEST
 from ..errors import InputError, need
 from .blocks import NEXT, Block
@@ -101,9 +103,12 @@ class DeviceReport(msgspec.Struct, frozen=True):
     memory holds something of ``classes`` classes. ``unreadable`` pictures could not be read, ``waiting`` pictures are
     in the queue, ``dropped`` ones had no room. Of ``labelled`` images, ``correct`` answers are right, and
     ``correct_zero_shot`` answers of zero-shot; ``gained`` images are right only with the memory, ``lost`` ones only
-    without it. ``instance`` is drawn anew at every start of a device: two that take turns are two devices with one
-    name. What a client does not say is UNSET, which is never sent: earlier clients say nothing of the last ones, and
-    one that adds noise to its uploads says nothing of what its pictures show.
+    without it. Those are of images that nobody chose because of their answers. Of all labelled images on which the
+    adapted answer and that of zero-shot differ, ``helped``, ``harmed`` and ``neither`` count which one is right; they
+    are sent by clients with labels. ``mcm`` is a histogram (see ``latte.core.unknown``), for a server that flags
+    images. ``instance`` is drawn anew at every start of a device: two that take turns are two devices with one name.
+    What a client does not say is UNSET, which is never sent: earlier clients say nothing of the last ones, and one that
+    adds noise to its uploads says nothing of what its pictures show.
     """
 
     images: Count = 0
@@ -119,9 +124,39 @@ class DeviceReport(msgspec.Struct, frozen=True):
     correct_zero_shot: Count = 0
     gained: Count | msgspec.UnsetType = msgspec.UNSET
     lost: Count | msgspec.UnsetType = msgspec.UNSET
+    helped: Count | msgspec.UnsetType = msgspec.UNSET
+    harmed: Count | msgspec.UnsetType = msgspec.UNSET
+    neither: Count | msgspec.UnsetType = msgspec.UNSET
+    mcm: Annotated[bytes, msgspec.Meta(max_length=4 * BINS)] | msgspec.UnsetType = msgspec.UNSET
     software: Short = ""
     instance: Short | msgspec.UnsetType = msgspec.UNSET
     collapsed: Fraction | msgspec.UnsetType = msgspec.UNSET
+
+
+def pairs_of(report: DeviceReport) -> Pairs | None:
+    """Return what the labels of a client say of adapting; None where it says nothing, or nothing that can be true.
+
+    Earlier clients call it ``gained`` and ``lost``, and do not say on how many images neither answer was right.
+    """
+    if isinstance(report.helped, int) and isinstance(report.harmed, int) and isinstance(report.neither, int):
+        pairs = Pairs(report.helped, report.harmed, report.neither)
+    elif isinstance(report.gained, int) and isinstance(report.lost, int) and report.gained + report.lost > 0:
+        pairs = Pairs(report.gained, report.lost)
+    else:
+        return None
+    return pairs if 0 < pairs.differing <= min(report.images, MOST_LABELS) else None
+
+
+class FleetWord(msgspec.Struct, frozen=True):
+    """What a server knows of the whole fleet: helped, harmed, neither (see :class:`DeviceReport`), and what to flag.
+
+    Images whose MCM is below ``threshold`` are to be flagged: they are about this ``share`` of all. Where the owner
+    wants none flagged, both are 0.
+    """
+
+    pairs: tuple[Count, Count, Count] = (0, 0, 0)
+    share: Fraction = 0.0
+    threshold: Fraction = 0.0
 
 
 class SyncRequest(msgspec.Struct, frozen=True):
@@ -147,7 +182,8 @@ class SyncRequest(msgspec.Struct, frozen=True):
 class SyncReply(msgspec.Struct, frozen=True):
     """``version`` is that of the client's upload that the server has; ``download`` may leave out rows of ``have``.
 
-    ``name_shared``: another device has used the name of this one within the last hour.
+    ``name_shared``: another device has used the name of this one within the last hour. ``fleet`` is sent where there
+    are labels in the fleet, or images to flag.
     """
 
     task: Short
@@ -155,6 +191,7 @@ class SyncReply(msgspec.Struct, frozen=True):
     protocol: int = PROTOCOL
     download: tuple[Block, ...] | None = None
     name_shared: bool = False
+    fleet: FleetWord | msgspec.UnsetType = msgspec.UNSET
 
 
 class Upload(msgspec.Struct, frozen=True):

@@ -24,7 +24,9 @@ from ...files.documents import check_regular, open_file
 from ...text import csv_cell
 from .classify import Answer
 
-ANSWER_COLUMNS = tuple(field.name for field in fields(Answer))
+_UNUSUAL = ("adapted", "mcm", "unlike", "margin", "soft_label")
+FLAG_COLUMNS = ("mcm", "unlike")  # where somebody named a share of images to flag
+ANSWER_COLUMNS = tuple(field.name for field in fields(Answer) if field.name not in _UNUSUAL)
 _DIGITS = 6  # of a probability
 
 
@@ -44,24 +46,26 @@ class AnswerFile:
     Nothing is written before :meth:`open`.
     """
 
-    def __init__(self, path: Path, files: Sequence[Path], start: int = 0) -> None:
-        self.path = path
+    def __init__(
+        self, path: Path, files: Sequence[Path], start: int = 0, columns: Sequence[str] = ANSWER_COLUMNS
+    ) -> None:
+        self.path, self._columns = path, columns
         self.missing = start if start and not path.exists() else 0  # rows of an earlier call, in another file
-        self._length = _checked_length(path, files[:start]) if start and not self.missing else 0
+        self._length = _checked_length(path, files[:start], columns) if start and not self.missing else 0
         self._file: BinaryIO | None = None
 
     def open(self) -> None:
         """Begin to write: behind the rows that stay, or in a new file."""
         if not self._length:
-            write_bytes(self.path, _line(ANSWER_COLUMNS))
+            write_bytes(self.path, _line(self._columns))
         self._file = self.path.open("r+b")
-        self._file.truncate(self._length or len(_line(ANSWER_COLUMNS)))
+        self._file.truncate(self._length or len(_line(self._columns)))
         self._file.seek(0, os.SEEK_END)
 
     def add(self, answer: Answer) -> None:
         """Write the row of one answer."""
         assert self._file is not None
-        self._file.write(_line([_cell(getattr(answer, name)) for name in ANSWER_COLUMNS]))
+        self._file.write(_line([_cell(getattr(answer, name)) for name in self._columns]))
         self._file.flush()
 
     def sync(self) -> None:
@@ -89,10 +93,20 @@ def _line(cells: Sequence[object]) -> bytes:
     return text.getvalue().encode()
 
 
-def _checked_length(path: Path, files: Sequence[Path]) -> int:
+def answer_fields(answer: Answer) -> dict[str, Any]:
+    """Return an answer for JSON; what was not asked for, and what is as usual, is left out."""
+    fields = {name: getattr(answer, name) for name in ANSWER_COLUMNS}  # not asdict: this is done for every picture
+    if answer.adapted is not None:
+        fields["adapted"] = answer.adapted
+    if answer.mcm is not None:
+        fields |= {"mcm": answer.mcm, "unlike": answer.unlike}
+    return fields
+
+
+def _checked_length(path: Path, files: Sequence[Path], columns: Sequence[str]) -> int:
     """Return the length in bytes of the header and the rows of ``files``, or refuse the file."""
     with open_file(path, "csv") as file:
-        whole = file.readline() == _line(ANSWER_COLUMNS)
+        whole = file.readline() == _line(columns)
         for picture in files:
             row = file.readline()
             whole = whole and row.endswith(b"\n") and row.startswith(_line([str(picture)])[:-1] + b",")

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 
 from ...core.memory import NEAR_COPY
 from ...core.sync import is_due, sync
-from ...core.types import Arrays, Collaborative, Exchange, MemoryFill, Method, Prediction, State, Vectors
+from ...core.types import Arrays, Collaborative, Exchange, MemoryFill, Method, Prediction, State, Teachable, Vectors
+from ...core.unknown import mcm_of
 from ...core.validate import at_least, exactly
 from ...core.zero_shot import ZeroShot
 from ...encoders import Encoder
@@ -48,6 +49,11 @@ class Answer:
     undecided. ``zero_shot`` is the label without the memory, and ``zero_shot_probability`` its probability.
     ``near_copy``: the method did not learn from the picture, because its memory has almost the same picture.
     ``problem`` is the reason if there is no label.
+
+    Where adapting hurts, ``label`` is zero-shot's, and ``adapted`` what the method would have said; otherwise that is
+    None. Where somebody named a share of images to flag, ``mcm`` is the picture's score (see ``latte.core.unknown``),
+    and ``unlike`` says that it is unlike the known classes. Where somebody labels pictures, ``margin`` is
+    that between the probabilities of the two best classes, and ``soft_label`` (C,) in float32 what a method learnt.
     """
 
     file: str
@@ -58,6 +64,16 @@ class Answer:
     zero_shot_probability: float | None = None
     near_copy: bool = False
     problem: str | None = None
+    adapted: str | None = None
+    mcm: float | None = None
+    unlike: bool = False
+    margin: float | None = None
+    soft_label: bytes | None = field(default=None, repr=False)
+
+    @property
+    def opinion(self) -> str | None:
+        """What the method says, whether or not that was the answer."""
+        return self.label if self.adapted is None else self.adapted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,11 +138,35 @@ def embed_files(
             yield EmbeddedPicture(str(files[i]), rows.get(i), bad.get(i))
 
 
-def answer_picture(picture: EmbeddedPicture, zero_shot: ZeroShot, method: Method) -> Answer:
-    """Return the label of a picture; ``method`` learns from it."""
+def answer_picture(
+    picture: EmbeddedPicture,
+    zero_shot: ZeroShot,
+    method: Method,
+    *,
+    fallback: bool = False,
+    threshold: float | None = None,
+    reviewed: bool = False,
+) -> Answer:
+    """Return the label of a picture; ``method`` learns from it.
+
+    With ``fallback``, the answer is zero-shot's. With a ``threshold``, a picture whose MCM is below it is flagged. It
+    is ``reviewed`` where somebody labels pictures.
+    """
     if picture.row is None:
         return Answer(picture.file, None, problem=picture.problem)
-    return answer_of(picture.file, picture.row, zero_shot, method.predict(picture.row[None]))
+    prediction = method.predict(picture.row[None])
+    answer = answer_of(picture.file, picture.row, zero_shot, prediction)
+    if fallback:
+        answer = replace(answer, label=answer.zero_shot, probability=answer.zero_shot_probability, adapted=answer.label)
+    if threshold is not None:
+        mcm = mcm_of(picture.row, zero_shot)
+        answer = replace(answer, mcm=mcm, unlike=mcm < threshold)
+    if reviewed:
+        second, best = np.partition(prediction.probabilities, -2)[-2:]
+        learnt = getattr(prediction, "learnt", None)
+        soft_label = None if learnt is None else learnt.astype("<f4").tobytes()
+        answer = replace(answer, margin=float(best - second), soft_label=soft_label)
+    return answer
 
 
 def answer_of(file: str, row: Vectors, zero_shot: ZeroShot, prediction: Prediction) -> Answer:
@@ -155,15 +195,43 @@ class Alone:
     def __init__(self, method: Collaborative[Any, Any], exchange: Exchange[Any, Any], kind: str) -> None:
         self.method, self.exchange, self.kind = method, exchange, kind
         self.images = 0
+        self._unsettled = False  # whether labels wait for a sync
 
     def predict(self, views: ArrayLike, *, remember: bool = True) -> Prediction:
         """Predict as the method does; an image that is remembered may be followed by a sync."""
+        self._settle()
         prediction = self.method.predict(views, remember=remember)
         if remember:
             self.images += 1
             if is_due(self.kind, self.images):
                 sync([(NAME, self.method)], self.exchange)
         return prediction
+
+    @property
+    def labels(self) -> int:
+        """How many images have a label."""
+        return self.method.labels if isinstance(self.method, Teachable) else 0
+
+    def correct(self, image: ArrayLike, label: int, learnt: ArrayLike | None = None) -> None:
+        """Learn the true class of an image."""
+        self._teachable().correct(image, label, learnt)
+        self._unsettled = True
+
+    def withdraw(self, image: ArrayLike) -> None:
+        """Forget the label of an image."""
+        self._teachable().withdraw(image)
+        self._unsettled = True
+
+    def _teachable(self) -> Teachable:
+        if not isinstance(self.method, Teachable):
+            raise refuse("method", type(self.method).__name__, "a method that learns from labels, as Latte does")
+        return self.method
+
+    def _settle(self) -> None:
+        """Sync after labels, which count from then on: once for many."""
+        if self._unsettled:
+            sync([(NAME, self.method)], self.exchange)
+            self._unsettled = False
 
     def memory_fill(self) -> MemoryFill | None:
         """Return how much the method remembers; None if it does not say."""
@@ -172,10 +240,11 @@ class Alone:
     def reset(self) -> None:
         """Forget everything."""
         self.method.reset()
-        self.images = 0
+        self.images, self._unsettled = 0, False
 
     def state(self) -> State:
         """Return a copy of everything, as arrays."""
+        self._settle()
         return {**self.method.state(), IMAGES: np.array(self.images, np.int64)}
 
     def load(self, arrays: Arrays) -> None:
@@ -184,7 +253,7 @@ class Alone:
             raise refuse("arrays", f"no {IMAGES}", "what state() returns")
         images = at_least(IMAGES, int(exactly(IMAGES, arrays[IMAGES], np.int64, ())), 0)
         self.method.load({name: array for name, array in arrays.items() if name != IMAGES})
-        self.images = images
+        self.images, self._unsettled = images, False
 
 
 class OwnServer(Alone):
@@ -216,6 +285,11 @@ class OwnServer(Alone):
         return (
             self.method.predict(views, remember=remember) if self.joined else super().predict(views, remember=remember)
         )
+
+    def _settle(self) -> None:
+        """Sync with itself after labels, while no server has answered."""
+        self._unsettled &= not self.joined
+        super()._settle()
 
     def summary(self) -> Any:
         """Return the summary of the method."""

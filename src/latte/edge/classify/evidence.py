@@ -1,7 +1,7 @@
 """Evidence of whether adapting helped: what a device can say about its answers without labels, and with a few.
 
 Without labels: how often an answer differs from the zero-shot one, and how certain the zero-shot predictions are, over
-time. With labels: the accuracy of both with an interval.
+time. With labels: the accuracy of both with an interval, and whether it is proven that adapting helps or hurts.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import math
 import operator
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
+from ...core.evidence import Pairs, Verdict
 from ...errors import refuse
 from ...files.documents import read_lines
 from .classify import Answer, absolute_name
@@ -52,7 +53,7 @@ def stretch_of(answer: Answer) -> Stretch:
     if answer.problem is not None:
         return Stretch()
     certainty = 1.0 if answer.certainty is None else answer.certainty
-    return Stretch(1, int(answer.label != answer.zero_shot), 1.0 - certainty)
+    return Stretch(1, int(answer.opinion != answer.zero_shot), 1.0 - certainty)
 
 
 class Course:
@@ -145,8 +146,82 @@ def read_labels(path: Path, names: Sequence[str] = ()) -> dict[str, str]:
     return labels
 
 
+def pair_of(answer: Answer, label: str) -> Pairs:
+    """Return what the label of one picture says of adapting; ``""`` is none of the classes.
+
+    >>> pair_of(Answer("a.jpg", "cat", zero_shot="dog"), "cat"), pair_of(Answer("a.jpg", "cat", zero_shot="cat"), "dog")
+    (Pairs(helped=1, harmed=0, neither=0), Pairs(helped=0, harmed=0, neither=0))
+    """
+    if answer.problem is not None or answer.opinion == answer.zero_shot:
+        return Pairs()
+    helped, harmed = answer.opinion == label, answer.zero_shot == label
+    return Pairs(int(helped), int(harmed), int(not helped and not harmed))
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """Whether adapting helps, as far as ``pairs`` of labelled images on which the two answers differ can say.
+
+    ``evidence`` is to 1, for the side that has more of it; ``more`` is how many more such labels would prove something,
+    None for more than 1,000. ``gain`` is an estimate: the share of images on which the answers differ, times how much
+    more often the adapted one is right there. It is None where that is not known.
+    """
+
+    verdict: Verdict
+    helped: int
+    harmed: int
+    neither: int
+    evidence: float
+    more: int | None
+    gain: float | None = None
+    gain_interval: tuple[float, float] | None = None
+
+
+def help_of(pairs: Pairs, differing: float | None) -> Help:
+    """Return what ``pairs`` say; the two answers differ on the share ``differing`` of all images, if that is known.
+
+    >>> found = help_of(Pairs(19, 5, 33), 0.2)
+    >>> found.verdict, round(found.evidence, 1), round(found.gain, 3)
+    ('helps', 31.5, 0.049)
+    """
+    counts = pairs.helped, pairs.harmed, pairs.neither
+    best, one_right = max(pairs.e_help, pairs.e_harm), pairs.helped + pairs.harmed
+    if not one_right or differing is None:
+        return Help(pairs.verdict, *counts, best, pairs.more())
+    scale = differing * one_right / pairs.differing  # the share of images on which one of the two is right
+    low, high = share_interval(pairs.helped, one_right)
+    gain, interval = scale * (2 * pairs.helped / one_right - 1), (scale * (2 * low - 1), scale * (2 * high - 1))
+    return Help(pairs.verdict, *counts, best, pairs.more(), gain, interval)
+
+
+def help_lines(found: Help, where: str = "", falls_back: bool = True) -> Iterator[str]:
+    """Yield for people whether adapting helps; ``where`` says whose labels these are.
+
+    >>> print(*help_lines(help_of(Pairs(3, 1, 1), 0.2)), sep=chr(10))
+    on 5 labelled images the two answers differ: adapted right 3, zero-shot right 1, neither 1
+    adapting: not known yet: about 38 more labels of images on which the answers differ
+    """
+    differing = found.helped + found.harmed + found.neither
+    if differing:
+        each = f"adapted right {found.helped}, zero-shot right {found.harmed}, neither {found.neither}"
+        yield f"on {differing:,} labelled image{'s' * (differing != 1)}{where} the two answers differ: {each}"
+    proof = f"evidence {found.evidence:,.0f} to 1"
+    if found.verdict == "unknown":
+        more = "more than 1,000" if found.more is None else f"about {found.more:,}"
+        yield f"adapting: not known yet: {more} more labels of images on which the answers differ"
+        return
+    outcome = "proven to help" if found.verdict == "helps" else "hurts"
+    way = "" if found.verdict == "helps" else ": answers fall back to zero-shot" if falls_back else ", no fallback"
+    yield f"adapting: {outcome}{way} ({proof})"
+    if found.gain is not None and found.gain_interval is not None:
+        low, high = found.gain_interval
+        yield f"estimated gain {100 * found.gain:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f})"
+
+
 def compare_answers(answers: Iterable[Answer], labels: Mapping[str, str]) -> Labelled:
     """Return how answers compare with the true ``labels`` of their files; an answer without a label does not count.
+
+    Where adapting hurts and zero-shot answers, this compares what the method would have said.
 
     >>> compare_answers([Answer("a.jpg", "cat", zero_shot="dog")], {"a.jpg": "cat"})
     Labelled(labelled=1, correct=1, correct_zero_shot=0, gained=1, lost=0)
@@ -154,7 +229,7 @@ def compare_answers(answers: Iterable[Answer], labels: Mapping[str, str]) -> Lab
     compared = Labelled()
     for answer in answers:
         if answer.problem is None and answer.file in labels:
-            right, plain = answer.label == labels[answer.file], answer.zero_shot == labels[answer.file]
+            right, plain = answer.opinion == labels[answer.file], answer.zero_shot == labels[answer.file]
             compared += Labelled(1, right, plain, right and not plain, plain and not right)
     return compared
 

@@ -24,6 +24,7 @@ from ...wire.messages import (
     SPOKEN,
     UNSUPPORTED,
     DeviceReport,
+    FleetWord,
     SameRows,
     SyncReply,
     SyncRequest,
@@ -52,6 +53,7 @@ class Conversation:
     held: dict[str, EncodedRows] = field(default_factory=dict)
     reused: bool = True  # whether listing what is held was of any use the last time
     name_shared: bool = False  # whether another device uses the name, too, as the last answer says
+    fleet: FleetWord = field(default_factory=FleetWord)  # what the last answer says of the whole fleet
     seed: int = field(default_factory=lambda: secrets.randbits(63))
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -132,6 +134,10 @@ class HttpExchange:
         """Return whether, as the server says, another device has used the name of ``client`` lately."""
         return self._conversation(client_name(client)).name_shared
 
+    def fleet(self, client: str) -> FleetWord:
+        """Return what the server said of the whole fleet, when it last answered ``client``."""
+        return self._conversation(client_name(client)).fleet
+
     def leave(self, client: str) -> bool:
         """Remove what ``client`` has uploaded; return whether there was anything."""
         name = client_name(client)
@@ -208,6 +214,7 @@ class HttpExchange:
             rows = encoded_rows(complete(request.upload, AtMost(self._most), talk.uploaded))
             talk.acknowledged, talk.uploaded = request.version, rows
         talk.name_shared = reply.name_shared
+        talk.fleet = reply.fleet if isinstance(reply.fleet, FleetWord) else FleetWord()
         if request.precision is None:
             return None
         blocks = complete(reply.download or (), AtMost(self._most), talk.held)

@@ -6,40 +6,51 @@ device takes that over between two pictures.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from ...core.evidence import Pairs
 from ...core.privacy import PrivateClient
 from ...core.sync import upload_of
-from ...core.types import Collaborative, Method
+from ...core.types import Collaborative, Method, Teachable, Vectors, can_be_taught
+from ...core.unknown import BINS, bin_of, pack_counts
+from ...core.validate import choice
 from ...encoders import BadImageError, Encoder
 from ...version import __version__
-from ...wire.messages import DeviceReport
+from ...wire.messages import DeviceReport, FleetWord
 from ...wire.task import Task
 from ..classify.classify import EmbeddedPicture, answer_picture, fill_of
 from ..classify.evidence import Labelled, Tally, collapse_of
 from .feeds import PictureFeed
-from .record import DeviceRecord, DeviceStatus, NumberedAnswer, Source
+from .labels import NOTHING, Lesson, add_labels, due_lessons, has_labels, read_labelled, read_scores, remove_labels
+from .record import DeviceRecord, DeviceStatus, NumberedAnswer, Source, read_fleet
 from .syncing import BackgroundSync, SyncClock, SyncState, SyncTimes
+from .watch import file_source
 
 SAVE_EVERY = 500  # pictures that have to be seen again after a crash, at most: they take a tenth of a second
 LEARN_EVERY = 0.2  # seconds for which encoded pictures of a backlog wait for each other, to be learnt from in a row
 STATUS_EVERY = 1.0  # seconds at least between two looks at whether the status has changed
 STATUS_PAUSE = 60.0  # seconds to which the pause grows while only the status changes
-LABELS_EVERY = 5.0  # seconds between two looks at the labels that were given
+LABELS_EVERY = 2.0  # seconds between two looks at the labels that were given
+_SHARE = 20  # looking for them takes at most one part in 20 of the time
+LESSON_SECONDS = 0.5  # of learning from labels between two pictures
 
 
 class Device:
     """Classifies one picture after the other with ``method``, and keeps ``record`` of everything.
 
     ``link`` sends summaries to a server; without one the device is alone. What the record holds of an earlier run is
-    continued: the memory is restored to the last bit.
+    continued: the memory is restored to the last bit. ``read`` opens a picture once more that somebody has labelled.
+    With ``fallback``, answers are zero-shot's while it is proven that adapting hurts.
     """
 
     def __init__(
@@ -50,6 +61,8 @@ class Device:
         record: DeviceRecord,
         link: BackgroundSync | None = None,
         times: SyncTimes | None = None,
+        fallback: bool = True,
+        read: Callable[[Path], Any] = Path,
     ) -> None:
         self.encoder, self.task, self.method, self.record = encoder, task, method, record
         self.link = link
@@ -68,8 +81,21 @@ class Device:
         self._looked = self._reported = 0.0
         self._said: tuple[DeviceStatus, int] | None = None  # what was stored, and after how many pictures
         self._status_pause = STATUS_EVERY
-        self._labelled = record.labelled()  # as the fleet knows
-        self._looked_for_labels = time.monotonic()
+        self.read = read
+        self._labelled = read_labelled(record.database)  # as the fleet knows
+        self._labels_due = 0.0  # when to look for new labels
+        self._reviewed, self._hurts = has_labels(record.database), False
+        self._untaught: set[Lesson] = set()  # whose picture is not there any more
+        self._unshared_lessons = 0
+        self._given: dict[str, Any] = {}  # pictures whose label comes with them
+        self._fleet = replace(read_fleet(record.database), fallback=fallback)
+        self._mcm = np.zeros(BINS, np.int64)
+        if self._fleet.share:
+            for score in read_scores(record.database):
+                self._mcm[bin_of(score, task.zero_shot.classes)] += 1
+        if self._fleet != read_fleet(record.database):  # the switch is another one than in the last run
+            record.know(self._fleet)
+        self._weigh(self._labelled[1])
         self._clock = SyncClock(times or SyncTimes(task.sync, task.period), self.tally.answered)
 
     # --- pictures -----------------------------------------------------------------------------------------
@@ -116,6 +142,27 @@ class Device:
         self._unseen.clear()
         return numbered
 
+    def correct(self, name: str, label: str, picture: Any = None) -> None:
+        """Learn that the picture that was answered as ``name`` shows ``label``; "" is none of the classes.
+
+        A ``picture`` is needed where there is no file of that name, such as for frames of a camera.
+        """
+        if label:
+            choice("label", label, self.task.zero_shot.classnames)
+        self._learn_encoded()
+        self._record(self.record.flush)
+        add_labels(self.record.database, {name: label})
+        self._reviewed, self._given[name] = True, picture
+        try:
+            self._teach()
+        finally:
+            del self._given[name]
+
+    def withdraw(self, name: str) -> None:
+        """Take a label back, and what was learnt from it."""
+        remove_labels(self.record.database, [name])
+        self._teach()
+
     def _encode(self, source: Source, picture: Any) -> EmbeddedPicture:
         try:
             if isinstance(picture, BadImageError):
@@ -135,12 +182,21 @@ class Device:
     def _learn(self, source: Source, picture: EmbeddedPicture) -> NumberedAnswer:
         """Answer one picture; the answer is not recorded yet."""
         try:
-            answer = answer_picture(picture, self.task.zero_shot, self.method)
+            answer = answer_picture(
+                picture,
+                self.task.zero_shot,
+                self.method,
+                fallback=self.falls_back,
+                threshold=self._fleet.threshold if self._fleet.share else None,
+                reviewed=self._reviewed,
+            )
         except BaseException:
             self._forget_unrecorded()
             raise
         numbered = self.record.add(source, answer, picture.row)
         self.tally.count(answer)
+        if answer.mcm is not None:
+            self._mcm[bin_of(answer.mcm, self.task.zero_shot.classes)] += 1
         self._unsaved += 1
         return numbered
 
@@ -176,8 +232,9 @@ class Device:
         now = time.monotonic()
         if self.link is not None:
             self._receive(self.link)
-            if self._clock.is_time() or self._has_new_labels():
-                self._share(self.link)
+        new_labels = self._look_for_labels()
+        if self.link is not None and (self._clock.is_time() or new_labels):
+            self._share(self.link)
         if self._unsaved >= SAVE_EVERY:
             self._save()
         if now - self._looked > STATUS_EVERY:
@@ -203,15 +260,104 @@ class Device:
         self._said, self._reported = said, time.monotonic()
         self.record.report(status)
 
-    def _has_new_labels(self) -> bool:
-        """Return whether somebody gave labels since the last report; it looks now and then."""
-        if time.monotonic() - self._looked_for_labels < LABELS_EVERY:
+    def _look_for_labels(self) -> bool:
+        """Learn from new labels, now and then; return whether there is something new to tell the fleet."""
+        start, database = time.monotonic(), self.record.database
+        if start < self._labels_due:
             return False
-        self._looked_for_labels = time.monotonic()
-        return self.record.labelled() != self._labelled
+        self._reviewed = has_labels(database)
+        left, news = False, self._unshared_lessons > 0
+        if self._reviewed or self._labelled != NOTHING:
+            left = self._teach(start + LESSON_SECONDS)
+            labelled = read_labelled(database)
+            news = self._unshared_lessons > 0 or labelled != self._labelled
+            self._weigh(labelled[1])
+        took = time.monotonic() - start
+        self._labels_due = start if left else start + max(LABELS_EVERY, _SHARE * took)
+        return news and not left
+
+    def _teach(self, end: float = math.inf) -> bool:
+        """Learn what is due, up to a moment; return whether something is left.
+
+        The memory is saved in the transaction that says what was learnt: a crash loses no label and doubles none.
+        """
+        if not can_be_taught(self.method):
+            return False
+        due = [lesson for lesson in due_lessons(self.record.database) if lesson not in self._untaught]
+        learnt = tried = 0
+        try:
+            for lesson in due:
+                tried += 1
+                learnt += self._learn_label(lesson)
+                if time.monotonic() >= end:
+                    break
+            if learnt:
+                self._save()
+                self._unshared_lessons += learnt
+                self._record(self.record.flush)
+        except BaseException:
+            self._forget_unrecorded()
+            raise
+        return tried < len(due)
+
+    def _learn_label(self, lesson: Lesson) -> bool:
+        """Learn one label, or unlearn it; return False if the picture is not there any more."""
+        names, method = self.task.zero_shot.classnames, _teachable(self.method)
+        row = None if lesson.row is None else np.frombuffer(lesson.row, "<f4").astype(np.float32)
+        if lesson.label and row is None:
+            row = self._row_again(lesson.source)
+        if lesson.label and (row is None or lesson.label not in names):
+            self._untaught.add(lesson)
+            return False
+        if lesson.label:
+            assert row is not None
+            soft = None if lesson.soft_label is None else np.frombuffer(lesson.soft_label, "<f4")
+            method.correct(row, names.index(lesson.label), soft)
+            self.record.learn(lesson.source, lesson.number, lesson.label, row.astype("<f4").tobytes())
+        else:  # it was taken back, or shows none of the classes
+            if lesson.taught:
+                assert row is not None
+                method.withdraw(row)
+            self.record.learn(lesson.source, lesson.number, lesson.label, None)
+        return True
+
+    def _row_again(self, source: Source) -> Vectors | None:
+        """Return the embedding of a picture that has been answered; None if it is gone, or another one by now."""
+        path = Path(source.name)
+        try:
+            picture = self._given.get(source.name)
+            if picture is None:
+                if file_source(path) != source:
+                    return None
+                picture = self.read(path)
+            row: Vectors = self.encoder.images([picture])[0]
+            return row.astype(np.float32, copy=False)
+        except (OSError, ValueError, BadImageError):
+            return None
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether answers are zero-shot's, because it is proven that adapting hurts."""
+        return self._fleet.fallback and self._hurts
+
+    def _weigh(self, own: Pairs) -> None:
+        """Decide whether adapting hurts, from the labels of the whole fleet, or from its own where it knows of more."""
+        pairs = max(Pairs(*self._fleet.pairs), own, key=lambda each: each.differing)
+        self._hurts = pairs.verdict == "hurts"
+
+    def _hear(self, word: FleetWord) -> None:
+        """Take over what the server says of the whole fleet."""
+        known = replace(self._fleet, pairs=word.pairs, share=word.share, threshold=word.threshold)
+        if known != self._fleet:
+            self._fleet = known
+            self._weigh(self._labelled[1])
+            self.record.know(known)
 
     def _receive(self, link: BackgroundSync) -> None:
         """Take over what others learnt; the memory is saved, because pictures alone cannot restore it any more."""
+        if link.word is not None:
+            word, link.word = link.word, None
+            self._hear(word)
         if link.deliver(_collaborative(self.method)):
             self._save()
 
@@ -222,6 +368,7 @@ class Device:
         if upload is not None:
             link.offer(upload, self.summary_report())
         self._clock.restart()
+        self._unshared_lessons = 0
 
     def save(self) -> None:
         """Store the memory now."""
@@ -251,9 +398,17 @@ class Device:
 
     def summary_report(self) -> DeviceReport:
         """Return what the owner of the fleet gets to know with a sync."""
-        self._labelled = self.record.labelled()
+        self._labelled = read_labelled(self.record.database)
+        labelled, pairs = self._labelled
+        self._weigh(pairs)
         waiting, dropped = getattr(self._feed, "waiting", 0), getattr(self._feed, "dropped", 0)
-        return report_to_owner(self.method, self.task.zero_shot.classes, self.tally, self._labelled, waiting, dropped)
+        more: dict[str, Any] = {}
+        if self._reviewed:
+            more |= {"helped": pairs.helped, "harmed": pairs.harmed, "neither": pairs.neither}
+        if self._fleet.share:
+            more["mcm"] = pack_counts(self._mcm)
+        classes = self.task.zero_shot.classes
+        return report_to_owner(self.method, classes, self.tally, labelled, waiting, dropped, **more)
 
     def close(self, patience: float = 5.0) -> None:
         """Share what is new, for which a server that answers gets ``patience`` seconds; save, and end the syncs.
@@ -261,8 +416,10 @@ class Device:
         Answers that :meth:`answers` has not given are recorded, not returned: see :meth:`flush`.
         """
         self._learn_encoded()
+        if has_labels(self.record.database):
+            self._teach()
         if self.link is not None:
-            if self._clock.unshared or self.record.labelled() != self._labelled:
+            if self._unshared_lessons or self._clock.unshared or read_labelled(self.record.database) != self._labelled:
                 self._share(self.link)
             self.link.drain(patience)
             self.link.stop(patience)
@@ -273,7 +430,13 @@ class Device:
 
 
 def report_to_owner(
-    method: Method, classes: int, tally: Tally, labelled: Labelled, waiting: int = 0, dropped: int = 0
+    method: Method,
+    classes: int,
+    tally: Tally,
+    labelled: Labelled,
+    waiting: int = 0,
+    dropped: int = 0,
+    **more: Any,
 ) -> DeviceReport:
     """Return what the owner of the fleet gets to know of a device.
 
@@ -287,6 +450,7 @@ def report_to_owner(
         waiting=waiting,
         dropped=dropped,
         collapsed=collapse[1] if collapse else msgspec.UNSET,
+        **more,
     )
     if isinstance(method, PrivateClient) and method.privacy.noise:
         return DeviceReport(
@@ -312,6 +476,11 @@ def report_of(tally: Tally, labelled: Labelled, software: str = f"latte {__versi
         software=software,
         **more,
     )
+
+
+def _teachable(method: Method) -> Teachable:
+    assert isinstance(method, Teachable)  # can_be_taught has been asked
+    return method
 
 
 def _collaborative(method: Method) -> Collaborative[Any, Any]:

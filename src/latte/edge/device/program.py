@@ -187,6 +187,8 @@ def open_loop(
     seconds: float = SYNC_SECONDS,
     pause: float = SYNC_PAUSE,
     on_full: Callable[[DiskFullError], None] = raise_full,
+    fallback: bool = True,
+    most_pixels: int = MOST_PIXELS,
     tell: Callable[[str], object] = lambda problem: None,
 ) -> DeviceLoop:
     """Join the fleet, make the encoder, and continue what the record in ``folder`` has."""
@@ -198,7 +200,11 @@ def open_loop(
         check_encoder(task, encoder, any_encoder)
         link = link_to(membership, task, name, tell)
         times = SyncTimes(task.sync, task.period, seconds, pause)
-        loop = DeviceLoop(encoder, task, method, record, link, times)
+
+        def read(path: Path) -> Any:
+            return encoder.preprocess(open_picture(path, most_pixels))
+
+        loop = DeviceLoop(encoder, task, method, record, link, times, fallback, read)
     except BaseException:
         record.close()
         raise
@@ -206,10 +212,6 @@ def open_loop(
     return loop
 
 
-def open_feed(loop: DeviceLoop, place: NamedFiles | WatchedFolder, most_pixels: int = MOST_PIXELS) -> PictureFeed:
+def open_feed(loop: DeviceLoop, place: NamedFiles | WatchedFolder) -> PictureFeed:
     """Return the pictures of a place, in the form that the encoder takes."""
-
-    def prepare(path: Path) -> Any:
-        return loop.encoder.preprocess(open_picture(path, most_pixels))
-
-    return PictureFeed(place, prepare)
+    return PictureFeed(place, loop.read)

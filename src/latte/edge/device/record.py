@@ -1,4 +1,4 @@
-"""The record of a device, in one SQLite file, ``device.db``: answers, memory, labels.
+"""The record of a device, in one SQLite file, ``device.db``: answers, memory, labels (see ``labels``).
 
 The answer to a picture and its embedding are in one transaction; embeddings stay until the next snapshot of the memory.
 After a crash the memory is the snapshot with the embeddings behind it, in order: to the last bit what it was. A picture
@@ -18,7 +18,7 @@ import os
 import sqlite3
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,9 +32,9 @@ from ...errors import InputError, refuse
 from ...files.atomic import lock
 from ...files.documents import parse_json, structure
 from ...files.tensors import parse_safetensors, safetensors_bytes
-from ..classify.answers import ANSWER_COLUMNS, json_line
+from ..classify.answers import answer_fields, json_line
 from ..classify.classify import Answer
-from ..classify.evidence import MOST_STRETCHES, RECENT_ANSWERS, Labelled, SessionCounts, Stretch, Tally
+from ..classify.evidence import MOST_STRETCHES, RECENT_ANSWERS, SessionCounts, Stretch, Tally
 
 DEVICE_FILE = "device.db"
 DEVICE_SCHEMA = 2
@@ -52,6 +52,15 @@ _TABLES = (
     "CREATE TABLE embeddings (number INTEGER PRIMARY KEY, row BLOB NOT NULL)",
     "CREATE TABLE snapshot (place INTEGER PRIMARY KEY, piece BLOB NOT NULL)",
 )
+_LATER_TABLES = (  # that records of earlier versions lack; an earlier version leaves them alone
+    """CREATE {}TABLE IF NOT EXISTS extras (
+        number INTEGER PRIMARY KEY, adapted TEXT, mcm REAL, unlike INTEGER NOT NULL, margin REAL,
+        soft_label BLOB
+    )""",  # of answers that have any of these: see Answer
+    """CREATE {}TABLE IF NOT EXISTS lessons (
+        source BLOB PRIMARY KEY, number INTEGER, chosen INTEGER NOT NULL, taught TEXT, row BLOB
+    )""",  # of labels: the answer that each judges, who chose the picture, and what the memory has learnt
+)
 _PAGE = 1024  # bytes: what is written for a picture that comes alone is a few pages, most of them hardly filled
 PIECE = 960  # bytes of a snapshot in a row of its own, which fills a page: only pieces that changed are written
 _SETTINGS = (
@@ -63,6 +72,7 @@ _SETTINGS = (
     "trusted_schema=OFF",
 )
 _ANSWER = "source, label, probability, certainty, zero_shot, zero_shot_probability, near_copy, problem"
+_EXTRAS = "adapted, mcm, coalesce(unlike, 0), margin, soft_label"
 COUNTS = ("pictures", "unreadable", "changed", "near_copies")
 _COUNTS = "count(*), count(problem), coalesce(sum(label != zero_shot), 0), coalesce(sum(near_copy), 0)"
 _COUNTING = "(problem IS NULL OR number > ?)"  # an unreadable picture that is tried again does not count
@@ -98,6 +108,19 @@ class DeviceStatus:
     logged: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class FleetKnowledge:
+    """What a device knows of the whole fleet since its last sync: :class:`~.Pairs` of labels, and what to flag.
+
+    ``fallback``: where adapting hurts, this device answers with zero-shot.
+    """
+
+    pairs: tuple[int, int, int] = (0, 0, 0)
+    share: float = 0.0
+    threshold: float = 0.0
+    fallback: bool = True
+
+
 class Source(NamedTuple):
     """The origin of a picture: a file as it was at one moment, or the number of a frame."""
 
@@ -116,9 +139,7 @@ class NumberedAnswer:
 
     def line(self) -> str:
         """Return the answer as a line of JSON."""
-        answer = self.answer  # not asdict, which copies what it finds: this is done for every picture
-        fields = {name: getattr(answer, name) for name in ANSWER_COLUMNS}
-        return json_line({"number": self.number, "time": self.time, **fields})
+        return json_line({"number": self.number, "time": self.time, **answer_fields(self.answer)})
 
 
 def default_folder() -> Path:
@@ -150,6 +171,9 @@ def open_record(folder: Path, create: bool = False) -> sqlite3.Connection:
                 database.execute(f"PRAGMA application_id={_APPLICATION}")
                 database.execute(f"PRAGMA user_version={DEVICE_SCHEMA}")
             database.execute("COMMIT")
+        if not _has_later_tables(database):
+            for statement in _LATER_TABLES:
+                database.execute(statement.format(""))
     except sqlite3.DatabaseError as error:
         database.close()
         fault = f"a file that cannot be used ({error})"
@@ -171,9 +195,16 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
                 database = held.enter_context(closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)))
                 if _version(database, path):
                     database.execute("SELECT count(*) FROM pictures").fetchone()
+                    for statement in () if _has_later_tables(database) else _LATER_TABLES:
+                        database.execute(statement.format("TEMP "))  # in memory, and empty
                     held.pop_all()
                     return database
         raise
+
+
+def _has_later_tables(database: sqlite3.Connection) -> bool:
+    found = "SELECT count(*) FROM sqlite_master WHERE name IN ('extras', 'lessons')"
+    return bool(database.execute(found).fetchone()[0] == len(_LATER_TABLES))
 
 
 def _version(database: sqlite3.Connection, path: Path) -> int:
@@ -197,11 +228,21 @@ def read_status(database: sqlite3.Connection) -> DeviceStatus:
     return structure(parse_json(row[0], "status"), DeviceStatus, "status") if row else DeviceStatus()
 
 
+def read_fleet(database: sqlite3.Connection) -> FleetKnowledge:
+    """Return what the device knows of the whole fleet."""
+    row = database.execute("SELECT value FROM about WHERE name = 'fleet'").fetchone()
+    return structure(parse_json(row[0], "fleet"), FleetKnowledge, "fleet") if row else FleetKnowledge()
+
+
 def read_answers(database: sqlite3.Connection, after: int = 0) -> Iterator[NumberedAnswer]:
     """Yield the answers with numbers above ``after``, in order."""
-    rows = database.execute(f"SELECT number, time, {_ANSWER} FROM pictures WHERE number > ? ORDER BY number", [after])
-    for number, moment, source, *adapted, near_copy, problem in rows:
-        yield NumberedAnswer(number, moment, Answer(*[os.fsdecode(source), *adapted, bool(near_copy), problem]))
+    statement = f"""SELECT number, time, {_ANSWER}, {_EXTRAS} FROM pictures LEFT JOIN extras USING (number)
+        WHERE number > ? ORDER BY number"""
+    for number, moment, source, *given, near_copy, problem, adapted, mcm, unlike, margin, soft in database.execute(
+        statement, [after]
+    ):
+        extras = {"adapted": adapted, "mcm": mcm, "unlike": bool(unlike), "margin": margin, "soft_label": soft}
+        yield NumberedAnswer(number, moment, Answer(*[os.fsdecode(source), *given, bool(near_copy), problem], **extras))
 
 
 def read_sources(database: sqlite3.Connection, retried: int = 0) -> Iterator[Source]:
@@ -249,6 +290,7 @@ def prune(database: sqlite3.Connection, last: int) -> list[Source]:
         add = "INSERT INTO about VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value"
         database.executemany(add, [(f"gone {name}", count) for name, count in zip(COUNTS, counts, strict=True)])
         database.execute(f"DELETE FROM pictures WHERE {gone}", [last])
+        database.execute("DELETE FROM extras WHERE number <= ? AND number NOT IN (SELECT number FROM pictures)", [last])
     return [Source(os.fsdecode(name), *rest) for name, *rest in rows]
 
 
@@ -272,26 +314,6 @@ def read_course(database: sqlite3.Connection) -> list[Stretch]:
         GROUP BY (number - ?1 - 1) * ?2 / ?3 ORDER BY number"""
     length = last - first
     return [Stretch(*row) for row in database.execute(statement, [first, min(MOST_STRETCHES, length), max(length, 1)])]
-
-
-def compare_labels(database: sqlite3.Connection) -> Labelled:
-    """Return how the answers compare with the stored labels; of a picture that came twice, the last answer counts."""
-    if database.execute("SELECT 1 FROM labels LIMIT 1").fetchone() is None:  # as on most devices, at every sync
-        return Labelled(0, 0, 0, 0, 0)
-    statement = """SELECT count(*), coalesce(sum(right), 0), coalesce(sum(plain), 0),
-        coalesce(sum(right AND NOT plain), 0), coalesce(sum(plain AND NOT right), 0)
-        FROM (SELECT p.label = l.label AS right, p.zero_shot = l.label AS plain, max(p.number)
-              FROM labels l JOIN pictures p ON p.source = l.source WHERE p.problem IS NULL GROUP BY l.source)"""
-    return Labelled(*database.execute(statement).fetchone())
-
-
-def add_labels(database: sqlite3.Connection, labels: Mapping[str, str]) -> int:
-    """Store the true labels of pictures, by their names; return how many of these pictures have been classified."""
-    rows = [(os.fsencode(name), label) for name, label in labels.items()]
-    with writing(database):
-        database.executemany("INSERT OR REPLACE INTO labels VALUES (?, ?)", rows)
-        classified = {source for (source,) in database.execute("SELECT source FROM pictures")}
-    return sum(source in classified for source, _ in rows)
 
 
 @contextmanager
@@ -364,7 +386,8 @@ class DeviceRecord:
         self._waiting: dict[Source, NumberedAnswer] = {}
         self._rows: list[bytes] = []  # embeddings of those that no snapshot covers
         self._snapshot: bytes | None = None
-        self._status = ""
+        self._lessons: list[tuple[bytes, int, str | None, bytes | None]] = []
+        self._status = self._fleet = ""
 
     # --- pictures -----------------------------------------------------------------------------------------
 
@@ -406,15 +429,20 @@ class DeviceRecord:
         """Return what was counted up to now."""
         return Tally(read_counts(self._database), read_recent(self._database))
 
-    def labelled(self) -> Labelled:
-        """Return how the answers compare with the labels that were given."""
-        return compare_labels(self._database)
+    @property
+    def database(self) -> sqlite3.Connection:
+        """The file, to read what other processes wrote there."""
+        return self._database
 
     # --- memory and status --------------------------------------------------------------------------------
 
     def save(self, method: Method) -> None:
         """Add the memory to the next transaction; the embeddings that it covers are no longer needed."""
         self._snapshot, self._rows = safetensors_bytes(method.state(), {}), []
+
+    def learn(self, source: Source, number: int, taught: str | None, row: bytes | None) -> None:
+        """Add to the next transaction, which has to have the memory, too, that a label was learnt (None: unlearnt)."""
+        self._lessons.append((os.fsencode(source.name), number, taught, row))
 
     def restore(self, method: Method, dim: int) -> int:
         """Give ``method`` the memory of what is recorded, and drop the rest; return how many pictures it saw again.
@@ -442,6 +470,10 @@ class DeviceRecord:
         """Add what the device says of itself to the next transaction; on a full disk, the last word stays."""
         self._status = json.dumps(asdict(status))
 
+    def know(self, fleet: FleetKnowledge) -> None:
+        """Add what is known of the whole fleet to the next transaction."""
+        self._fleet = json.dumps(asdict(fleet))
+
     def close(self) -> None:
         """Close the file and let another process have it; what was not committed is dropped."""
         self._held.close()
@@ -458,14 +490,14 @@ class DeviceRecord:
 
         Unless ``durable``, a power cut may cost the last second.
         """
-        while self._waiting or self._snapshot is not None or self._status:
+        while self._waiting or self._snapshot is not None or self._status or self._fleet:
             try:
                 return self._write(durable)
             except OSError as error:
                 self.check()
                 if not isinstance(error, DiskFullError):
                     raise
-                self._status = ""
+                self._status = self._fleet = ""
                 if self._waiting or self._snapshot is not None:
                     recorded = self._first("SELECT coalesce(max(number), 0) FROM pictures")
                     self._on_full(DiskFullError(f"{error}; {recorded} pictures are recorded"))
@@ -489,16 +521,23 @@ class DeviceRecord:
                 database.execute("DELETE FROM snapshot WHERE place >= ?", [len(pieces)])
                 database.execute("DELETE FROM embeddings")
             database.executemany(_ADD, [_values(source, answer) for source, answer in self._waiting.items()])
+            extras = [_extras(answer) for answer in self._waiting.values()]
+            database.executemany("INSERT INTO extras VALUES (?, ?, ?, ?, ?, ?)", filter(None, extras))
+            for lesson in self._lessons:
+                _write_lesson(database, *lesson)
             if self._rows:  # one row: a row each would fill a page each, however small it is
                 database.execute("INSERT INTO embeddings VALUES (?, ?)", (self.number, b"".join(self._rows)))
             if self._status:
                 database.execute("INSERT OR REPLACE INTO about VALUES ('status', ?)", [self._status])
+            if self._fleet:
+                database.execute("INSERT OR REPLACE INTO about VALUES ('fleet', ?)", [self._fleet])
             if self.number - len(self._waiting) < old + self._history:  # the first group behind a thousand
                 gone = prune(database, old)
                 digests = np.array([_digest(source) for source in gone], "<u8")
                 if gone:
                     database.execute("INSERT OR REPLACE INTO done VALUES (?, ?)", (old, digests.tobytes()))
         done, self._waiting, self._rows, self._snapshot, self._status = self._waiting, {}, [], None, ""
+        self._lessons, self._fleet = [], ""
         self._pieces, self._written = hashes, now
         self._durable = now if full else self._durable
         if done and full:
@@ -525,6 +564,23 @@ def _values(source: Source, numbered: NumberedAnswer) -> tuple[Any, ...]:
     place = (numbered.number, os.fsencode(source.name), source.modified, source.size)
     adapted = (one.label, one.probability, one.certainty)
     return (*place, *adapted, one.zero_shot, one.zero_shot_probability, one.near_copy, one.problem, numbered.time)
+
+
+def _extras(numbered: NumberedAnswer) -> tuple[Any, ...] | None:
+    one = numbered.answer
+    extras = (one.adapted, one.mcm, one.unlike, one.margin, one.soft_label)
+    return (numbered.number, *extras) if extras != (None, None, False, None, None) else None
+
+
+def _write_lesson(
+    database: sqlite3.Connection, source: bytes, number: int, taught: str | None, row: bytes | None
+) -> None:
+    if taught is None:  # of a label that was given again meanwhile, the row stays
+        database.execute("UPDATE lessons SET taught = NULL, row = NULL WHERE source = ?", [source])
+        database.execute("DELETE FROM lessons WHERE source = ? AND source NOT IN (SELECT source FROM labels)", [source])
+    else:
+        values = (number, taught, row, source)
+        database.execute("UPDATE lessons SET number = ?, taught = ?, row = ? WHERE source = ?", values)
 
 
 def _digest(source: Source) -> int:

@@ -7,25 +7,28 @@ import mmap
 import os
 import time
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
+from ...core.evidence import Pairs
 from ...errors import InputError, refuse
 from ...files.atomic import is_locked
 from ...files.documents import parse_json
 from ..classify.classify import absolute_name
-from ..classify.evidence import Labelled, SessionCounts, Stretch, accuracies_of, collapse_of
+from ..classify.evidence import Help, Labelled, SessionCounts, Stretch, accuracies_of, collapse_of, help_of
+from .labels import count_taught, read_labelled
 from .record import (
     DEVICE_FILE,
     DeviceStatus,
+    FleetKnowledge,
     NumberedAnswer,
-    compare_labels,
     open_record,
     read_answers,
     read_counts,
     read_course,
+    read_fleet,
     read_recent,
     read_status,
     read_zero_shot,
@@ -180,8 +183,25 @@ class DeviceSummary:
     counts: SessionCounts
     recent: Stretch
     course: list[Stretch]
-    labelled: Labelled
     collapse: tuple[str, float] | None
+    labelled: Labelled
+    pairs: Pairs = field(default_factory=Pairs)
+    taught: int = 0  # labels that the device has learnt
+    fleet: FleetKnowledge = field(default_factory=FleetKnowledge)
+    unlike: int = 0  # pictures that were flagged
+
+    @property
+    def help(self) -> Help:
+        """Whether adapting helps: by the labels of the whole fleet, or by the device's own where it knows of more."""
+        counts = self.counts
+        pairs = max(self.pairs, Pairs(*self.fleet.pairs), key=lambda each: each.differing)
+        share = counts.changed / counts.answered if counts.answered and pairs == self.pairs else None
+        return help_of(pairs, share)  # how many answers differ elsewhere, a device does not know
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether the device answers with zero-shot."""
+        return self.fleet.fallback and self.help.verdict == "hurts"
 
     @property
     def hung(self) -> bool:
@@ -218,6 +238,9 @@ class DeviceSummary:
                 {"images": part.images, "agreement": part.agreement, "entropy": part.entropy} for part in self.course
             ],
             "labels": {"labelled": 0} if accuracies is None else asdict(accuracies),
+            "taught": self.taught,
+            "help": {**asdict(self.help), "fallback": self.falls_back},
+            "flag": {"share": self.fleet.share, "threshold": self.fleet.threshold, "unlike": self.unlike},
         }
 
 
@@ -232,6 +255,9 @@ def summarise(database: Connection, folder: Path, classes: int) -> DeviceSummary
         read_counts(database),
         sum(read_recent(database), Stretch()),
         read_course(database),
-        compare_labels(database),
         collapse_of(read_zero_shot(database), classes),
+        *read_labelled(database),
+        count_taught(database),
+        read_fleet(database),
+        database.execute("SELECT count(*) FROM extras WHERE unlike").fetchone()[0],
     )

@@ -13,7 +13,7 @@ from typing import Any
 from ...core.sync import is_due
 from ...core.types import Collaborative
 from ...errors import InputError
-from ...wire.messages import DeviceReport
+from ...wire.messages import DeviceReport, FleetWord
 from ..clients.calls import RefusedError, UnreachableError
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # seconds after a failure; the longest pause doubles from one to the other
@@ -42,7 +42,8 @@ class BackgroundSync:
     After a failure it waits for a random time below a limit that doubles with every failure: a fleet whose server comes
     back does not come back all at once. ``close`` is called when it has been stopped. ``notice`` says what is wrong
     although a trip succeeded; ``mended`` says that what was refused may be accepted now, which ends a pause.
-    ``tell`` is called with every new problem, and with "" when it is over.
+    ``tell`` is called with every new problem, and with "" when it is over. ``fleet`` is what the server says of the
+    whole fleet, which is in ``word`` after a trip.
     """
 
     def __init__(
@@ -53,9 +54,11 @@ class BackgroundSync:
         notice: Callable[[], str] = str,
         mended: Callable[[], bool] = bool,
         tell: Callable[[str], object] = lambda problem: None,
+        fleet: Callable[[], FleetWord | None] = lambda: None,
     ) -> None:
         self._trip, self._rng, self._close = trip, rng or random.Random(), close
-        self._notice, self._mended, self._tell = notice, mended, tell
+        self._notice, self._mended, self._tell, self._fleet = notice, mended, tell, fleet
+        self.word: FleetWord | None = None
         self._offer: tuple[Any, DeviceReport] | None = None
         self._download: Any = None
         self._wake = threading.Condition()
@@ -131,6 +134,7 @@ class BackgroundSync:
                             break
             else:
                 failures = 0
+                self.word = self._fleet()
                 with self._wake:
                     self._download = download
                     if self._offer is offer:

@@ -20,9 +20,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.evidence import Pairs
 from ...core.types import Mask, Traced
-from ...edge.classify.evidence import Accuracies, Labelled, accuracies_of
-from ...wire.messages import DeviceReport, Problem, shorten_detail
+from ...core.unknown import share_below, threshold_of, unpack_counts
+from ...edge.classify.evidence import Accuracies, Help, Labelled, accuracies_of, help_of
+from ...wire.messages import DeviceReport, Problem, pairs_of, shorten_detail
 from ..hub.batches import Batches
 from ..hub.hub import Hub, Reports
 
@@ -253,7 +255,8 @@ class FleetRow(msgspec.Struct, frozen=True):
     """A client: its last sync (seconds since 1970), the syncs since the server started, and its latest report.
 
     ``accuracies`` are what the report says of labelled images, None where it says nothing that can be true.
-    ``name_shared``: two devices have used the name within the last hour.
+    ``name_shared``: two devices have used the name within the last hour. ``help`` is there for clients with labels.
+    ``unlike`` is the share of its images that are unlike the known classes, where the owner wants some flagged.
     """
 
     client: str
@@ -265,6 +268,8 @@ class FleetRow(msgspec.Struct, frozen=True):
     classes: int | None = None
     accuracies: Accuracies | None = None
     name_shared: bool = False
+    help: Help | None = None
+    unlike: float | None = None
 
 
 class FleetSums(msgspec.Struct):
@@ -272,6 +277,8 @@ class FleetSums(msgspec.Struct):
 
     ``differing`` answers are of ``compared`` images: clients that add noise to their uploads do not report them.
     ``gained`` and ``lost`` are of ``paired`` labelled images: clients of earlier versions do not report them.
+    ``helped``, ``harmed`` and ``neither`` are of all labelled images on which the two answers differ, also
+    of those that were chosen for it.
     """
 
     clients: int = 0
@@ -286,14 +293,21 @@ class FleetSums(msgspec.Struct):
     paired: int = 0
     gained: int = 0
     lost: int = 0
+    helped: int = 0
+    harmed: int = 0
+    neither: int = 0
 
-    def add(self, report: DeviceReport) -> None:
-        """Count the report of one client."""
+    def add(self, report: DeviceReport, believed: bool = True) -> None:
+        """Count the report of one client; only labels that are ``believed`` say whether adapting helps."""
         self.reporting += 1
         self.images += report.images
         if isinstance(report.differing, int):
             self.differing += report.differing
             self.compared += report.images
+        if believed and (compared := pairs_of(report)) is not None:
+            self.helped += compared.helped
+            self.harmed += compared.harmed
+            self.neither += compared.neither
         if not (report.correct <= report.labelled > 0 and report.correct_zero_shot <= report.labelled):
             return  # nothing is labelled, or these counts cannot be true
         self.labelled += report.labelled
@@ -308,6 +322,11 @@ class FleetSums(msgspec.Struct):
             self.gained += gained
             self.lost += lost
 
+    def help(self) -> Help:
+        """Return whether adapting helps, as far as the labels of these clients can say."""
+        differing = self.differing / self.compared if self.compared else 0.0
+        return help_of(Pairs(self.helped, self.harmed, self.neither), differing)
+
     def accuracies(self) -> Accuracies | None:
         """Return the accuracies on the labelled images that were added."""
         labelled = Labelled(self.labelled, self.correct, self.correct_zero_shot, self.gained, self.lost)
@@ -319,6 +338,7 @@ class FleetTable(msgspec.Struct, frozen=True):
 
     sums: FleetSums
     accuracies: Accuracies | None
+    help: Help
     matching: int
     rows: list[FleetRow]
 
@@ -331,6 +351,8 @@ class FleetSource:
     updated: Mapping[str, float]
     traces: Mapping[str, ClientTrace]
     reports: Reports = field(default_factory=Reports)
+    flag: float = 0.0
+    classes: int = 2
 
     def last_sync(self, client: str) -> float:
         """Return when a client was last heard of."""
@@ -341,8 +363,13 @@ class FleetSource:
         """Return one client."""
         trace, synced = self.traces.get(client), self.last_sync(client)
         report, sums = self.reports.latest.get(client), FleetSums()
+        unlike = None
         if report is not None:
             sums.add(report)
+            if self.flag and isinstance(report.mcm, bytes) and (counts := unpack_counts(report.mcm)) is not None:
+                threshold = threshold_of(self.reports.mcm, self.classes, self.flag)
+                unlike = share_below(counts, self.classes, threshold)
+            report = msgspec.structs.replace(report, mcm=msgspec.UNSET)  # nobody reads 256 numbers
         return FleetRow(
             client,
             version,
@@ -352,6 +379,8 @@ class FleetSource:
             report,
             accuracies=sums.accuracies() if sums.labelled else None,
             name_shared=self.reports.is_shared(client),
+            help=sums.help() if sums.helped + sums.harmed + sums.neither else None,
+            unlike=unlike,
         )
 
     def recent(self, most: int) -> list[str]:
@@ -371,14 +400,14 @@ def fleet_table(source: FleetSource, query: FleetQuery, now: float) -> FleetTabl
         if trace is not None:
             synced = max(synced, trace.synced)
         if (report := source.reports.latest.get(client)) is not None:
-            sums.add(report)
+            sums.add(report, source.reports.believes(client))
         sums.fresh += synced >= oldest
         shown = query.state == "all" or (synced < oldest) == (query.state == "stale")
         if shown and (not find or find in client.casefold()):
             matching.append((-synced, client))
     chosen = heapq.nsmallest(query.limit, matching)
     rows = [source.row(client, source.versions.get(client, 0), query, now) for _, client in chosen]
-    return FleetTable(sums, sums.accuracies(), len(matching), rows)
+    return FleetTable(sums, sums.accuracies(), sums.help(), len(matching), rows)
 
 
 MOST_MAPPED = 60  # clients: more could not be distinguished on a screen
@@ -483,7 +512,9 @@ class Board:
 
     def __init__(self, hub: Hub, batches: Batches[Any, Any], log: FleetLog) -> None:
         self._hub, self._batches, self._log = hub, batches, log
-        self._source = FleetSource(hub.versions, hub.updated, log.traces, hub.reports)
+        self._source = FleetSource(
+            hub.versions, hub.updated, log.traces, hub.reports, hub.limits.flag, hub.task.zero_shot.classes
+        )
         self._map: tuple[HelpMap | None, list[Tracing]] = None, []
         self._map_lock, self._map_due = asyncio.Lock(), 0.0
         self._watchers = 0
@@ -513,7 +544,12 @@ class Board:
             help_map, tracings = self._map
         task = self._hub.task
         values = {
-            "task": {"method": task.method, "classes": task.zero_shot.classes, "fingerprint": task.fingerprint},
+            "task": {
+                "method": task.method,
+                "classes": task.zero_shot.classes,
+                "flag": self._source.flag,
+                "fingerprint": task.fingerprint,
+            },
             "fleet": fleet,
             "load": await asyncio.to_thread(self._log.load.summary),
             "refusals": self._log.refusals(),

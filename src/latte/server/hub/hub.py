@@ -18,8 +18,10 @@ from typing import Any, TypeAlias, cast
 import msgspec
 import numpy as np
 
+from ...core.evidence import Pairs
 from ...core.sync import sync
 from ...core.types import Collaborative, Rounding, Teachable, TeachingRights, Verifying, optional_fields
+from ...core.unknown import BINS, threshold_of, unpack_counts
 from ...core.validate import choice, client_name
 from ...errors import InputError, refuse
 from ...methods import create, create_exchange, describe
@@ -39,12 +41,14 @@ from ...wire.messages import (
     NO_VERSION,
     PROTOCOL,
     DeviceReport,
+    FleetWord,
     HeldRows,
     Problem,
     SyncReply,
     SyncRequest,
     Upload,
     pack,
+    pairs_of,
     unpack,
 )
 from ...wire.rows import PRECISIONS, EncodedRows, RowFormat
@@ -75,12 +79,16 @@ class Reports:
 
     def __init__(self) -> None:
         self.latest: dict[str, DeviceReport] = {}
+        self.rights = TeachingRights()
+        self.pairs = Pairs()  # of all clients that are believed
+        self.mcm = np.zeros(BINS, np.int64)  # the histogram of all clients
         self._earlier: dict[str, deque[str]] = {}
         self._shared: dict[str, float] = {}  # when it was last seen that two devices use a name
 
     def note(self, client: str, report: DeviceReport) -> None:
         """Take over the report of an upload."""
         before, now = self.latest.get(client), report.instance
+        self._count(client, before, report)
         self.latest[client] = report
         if before is None or not before.instance or not now or before.instance == now:  # earlier versions send none
             return
@@ -90,6 +98,27 @@ class Reports:
         if before.instance not in earlier:
             earlier.append(before.instance)
 
+    def grant(self, rights: TeachingRights) -> None:
+        """Believe only those who may teach, if there are any, and nobody who is muted; count the labels anew."""
+        self.rights = rights
+        believed = (pairs_of(report) for client, report in self.latest.items() if self.believes(client))
+        self.pairs = sum(filter(None, believed), Pairs())
+
+    def believes(self, client: str) -> bool:
+        """Return whether the labels of a client count as to whether adapting helps."""
+        teachers = self.rights.teachers
+        return client not in self.rights.muted and (not teachers or client in teachers)
+
+    def _count(self, client: str, before: DeviceReport | None, now: DeviceReport | None) -> None:
+        """Replace a client's part of the sums; what cannot be true counts as nothing."""
+        for report, sign in ((before, -1), (now, 1)):
+            if report is None:
+                continue
+            if (pairs := pairs_of(report)) is not None and self.believes(client):
+                self.pairs = self.pairs + pairs if sign > 0 else self.pairs - pairs
+            if isinstance(report.mcm, bytes) and (counts := unpack_counts(report.mcm)) is not None:
+                self.mcm += sign * counts
+
     def is_shared(self, client: str) -> bool:
         """Return whether two devices have used a name lately."""
         seen = self._shared.get(client)
@@ -97,6 +126,7 @@ class Reports:
 
     def forget(self, client: str) -> None:
         """Forget a client."""
+        self._count(client, self.latest.get(client), None)
         for known in (self.latest, self._earlier, self._shared):
             known.pop(client, None)
 
@@ -194,9 +224,10 @@ class UploadReader:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a server accepts: at most ``clients`` clients."""
+    """How much a server accepts: at most ``clients`` clients. Of their images, it lets them ``flag`` this share."""
 
     clients: int = 100_000
+    flag: float = 0.0
 
 
 class Hub:
@@ -206,13 +237,13 @@ class Hub:
         self.task, self.store, self.limits = task, store, limits or Limits()
         self.exchange = served_exchange(task)
         self.reader = UploadReader(task, self.exchange)
-        self.grant(TeachingRights(frozenset()))  # until somebody says whom to trust
         self.on_join: Callable[[str], None] = lambda client: None  # is called after a client's first upload
         # is called when the number of labels of a client has changed
         self.on_labels: Callable[[str, int], None] = lambda client, labels: None
         self.versions: dict[str, int] = {}  # of every client in the exchange
         self.updated: dict[str, float] = {}
         self.reports = Reports()
+        self.grant(TeachingRights(frozenset()))  # until somebody says whom to trust
         self._keys: dict[str, bytes] = {}  # of their uploads; where one is missing, the store is asked
         self.seconds: dict[str, float] = {}  # of processor time: store, wire (decode, check, encode), exchange
         self._phase, self._since = "", 0.0
@@ -245,6 +276,7 @@ class Hub:
     def grant(self, rights: TeachingRights) -> None:
         """Replace the rights to teach."""
         self._rights = rights
+        self.reports.grant(rights)
         if hasattr(self.exchange, "grant"):
             self.exchange.grant(rights)
 
@@ -448,6 +480,7 @@ class Hub:
                 else:
                     detail = f"client {request.client!r} has uploaded nothing yet: upload first"
                     answers[i] = Problem("unknown_client", detail)
+        word = self._fleet_word()
         downloads = dict(zip(asking, self._downloads([requests[i] for i in asking]), strict=True))
         finished: list[Answer] = []
         for i, (request, answer) in enumerate(zip(requests, answers, strict=True)):
@@ -457,9 +490,19 @@ class Hub:
                 if isinstance(download, Problem):
                     answer = download
                 else:
-                    answer = SyncReply(self.task.fingerprint, version, download=download, name_shared=shared)
+                    answer = SyncReply(
+                        self.task.fingerprint, version, download=download, name_shared=shared, fleet=word
+                    )
             finished.append(answer)
         return finished
+
+    def _fleet_word(self) -> FleetWord | msgspec.UnsetType:
+        """Return what every device is told; nothing where there are neither labels nor images to flag."""
+        pairs, share = self.reports.pairs, self.limits.flag
+        if not pairs.differing and not share:
+            return msgspec.UNSET
+        threshold = threshold_of(self.reports.mcm, self.task.zero_shot.classes, share) if share else 0.0
+        return FleetWord((pairs.helped, pairs.harmed, pairs.neither), share, min(threshold, 1.0))
 
     def _downloads(self, requests: Sequence[SyncRequest]) -> list[tuple[Block, ...] | Problem]:
         """Return the download of each request; where all at once fail, one by one: the others are answered."""

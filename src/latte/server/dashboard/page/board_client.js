@@ -2,7 +2,7 @@
 import { courseOf } from "./board_charts.js";
 import { replaceChildren } from "./board_focus.js";
 import { ago, amount, between, betweenPoints, clientLink, count, counted, element, nameOf, percent, points, visible } from "./board_text.js";
-import { data, toneOf, unit, valuesOf } from "./board_values.js";
+import { data, helpCounts, helpWord, toneOf, unit, valuesOf } from "./board_values.js";
 
 const fact = (list, name, value) => list.append(element("dt", {}, name), element("dd", {}, value));
 
@@ -30,6 +30,8 @@ const facts = (row) => {
   if (report.entropy !== undefined) fact(list, "Zero-shot uncertainty", `${percent(report.entropy)} on the latest images (0: certain, 100: no idea)`);
   if (report.collapsed !== undefined) fact(list, "Warning", element("span", { class: "stale" }, `${percent(report.collapsed)} of the latest zero-shot predictions are one class. If most images do not show that, the encoder does not tell the classes apart, and adapting may lose accuracy: try other class names, templates or another encoder, and label some images`));
   if (row.accuracies) accuracyFacts(list, row.accuracies);
+  if (row.help) fact(list, "Does adapting help?", `${helpCounts(row.help)} By these alone: ${helpWord(row.help)}.`);
+  if (row.unlike !== null) fact(list, "Unlike the known classes", percent(row.unlike) + " of its images");
   fact(list, "Queue", `${count(report.waiting)} waiting, ${count(report.dropped)} dropped`);
   if (report.software) fact(list, "Software", visible(report.software));
   return list;

@@ -2,7 +2,7 @@
 import { HeatMap, drawLines } from "./board_charts.js";
 import { keepFocus, replaceNode } from "./board_focus.js";
 import { ago, amount, between, betweenPoints, clientLink, count, counted, element, milliseconds, nameOf, percent, points, setText, visible } from "./board_text.js";
-import { DASH, data, now, toneOf, unit, valuesOf } from "./board_values.js";
+import { DASH, data, helpCounts, helpNote, helpWord, now, toneOf, unit, valuesOf } from "./board_values.js";
 
 const at = (id) => document.getElementById(id);
 const sorting = { key: "client", down: false };
@@ -38,6 +38,10 @@ export const drawTiles = () => {
   tile("Images", count(sums.images), counted(sums.reporting, "client reports", "clients report"));
   tile("Changed by the memory", sums.compared ? percent(sums.differing / sums.compared) : DASH, counted(sums.differing, "prediction", "predictions"));
   drawAccuracies(data.fleet.accuracies);
+  const help = tile("Does adapting help?", helpWord(data.fleet.help), helpNote(data.fleet.help));
+  const { helped, harmed, neither } = data.fleet.help;
+  setText(at("help-note"), helped + harmed + neither ? helpCounts(data.fleet.help) : "");
+  help.querySelector("span").className = { helps: "up", hurts: "down" }[data.fleet.help.verdict] || "";
   const load = data.load;
   tile("Syncs per second", load.rate.toFixed(load.rate < 10 ? 2 : 0), "over the last minute");
   tile("Latency", load.p50 === null ? DASH : milliseconds(load.p50), load.p99 === null ? "" : "p99 " + milliseconds(load.p99));
@@ -50,6 +54,7 @@ const CELLS = [
   ["changed", percent],
   ["accuracy", percent, (all) => between(all.accuracy_interval)],
   ["gain", points, (all) => (all.gain_interval ? betweenPoints(all.gain_interval) : "")],
+  ["unlike", percent],
   ["syncs", count],
 ];
 
@@ -86,6 +91,7 @@ const compare = (one, other) => {
 
 export const drawTable = () => {
   const body = at("clients").tBodies[0];
+  at("clients").classList.toggle("unflagged", !data.task.flag);
   const shown = data.fleet.rows.map((row) => ({ row, values: valuesOf(row) })).sort((a, b) => compare(a.values, b.values));
   const names = new Set(shown.map(({ row }) => row.client));
   for (const [name, row] of tableRows) if (!names.has(name)) { row.remove(); tableRows.delete(name); }

@@ -1,5 +1,7 @@
 // What the server has sent, and what follows from it for one client.
 
+import { count, counted } from "./board_text.js";
+
 export const DASH = "–";
 export const data = { task: null, fleet: null, load: null, refusals: [], map: null, client: undefined };
 export const clock = { server: 0, here: 0 };
@@ -20,6 +22,21 @@ export const toneOf = (accuracies) => {
   return low > 0 ? "up" : high < 0 ? "down" : "";
 };
 
+const WORDS = { helps: "proven to help", unknown: "not known yet", hurts: "hurts" };
+
+export const helpWord = (help) => WORDS[help.verdict];
+
+const odds = (help) => `evidence ${count(help.evidence)} to 1`;
+
+// What the labels say, and what happens or is needed next.
+export const helpNote = (help) => ({
+  helps: () => odds(help),
+  hurts: () => `${odds(help)}: answers fall back to zero-shot`,
+  unknown: () => `${help.more === null ? "more than 1,000" : "about " + count(help.more)} more labels of images on which the answers differ`,
+})[help.verdict]();
+
+export const helpCounts = (help) => `On ${counted(help.helped + help.harmed + help.neither, "labelled image", "labelled images")} the two answers differed. Adapted right ${count(help.helped)}, zero-shot right ${count(help.harmed)}, neither ${count(help.neither)}.`;
+
 export const valuesOf = (row) => {
   const report = row.report || {};
   const accuracies = row.accuracies || {};
@@ -31,6 +48,7 @@ export const valuesOf = (row) => {
     changed: report.images && report.differing !== undefined ? report.differing / report.images : null,
     accuracy: accuracies.accuracy ?? null,
     gain: accuracies.gain ?? null,
+    unlike: row.unlike ?? null,
     syncs: row.syncs,
   };
 };
