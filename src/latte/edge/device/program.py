@@ -143,6 +143,19 @@ class Device:
             source = Source(f"frame {self._loop.record.number + 1}")
         return self._at_work().answer(source, picture).answer
 
+    # --- labels -------------------------------------------------------------------------------------------
+
+    def correct(self, file: str, label: str, picture: Picture | None = None) -> None:
+        """Learn that the picture that was answered as ``file`` shows ``label``; "" is none of the classes.
+
+        A frame has no file, so the ``picture`` is needed once more.
+        """
+        self._at_work().correct(file, label, picture)
+
+    def withdraw(self, file: str) -> None:
+        """Take a label back, and what was learnt from it."""
+        self._at_work().withdraw(file)
+
     def _at_work(self) -> DeviceLoop:
         if not self._open:
             raise refuse("device", f"{self.name}, which was closed", "a new Device: it goes on where this one was")
