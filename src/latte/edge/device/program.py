@@ -17,7 +17,7 @@ from ...errors import refuse
 from ...wire.task import Task
 from ..classify.classify import Answer, absolute_name, find_pictures
 from ..joining import Membership, as_membership, check_encoder, join, link_to, new_member
-from .device import Device as DeviceLoop
+from .device import DeviceLoop
 from .feeds import NamedFiles, PictureFeed, WatchedFolder
 from .record import DeviceRecord, DeviceStatus, DiskFullError, Source, default_folder, raise_full
 from .syncing import SYNC_PAUSE, SYNC_SECONDS, SyncTimes, log_problem
