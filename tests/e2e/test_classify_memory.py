@@ -92,12 +92,12 @@ def test_a_signal_saves_what_was_printed_and_the_same_command_goes_on(pictures, 
     printed = first + more
     assert ended == code and len(errors) == 1 and errors[0].startswith("latte: " + word), errors
     assert printed == whole[0][: len(printed)] and len(printed) < NUMBER
-    assert f"{len(printed)} of {NUMBER} pictures" in errors[0] and "the same command" in errors[0]
+    assert f"{len(printed)} of {NUMBER} images" in errors[0] and "the same command" in errors[0]
     assert covered(memory) == len(printed)
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
 
     ended, rest, errors = classify(pictures, memory)
-    assert ended == 0 and f"after {len(printed)} of {NUMBER} pictures" in errors[0] and is_summary(errors[1:])
+    assert ended == 0 and f"after {len(printed)} of {NUMBER} images" in errors[0] and is_summary(errors[1:])
     assert printed + rest == whole[0]
     assert memory.read_bytes() == whole[1], "as if nothing had happened"
 
@@ -138,7 +138,7 @@ def test_the_table_goes_on_with_the_memory(pictures, whole, tmp_path, number):
     done = covered(memory)
     assert len(rows_of(table)) >= done, "what the memory covers is in the table"
     code, _, errors = classify(pictures, memory, *options)
-    assert code == 0 and errors[0].endswith(f"after {done} of {NUMBER} pictures, which m.safetensors covers")
+    assert code == 0 and errors[0].endswith(f"after {done} of {NUMBER} images, which m.safetensors covers")
     assert errors[-1] == f"table: {table}"
     answers = [json.loads(line) for line in whole[0]]
     assert [(row["file"], row["label"]) for row in rows_of(table)] == [(a["file"], a["label"]) for a in answers]
@@ -192,6 +192,7 @@ def test_copies_do_not_fill_a_memory(pictures, tmp_path):
     assert "near cop" not in errors[0] and memory.read_bytes() != once.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_costs_nothing(pictures, whole, tmp_path):
     """As in a pipe to head: the pictures whose lines nobody read any more are learnt and saved."""
     memory = tmp_path / "m.safetensors"

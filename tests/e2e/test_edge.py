@@ -248,7 +248,7 @@ def test_labels_say_whether_it_helped(server, tmp_path):
     assert labels["labelled"] == 21 and labels["accuracy"] == pytest.approx(20 / 21)
     assert labels["accuracy_interval"][0] < 20 / 21 < labels["accuracy_interval"][1]
     text = latte("edge", "status", "--state", state).stdout
-    assert "21 labelled images: accuracy 95.2 %" in text and "predictions the memory changed" in text
+    assert "21 labelled images: accuracy 95.2 %" in text and "the memory changed" in text
     refused = latte("edge", "label", "--state", state, answers[0]["file"], "unicorn")
     assert refused.returncode == 2 and "'horse'" in refused.stderr
 

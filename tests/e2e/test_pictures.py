@@ -148,7 +148,7 @@ def test_classify_prints_a_table_and_json_lines(pictures):
     plain = run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", "--encoder", ENCODER)
     assert len(plain.stdout.splitlines()) == 19 and plain.stdout.startswith("prediction  probability  file\n")
     assert (
-        plain.stderr.startswith("18 pictures, the memory changed ") and "not saved (--memory FILE does)" in plain.stderr
+        plain.stderr.startswith("18 images, the memory changed ") and "not saved (--memory FILE does)" in plain.stderr
     )
     lines = run("classify", pictures / "day", "--classes", "cat,dog,sea_lion", "--encoder", ENCODER, "--json")
     rows = [json.loads(line) for line in lines.stdout.splitlines()]
@@ -185,13 +185,13 @@ def test_classify_reports_bad_pictures_and_goes_on(pictures):
     bad.write_text("not a picture")
     answer = run("classify", pictures / "day", "--classes", "cat,dog", "--encoder", ENCODER, check=False)
     assert answer.returncode == 1 and "text.jpg" in answer.stderr and len(answer.stdout.splitlines()) == 19
-    assert "19 pictures, 1 unreadable, the memory changed" in answer.stderr
+    assert "19 images, 1 unreadable, the memory changed" in answer.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nowhere", "--classes", "a,b"), "not there"), (("PICTURES", "--classes", "a"), "--classes cat,dog"),
+        (("nowhere", "--classes", "a,b"), "no such file"), (("PICTURES", "--classes", "a"), "--classes cat,dog"),
         (("PICTURES", "--classes", "a,a"), "twice"), (("EMPTY", "--classes", "a,b"), "without images"),
         (("PICTURES", "--classes", "a,b", "--encoder", "onnx:nowhere"), "nowhere"),
         (("PICTURES", "--classes", "a,b", "--templates", "nowhere.txt"), "templates"),

@@ -11,7 +11,7 @@ from latte.server.hub.hub import Hub
 from latte.server.store.base import Record
 from latte.server.store.sqlite import SqliteStore
 from latte.wire.blocks import AtMost, complete, encode, encoded_rows
-from latte.wire.messages import HeldRows, SyncReply, SyncRequest, have_of, pack, unpack
+from latte.wire.messages import HeldRows, Problem, SyncReply, SyncRequest, have_of, pack, unpack
 from latte.wire.rows import PRECISIONS
 
 CLASSES, DIM = 5, 32
@@ -114,10 +114,10 @@ def test_what_one_request_raises_is_its_own_refusal(hub, monkeypatch, error, cod
     rng = np.random.default_rng(6)
     read = hub.reader.read
 
-    def odd(request, before):
+    def odd(request, before, checked=None):
         if request.client == "odd":
             raise error("client: got something odd, want something else")
-        return read(request, before)
+        return read(request, before, checked)
 
     monkeypatch.setattr(hub.reader, "read", odd)
     answers = hub.run([request(hub, name, 1, upload(hub, rng)) for name in ("a", "odd", "b")])
@@ -158,3 +158,32 @@ def test_a_client_that_another_server_was_faster_for_learns_the_stored_version(h
     monkeypatch.setattr(hub.store, "read", lambda clients: {"a": stored})
     (answer,) = hub.run([request(hub, "a", 2, upload(hub, rng))])
     assert answer.code == "stale_version" and answer.more == {"stored_version": 7}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_uploads_checked_together_are_stored_as_those_checked_alone(hub, tmp_path, precision):
+    """Bit for bit; parts of an earlier upload, odd rows, one class only and two uploads of one client included."""
+    rng = np.random.default_rng(3)
+    alone = Hub(hub.task, SqliteStore(tmp_path / "alone"))
+    first = [request(hub, f"client {i}", 1, upload(hub, rng, precision, share=1.0)) for i in range(8)]
+    second = []
+    for i in range(16):
+        blocks = upload(hub, rng, precision, share=(0.2, 0.8, 1.0)[i % 3])
+        if i % 4 == 3:  # of another class than it says
+            text = hub.task.zero_shot.text[::-1].copy()
+            odd = Prototypes(text, np.ones(CLASSES, np.bool_), hub.task.zero_shot.fingerprint)
+            blocks = encode(odd, precision, DIM)
+        second.append(request(hub, f"client {i // 2 if i < 8 else i}", 2 + i % 2, blocks))
+    for asked in (first, second):
+        together = hub.run(asked)
+        for one, answer in zip(asked, together, strict=True):
+            (want,) = alone.run([one])
+            assert type(answer) is type(want)  # of two uploads of one client, both are answered with the later version
+            if isinstance(want, Problem):
+                assert (answer.code, answer.detail) == (want.code, want.detail)
+    assert any(isinstance(answer, Problem) for answer in together)
+    assert hub.exchange.clients == alone.exchange.clients
+    assert hub.reader.read_many(first, {}).keys() == set(range(8))  # this path is taken
+    for name, array in alone.exchange.state().items():
+        assert np.array_equal(hub.exchange.state()[name], array), name
+    alone.store.close()

@@ -94,7 +94,7 @@ def test_the_printed_bound_is_broken_by_a_simulation() -> None:
 
 def test_many_clients_equal_one_with_all_their_samples() -> None:
     crowds = [Crowd(2000, 8, 1), Crowd(500, 8, 4), Crowd(125, 8, 16)]
-    rates, _ = crowd_errors(WORLD, crowds, Sharing(), Trial(60, 2000), rng_of(6))
+    rates = crowd_errors("", range(len(crowds)), WORLD, crowds, Sharing(), Trial(60, 2000), rng_of(6)).rates
     half = 2.6 * rates.std(axis=0, ddof=1) / math.sqrt(len(rates))
     assert abs(rates.mean(axis=0)[1:] - rates.mean(axis=0)[0]).max() <= 2 * half.max()
 
@@ -113,7 +113,7 @@ def test_strangers_do_not_move_the_error(arm: int) -> None:
     selection, certain = FLAT_ARMS[arm]
     crowd = Crowd(200, 8, n_id=4, more_certain=certain)
     strangers = error_by_strangers(WORLD, crowd, (0, 4, 16), selection, Trial(80, 1500), rng_of(80 + arm))
-    slope, half = strangers.errors.slope()
+    slope, half = strangers.slope()
     assert abs(slope) <= half * 2.50 / 1.96  # 95 % for the four arms together
     assert abs(slope) * 16 < 0.01  # and small: sixteen strangers, less than one point
     assert strangers.lost.max() == 0
@@ -137,10 +137,10 @@ def test_strangers_take_the_slots_where_everyone_is_asked() -> None:
     even = (np.array(n_ood) / (2 + np.array(n_ood))) ** 4  # each slot goes to any client with the same probability
     assert even[-1] > 0.7
     assert (abs(equal.lost - even) <= 3 * np.sqrt(even * (1 - even) / 60) + 1e-9).all()
-    assert not equal.errors.flat
+    assert not equal.flat
     more = error_by_strangers(WORLD, Crowd(200, 4, 2, 0, 0.5), n_ood, "everyone", Trial(20, 500), rng_of(10))
     assert more.lost.tolist() == [0, 1, 1]
-    assert more.errors.mean[1] > more.errors.mean[0] + more.errors.half_width[:2].sum()
+    assert more.mean[1] > more.mean[0] + more.half_width[:2].sum()
 
 
 def test_latte_is_1nn_in_the_limit_and_not_before() -> None:

@@ -57,7 +57,10 @@ ENCODER_ADVICE = {
 @click.command()
 @JSON
 def doctor(as_json: bool) -> None:
-    """Say what is installed and what is missing: extras, the engine, data, encoders, and how to get each."""
+    """Show what is installed, what is missing, and how to get it.
+
+    That is: the extras, the engine, embedding files, and encoders.
+    """
     state = inspect_installation()
     if as_json:
         line(json.dumps(state))

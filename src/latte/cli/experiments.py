@@ -288,10 +288,10 @@ def _values(point: Point, as_json: bool) -> dict[str, Any]:
 @click.option("--over", "axes", metavar="KEY=V1,V2,...", multiple=True, help="The grid (default: the method's own).")
 @click.option("--out", type=OutputFile(), default=Path("tuned.json"), show_default=True, help="File for the choice.")
 def tune(chosen: ExperimentOptions, axes: tuple[str, ...], out: Path) -> None:
-    """Choose the parameters of methods by a grid search, and write the choice with the data it saw.
+    """Choose the parameters of methods by a grid search, and write them to a file.
 
-    The seeds are 100 to 104 by default, so that the splits differ from those of a report on seeds 0 to 4.
-    Use the choice with: latte run --tuned tuned.json
+    The file also says which data was seen. The seeds are 100 to 104 by default, so that the splits differ from those
+    of a report on seeds 0 to 4. latte run --tuned tuned.json uses the chosen parameters.
 
     \b
     latte tune --benchmark cifar10c-mini --methods dmn,tda --seeds 100-101

@@ -35,7 +35,10 @@ def report_options(command: Command) -> Command:
     "--width", type=click.IntRange(40), help="Characters in a line of text (default: the terminal's, else 118)."
 )
 def report(runs: tuple[Path, ...], kind: str | None, out: Path | None, backbone: str | None, width: int | None) -> None:
-    """Show the results of run folders: per domain, total, gain over CLIP, the worst client, and what is noise.
+    """Show the results of run folders as a table or a page.
+
+    The table has the accuracy in total and per domain, the gain over CLIP, the worst client and domain, the change over
+    time, and which differences may be noise.
 
     RUNS are run folders, or folders that hold some. Every benchmark gets a table of its own, a sweep its curve. The
     points of a tuning are folded away, unless its folder is one of RUNS. The paper's numbers stand beside yours only
@@ -86,9 +89,9 @@ def diagnose(
 ) -> None:
     """Look into the memories or heads of RUN, a folder that latte run wrote.
 
-    Of Latte: what the memories hold, class by class. Of Ristretto: how far heads are trusted, whose evidence they rest
-    on, and the spectrum of the covariance. A zero-shot model that has collapsed (most predictions are one class) is
-    reported with a warning, since every method learns from its predictions.
+    With Latte, it shows what the memories hold, class by class. With Ristretto, it shows how far heads are trusted,
+    whose evidence they rest on, and the spectrum of the covariance. There is a warning if the zero-shot model has
+    collapsed (most of its predictions are one class), since every method learns from its predictions.
 
     One seed is replayed with the readable simulator. The diagnosis is stored in the folder and is a section of its
     report from then on (latte report RUN --format html).

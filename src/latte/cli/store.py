@@ -67,9 +67,9 @@ def restore(source: Path, folder: Path, store: str | None, replace: bool, keep_t
 
 @store.command("check")
 @options.store_options
-@click.option("--task", type=options.InputFile(), help="Try each upload on the exchange of this task.")
+@click.option("--task", type=options.InputFile(), help="Check that each upload fits this task, too.")
 @options.PLUGINS
-@click.option("--forget-damaged", is_flag=True, help="Go on without what is damaged: its clients upload again.")
+@click.option("--forget-damaged", is_flag=True, help="Remove what is damaged: its clients upload again.")
 @options.JSON
 def check(
     folder: Path, store: str | None, task: Path | None, plugins: tuple[Path, ...], forget_damaged: bool, as_json: bool

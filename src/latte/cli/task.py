@@ -33,7 +33,7 @@ def task() -> None:
     metavar="NAME[:PRESET][+KEY=VALUE...]",
     default="latte",
     show_default=True,
-    help="How clients adapt: latte, ristretto, or a method of your own.",
+    help="How devices adapt: latte, ristretto, or a method of your own.",
 )
 @click.option(
     "--trust",
@@ -41,7 +41,12 @@ def task() -> None:
     help="Ristretto: fleet if every device is yours; open (the default) limits what hostile ones can do.",
 )
 @PLUGINS
-@click.option("--sync", type=click.Choice(["every", "doubling", "powers"]), help="When a client syncs.")
+@click.option(
+    "--sync",
+    type=click.Choice(["every", "doubling", "powers"]),
+    help="When a client syncs: every --period images; doubling: after 1, 2, 4, 8, 16 images, then every --period; "
+    "powers: after 1, 2, 4, 8, ... images (default: the method's own).",
+)
 @click.option("--period", type=click.IntRange(1), default=16, show_default=True, help="Images between two syncs.")
 @NEAR_COPY
 def create(

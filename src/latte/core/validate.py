@@ -95,6 +95,11 @@ def precise_unit_rows(name: str, value: Any, dim: int | None = None, normalise: 
     return unit
 
 
+def nearly_unit(squares: Any) -> Any:
+    """Return whether rows of these squared lengths (n,) are accepted as unit rows; False for what is not finite."""
+    return (squares > _LOW) & (squares < _HIGH)
+
+
 def lengths_of(squares: Any) -> Any:
     """Return what rows of these squared lengths (n,) are divided by: exactly 1 for rows that stay as they are."""
     return np.where(np.abs(squares - 1) <= UNIT_ROUNDING, squares.dtype.type(1), np.sqrt(squares))

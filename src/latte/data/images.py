@@ -114,7 +114,9 @@ def open_images(spec: str, plan: CorruptionPlan | None = None) -> ImageSet:
     if kind.endswith("-npy"):
         return from_published_cifar(root, kind.removesuffix("-npy"), plan)
     if kind in cifar:
-        return from_cifar(read_cifar(root, kind), kind)
+        pictures = read_cifar(root, kind)
+        clean = np.zeros(len(pictures.labels), np.int64)
+        return _from_arrays(kind, pictures, ("clean",), clean, lambda positions: list(pictures.images[positions]))
     if kind == "folder":
         return from_folders(read_folders(root))
     return from_folders(read_classes(root)) if kind == "classes" else from_folders(read_layout(root, kind), kind)
@@ -140,12 +142,6 @@ def from_folders(folders: ImageFolders, name: str | None = None) -> ImageSet:
         lambda positions: [folders.paths[i] for i in positions],
         {"images": total.hexdigest()},
     )
-
-
-def from_cifar(cifar: CifarImages, name: str) -> ImageSet:
-    """Return CIFAR without corruption, as one domain."""
-    domain = np.zeros(len(cifar.labels), np.int64)
-    return _from_arrays(name, cifar, ("clean",), domain, lambda positions: list(cifar.images[positions]))
 
 
 def from_corrupted_cifar(cifar: CifarImages, name: str, plan: CorruptionPlan) -> ImageSet:

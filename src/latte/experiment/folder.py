@@ -127,10 +127,6 @@ class RunFolder:
         except InputError:
             return {}
 
-    def write_manifest(self, content: dict[str, Any]) -> None:
-        """Replace the manifest."""
-        write_text(self.path / "manifest.json", json.dumps(content, indent=1) + "\n")
-
     def _entries(self) -> Iterator[ItemEntry]:
         for line in whole_lines(self.items):
             with contextlib.suppress(InputError):

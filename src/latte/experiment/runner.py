@@ -22,6 +22,7 @@ from ..encoders.tuning import check_prompt_tuner
 from ..engine.api import has_engine, must_compile, warn_of_labels, warn_of_slow_path
 from ..engine.cache import Follow, compile_loops, log_compilation
 from ..errors import InputError, need, refuse
+from ..files.atomic import write_text
 from ..methods import describe
 from ..methods.plugins import describe_failure, load_plugin
 from ..simulation.results import Result, same_scores
@@ -209,7 +210,7 @@ class Session:
             "sources": dict(plan.sources),
             "sessions": [*self._sessions(), dict(session)],
         }
-        self.folder.write_manifest(content)
+        write_text(self.folder.path / "manifest.json", json.dumps(content, indent=1) + "\n")
 
 
 def _version(session: Any) -> str | None:

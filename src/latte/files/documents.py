@@ -155,7 +155,7 @@ def open_file(path: Path, kind: str = "file") -> BufferedReader:
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{kind}: no such file: {path}") from None
+        raise refuse(kind, f"{path}, which is not there", "a file that exists") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL byte
         reason = getattr(error, "strerror", None) or error
         raise refuse(kind, f"{path}, which cannot be opened ({reason})", "a file that can be read") from None

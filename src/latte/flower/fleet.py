@@ -22,6 +22,7 @@ import numpy as np
 from flwr.app import Context, Message
 from flwr.serverapp import ServerApp
 
+from ..core.validate import choice
 from ..edge.clients.folder import FolderAnswer, look_for
 from ..errors import InputError
 from ..files.atomic import is_locked, write_text
@@ -32,7 +33,7 @@ from ..wire.messages import NO_VERSION, Problem, SyncReply, SyncRequest
 from ..wire.task import read_task
 from .benchmark import Barrier
 from .records import NodeQuery, NodeReply, query_content, read_reply
-from .settings import BENCHMARK, BenchmarkSettings, FleetSettings, mode_of
+from .settings import BENCHMARK, FLEET, BenchmarkSettings, FleetSettings, setting
 
 log = logging.getLogger("flwr.latte")
 STORE_SECONDS = 120.0  # to wait until another run has released the store
@@ -202,7 +203,9 @@ def make_server_app() -> ServerApp:
 
     @app.main()  # type: ignore[untyped-decorator]
     def main(grid: Any, context: Context) -> None:
-        if mode_of(context.run_config) == BENCHMARK:
+        mode = setting(context.run_config, "mode", FLEET)
+        choice("run-config: mode", mode, (FLEET, BENCHMARK))
+        if mode == BENCHMARK:
             run_benchmark(grid, BenchmarkSettings.of(context.run_config))
         else:
             run_fleet(grid, FleetSettings.of(context.run_config))

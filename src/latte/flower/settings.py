@@ -19,20 +19,11 @@ if TYPE_CHECKING:
     from ..data.federation import Federation
 
 FLEET, BENCHMARK = "fleet", "benchmark"
-PARK_SECONDS = 20.0  # that a node waits for its device: a query that waits is not cancelled when its run ends
-STALE_HOURS = 168.0  # a week: after which the upload of a node that left helps nobody any more
 LONGEST_PARK = 60.0  # for which the node itself keeps a query at most, whatever the server says
 
 FlowerConfig = Mapping[str, Any]  # Flower's UserConfig: text, numbers and truth values
 NotNegative = Annotated[float, msgspec.Meta(ge=0.0)]
 T = TypeVar("T", str, int, float)
-
-
-def mode_of(config: FlowerConfig) -> str:
-    """Return what a run does: serve a fleet, or walk through a benchmark."""
-    mode = setting(config, "mode", FLEET)
-    choice("run-config: mode", mode, (FLEET, BENCHMARK))
-    return mode
 
 
 def setting(config: FlowerConfig, name: str, default: T) -> T:
@@ -52,13 +43,15 @@ def setting(config: FlowerConfig, name: str, default: T) -> T:
 class FleetSettings(msgspec.Struct, frozen=True, rename="kebab"):
     """A fleet whose nodes decide when to sync: its ``task`` file, and the folder ``state`` of the exchange.
 
-    The run ends after ``seconds``; 0: when it is stopped. A node that left is forgotten after ``stale_hours``.
+    A node holds a query for ``park_seconds`` until its device has something; one that waits is not cancelled when its
+    run ends. The run ends after ``seconds``; 0: when it is stopped. A node that left is forgotten after
+    ``stale_hours``, a week: its upload helps nobody any more.
     """
 
     task: str
     state: str
-    park_seconds: Annotated[float, msgspec.Meta(ge=0.0, le=LONGEST_PARK)] = PARK_SECONDS
-    stale_hours: NotNegative = STALE_HOURS
+    park_seconds: Annotated[float, msgspec.Meta(ge=0.0, le=LONGEST_PARK)] = 20.0
+    stale_hours: NotNegative = 168.0
     seconds: NotNegative = 0.0
 
     @classmethod

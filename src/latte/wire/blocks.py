@@ -212,6 +212,24 @@ def decode(blocks: Sequence[Block], kind: type, task: str) -> Any:
     return kind(**arrays, task=task)
 
 
+def stack(messages: Sequence[Sequence[Block]]) -> tuple[Block, ...]:
+    """Return complete messages of one layout (:func:`layout_of`) as one, whose arrays have an axis more in front."""
+    return tuple(_stack(column) for column in zip(*messages, strict=True))
+
+
+def layout_of(blocks: Sequence[Block]) -> tuple[object, ...]:
+    """Return what messages that can be stacked have in common."""
+    return tuple((block.name, block.dtype, block.shape, block.coding) for block in blocks)
+
+
+def _stack(blocks: Sequence[Block]) -> Block:
+    first, data = blocks[0], b"".join([block.data for block in blocks])
+    if first.coding == _BITS:  # each ends with a whole byte
+        rows = np.frombuffer(data, np.uint8).reshape(len(blocks), -1)
+        data = np.packbits(np.unpackbits(rows, axis=1, count=math.prod(first.shape))).tobytes()
+    return msgspec.structs.replace(first, shape=(len(blocks), *first.shape), data=data)
+
+
 def array_of(block: Block) -> NDArray[Any]:
     """Return the array that a complete block is."""
     if block.coding in PRECISIONS:

@@ -32,7 +32,9 @@ from ...core.validate import (
     client_name,
     exactly,
     finite_array,
+    lengths_of,
     message,
+    nearly_unit,
     pack_names,
     pack_task,
     require,
@@ -185,6 +187,24 @@ class GlobalMemory(TableExchange[Prototypes]):
                 raise refuse("upload.vectors", shown, "prototypes of their own classes")
         labels, images = self._checked_labels(upload)
         return PreparedRow(vectors, np.where(seen, entropy(logits), 1.0), seen, labels, images)
+
+    def prepare_many(self, uploads: Prototypes) -> list[PreparedRow | None]:
+        """Return what :meth:`prepare` returns for each of many uploads without labels, to the same bits.
+
+        ``uploads`` has ``vectors`` (m, C, D) and ``seen`` (m, C). An upload that rounding may have moved out of its
+        class, that is unsound, or of a single class is None: it has to be prepared by itself.
+        """
+        task, seen = self.zero_shot, uploads.seen
+        vectors = np.where(seen[:, :, None], uploads.vectors, np.float32(0))
+        flat = vectors.reshape(-1, task.dim)
+        squares = np.einsum("nd,nd->n", flat, flat).reshape(seen.shape)
+        good = (nearly_unit(squares) | ~seen).all(axis=1) & (seen.sum(axis=1) > 1)
+        vectors /= np.where(seen & good[:, None], lengths_of(squares), np.float32(1))[:, :, None]
+        vectors[~good] = 0
+        logits = task.logits(vectors)  # (m, C, C): a product per upload
+        good &= ~(seen & (logits.max(axis=2) > np.diagonal(logits, axis1=1, axis2=2))).any(axis=1)
+        entropies = np.where(seen, entropy(logits), 1.0)
+        return [PreparedRow(vectors[i], entropies[i], seen[i]) if good[i] else None for i in range(len(seen))]
 
     def _checked_labels(self, upload: Prototypes) -> tuple[dict[str, Reals] | None, tuple[Reals, float] | None]:
         """Return what labels add to an upload; refuse sums that no images can have given."""

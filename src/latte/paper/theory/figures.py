@@ -133,15 +133,15 @@ def draw_strangers(study: Study) -> Drawing:
     """Draw the error against n_OOD: everyone contributes, or only the nearest do."""
     figure, axes = new_axes(2, width=4.4)
     half = len(study.strangers) // 2
-    for i, strangers in enumerate(study.strangers):
-        axis, errors = axes[i // half], strangers.errors
+    for i, errors in enumerate(study.strangers):
+        axis = axes[i // half]
         _band(axis, errors, COLOURS[i % half], errors.label.split(", ")[1])
         axis.set(xlabel="clients of other domains n_OOD", title=errors.label.split(", ")[0], ylim=(0, 0.4))
     axes[0].set_ylabel("error rate")
     axes[1].legend(fontsize=8)
     caption = "Strangers do no harm when only the nearest contribute; they may when everyone does."
-    rows = _rows_of([strangers.errors for strangers in study.strangers])
-    return Drawing("strangers", caption, figure, ("series", "n_ood", "error", "half_width"), rows)
+    header = ("series", "n_ood", "error", "half_width")
+    return Drawing("strangers", caption, figure, header, _rows_of(study.strangers))
 
 
 def draw_limit(study: Study) -> Drawing:
@@ -224,10 +224,10 @@ def theory_json(study: Study, captions: dict[str, str] | None = None) -> str:
         "containment": [asdict(case) | {"ok": case.as_promised} for case in study.containment],
         "strangers": [
             {
-                "arm": one.errors.label,
-                "slope": one.errors.slope()[0],
-                "half_width": one.errors.slope()[1],
-                "flat": one.errors.flat,
+                "arm": one.label,
+                "slope": one.slope()[0],
+                "half_width": one.slope()[1],
+                "flat": one.flat,
                 "share_lost": [round(share, 4) for share in one.lost.tolist()],
             }
             for one in study.strangers
@@ -265,8 +265,8 @@ def table(study: Study) -> str:
         )
     lines += ["", "Error against n_OOD: slope per client, 95 % interval"]
     for s in study.strangers:
-        slope, half = s.errors.slope()
-        lines.append(f"  {s.errors.label:42s} {slope:+.5f} ± {half:.5f}  {'flat' if s.errors.flat else 'NOT flat'}")
+        slope, half = s.slope()
+        lines.append(f"  {s.label:42s} {slope:+.5f} ± {half:.5f}  {'flat' if s.flat else 'NOT flat'}")
     lines += ["", f"Latte equals 1-NN in {limit.predictions} predictions"]
     lines += [f"  β = {b:<9.3g} α = 1e6: {s:.4f}" for b, s in zip(limit.beta, limit.by_beta, strict=True)]
     lines += [f"  α = {a:<9.3g} β = 1e6: {s:.4f}" for a, s in zip(limit.alpha, limit.by_alpha, strict=True)]

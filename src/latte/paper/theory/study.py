@@ -286,11 +286,15 @@ Z_95 = 1.96
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Errors:
-    """Error rates on unseen samples: ``rates`` (R, P), in R repetitions at the P values of ``x``."""
+    """Error rates on unseen samples: ``rates`` (R, P), in R repetitions at the P values of ``x``.
+
+    ``lost`` (P,) are the mean shares of class memories without a sample of the client's own domain.
+    """
 
     label: str
     x: Integers
     rates: Reals
+    lost: Reals
 
     @property
     def mean(self) -> Reals:
@@ -358,25 +362,27 @@ def merged_memory(world: World, crowd: Crowd, sharing: Sharing, rng: np.random.G
 
 
 def crowd_errors(
-    world: World, crowds: Sequence[Crowd], sharing: Sharing, trial: Trial, rng: np.random.Generator
-) -> tuple[Reals, Reals]:
-    """Return the error rates of 1-NN (R, P) of P crowds, with fresh samples for each entry.
-
-    Beside them the shares (R, P) of class memories without a sample of the client's own domain.
-    """
+    label: str,
+    x: Sequence[int],
+    world: World,
+    crowds: Sequence[Crowd],
+    sharing: Sharing,
+    trial: Trial,
+    rng: np.random.Generator,
+) -> Errors:
+    """Return the error rates of 1-NN of a crowd for each ``x``, with fresh samples for each repetition."""
     rates, lost = np.zeros((2, trial.repetitions, len(crowds)))
     for place in np.ndindex(*rates.shape):
         merged = merged_memory(world, crowds[place[1]], sharing, rng)
         points, y = world.domain.sample(trial.queries, rng)
         rates[place] = np.mean(nearest_label(merged.vectors, merged.valid, points) != y)
         lost[place] = share_lost(world, merged)
-    return rates, lost
+    return Errors(label, np.asarray(x), rates, lost.mean(axis=0))
 
 
-def error_by_samples(world: World, k: int, samples: Integers, trial: Trial, rng: np.random.Generator) -> Errors:
+def error_by_samples(world: World, k: int, samples: Sequence[int], trial: Trial, rng: np.random.Generator) -> Errors:
     """Return the error of one client on its own against N."""
-    crowds = [Crowd(int(n), k) for n in samples]
-    return Errors(f"k = {k}", np.asarray(samples), crowd_errors(world, crowds, Sharing(), trial, rng)[0])
+    return crowd_errors(f"k = {k}", samples, world, [Crowd(int(n), k) for n in samples], Sharing(), trial, rng)
 
 
 def error_by_clients(
@@ -384,32 +390,19 @@ def error_by_clients(
 ) -> Errors:
     """Return the error against the number of clients of the target's domain, all of which contribute."""
     crowds = [Crowd(crowd.samples, crowd.k, n) for n in n_id]
-    rates, _ = crowd_errors(world, crowds, Sharing(content=content), trial, rng)
-    return Errors(f"N = {crowd.samples}, {content}", np.asarray(n_id), rates)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Strangers:
-    """The effect of strangers: the errors against their number, and how often they fill all slots of a class.
-
-    ``lost`` (P,) is the measured share of class memories without a sample of the client's own domain.
-    """
-
-    errors: Errors
-    lost: Reals
+    label = f"N = {crowd.samples}, {content}"
+    return crowd_errors(label, n_id, world, crowds, Sharing(content=content), trial, rng)
 
 
 def error_by_strangers(
     world: World, crowd: Crowd, n_ood: Sequence[int], selection: str, trial: Trial, rng: np.random.Generator
-) -> Strangers:
+) -> Errors:
     """Measure against the number of clients of other domains; everyone contributes, or the nearest n_ID - 1."""
     sharing = Sharing(selection, donors=crowd.n_id - 1)
     crowds = [replace(crowd, n_ood=n) for n in n_ood]
-    rates, lost = crowd_errors(world, crowds, sharing, trial, rng)
     givers = "everyone contributes" if selection == "everyone" else f"only the {selection} contribute"
     certainty = {0: "equally", 1: "more", -1: "less"}[int(np.sign(crowd.more_certain))]
-    label = f"{givers}, strangers {certainty} certain"
-    return Strangers(Errors(label, np.asarray(n_ood), rates), lost.mean(axis=0))
+    return crowd_errors(f"{givers}, strangers {certainty} certain", n_ood, world, crowds, sharing, trial, rng)
 
 
 def share_lost(world: World, merged: MergedItems) -> float:
@@ -487,7 +480,7 @@ class Study:
     containment: tuple[Containment, ...]
     curves: tuple[BoundCurve, ...]
     product: Product
-    strangers: tuple[Strangers, ...]
+    strangers: tuple[Errors, ...]
     limit: Limit
     needed: tuple[SampleNeeds, ...]
     needed_separable: tuple[SampleNeeds, ...]
@@ -534,10 +527,9 @@ def run_study(seed: int = 0, plan: StudyPlan | None = None) -> Study:
 
 def bound_curve(world: World, k: int, trial: Trial, rng: np.random.Generator) -> BoundCurve:
     """Return the measured error of one client against N, and the bounds."""
-    setting, samples = world.setting, np.array([30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000])
+    setting, samples = world.setting, (30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
     curves = {
-        form: tuple(bounds.single_client(setting, int(n), k, DELTA, form) for n in samples)
-        for form in bounds.BOUND_FORMS
+        form: tuple(bounds.single_client(setting, n, k, DELTA, form) for n in samples) for form in bounds.BOUND_FORMS
     }
     return BoundCurve(setting, k, error_by_samples(world, k, samples, trial, rng), curves)
 

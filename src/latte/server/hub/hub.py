@@ -33,8 +33,10 @@ from ...wire.blocks import (
     decode,
     encode,
     encoded_rows,
+    layout_of,
     number_block,
     rounding_of,
+    stack,
     vector_block,
 )
 from ...wire.messages import (
@@ -140,13 +142,17 @@ class AcceptedUpload:
     report: DeviceReport | None
 
 
+# The blocks of an upload with all their rows, and what the exchange stores of it.
+CheckedUpload: TypeAlias = tuple[tuple[Block, ...], Any]
+
+
 class UploadReader:
     """Reads and checks the uploads of one ``task``, for the exchange that stores them; it stores nothing."""
 
     def __init__(self, task: Task, exchange: Any) -> None:
         self._exchange, self._fingerprint = exchange, task.zero_shot.fingerprint
         self._kind = describe(task.method).kind.Upload
-        self._optional = optional_fields(self._kind)
+        self._optional = frozenset(optional_fields(self._kind))
         client = create(task.method, task.zero_shot, task.params)
         if not isinstance(client, Collaborative):
             raise refuse("method", repr(task.method), "one that collaborates, with summary() and receive()")
@@ -157,8 +163,39 @@ class UploadReader:
         self._expected = SameShapes.of(client.summary())
         self.upload_bytes = self._expected.size  # in full precision
 
-    def read(self, request: SyncRequest, before: Record | None) -> AcceptedUpload | None:
-        """Return an upload that is to be stored; None if it is stored already."""
+    def read_many(self, requests: Sequence[SyncRequest], stored: Mapping[str, Record]) -> dict[int, CheckedUpload]:
+        """Return uploads that were checked together, by their place: sound ones of the same layout, without labels.
+
+        The others, and what an exchange cannot check together, are left to :meth:`read`, which says what is wrong.
+        """
+        if not hasattr(self._exchange, "prepare_many"):
+            return {}
+        alike: dict[Any, list[tuple[int, tuple[Block, ...]]]] = {}
+        for place, request in enumerate(requests):
+            with suppress(Problem, InputError):
+                blocks = self._complete(request, stored.get(request.client))
+                if self._optional.isdisjoint(block.name for block in blocks):
+                    alike.setdefault(layout_of(blocks), []).append((place, blocks))
+        checked: dict[int, CheckedUpload] = {}
+        for several in alike.values():
+            if len(several) < 2:
+                continue
+            try:
+                together = stack([blocks for _, blocks in several])
+                found = self._exchange.prepare_many(decode(together, self._kind, self._fingerprint))
+            except InputError:
+                continue
+            except Exception:  # a bug of ours: the sender whose upload meets it alone gets to know
+                log.exception("uploads cannot be checked together")
+                continue
+            pairs = zip(several, found, strict=True)
+            checked |= {place: (blocks, row) for (place, blocks), row in pairs if row is not None}
+        return checked
+
+    def read(
+        self, request: SyncRequest, before: Record | None, checked: CheckedUpload | None = None
+    ) -> AcceptedUpload | None:
+        """Return an upload that is to be stored; None if it is stored already. It may be ``checked`` already."""
         stored = before.version if before else NO_VERSION
         if before and request.key and request.key == before.key:
             if request.version != stored:
@@ -168,23 +205,29 @@ class UploadReader:
             return None
         if request.version <= stored:
             raise stale(request.version, stored)
-        rows: dict[str, EncodedRows] | None = {}
-        if request.base != NO_VERSION:  # it leaves out rows of that version
-            rows = None
-            if before is not None and stored == request.base:
-                with suppress(InputError):  # what is stored cannot be read: as good as nothing
-                    rows = encoded_rows(unpack(before.body, Upload).blocks)
-        if rows is None:
-            detail = f"rows of version {request.base} are left out, and version {stored} is stored: send all rows"
-            raise Problem("unknown_base", detail, more={"stored_version": stored})
-        try:
-            blocks = complete(request.upload or (), self._expected, rows)
-            prepared = self._prepare(blocks, self._rounding_of(blocks))
-        except InputError as error:
-            raise Problem("bad_upload", str(error)) from None
+        if checked is None:
+            try:
+                blocks = self._complete(request, before)
+                checked = blocks, self._prepare(blocks, self._rounding_of(blocks))
+            except InputError as error:
+                raise Problem("bad_upload", str(error)) from None
+        blocks, prepared = checked
         body = pack(Upload(blocks, request.report))
         record = Record(request.client, request.version, request.key, body, time.time())
         return AcceptedUpload(record, prepared, request.report)
+
+    def _complete(self, request: SyncRequest, before: Record | None) -> tuple[Block, ...]:
+        """Return the blocks of an upload with all their rows; those that it leaves out are in the record ``before``."""
+        rows: dict[str, EncodedRows] | None = {}
+        if request.base != NO_VERSION:
+            stored, rows = before.version if before else NO_VERSION, None
+            if before is not None and stored == request.base:
+                with suppress(InputError):  # what is stored cannot be read: as good as nothing
+                    rows = encoded_rows(unpack(before.body, Upload).blocks)
+            if rows is None:
+                detail = f"rows of version {request.base} are left out, and version {stored} is stored: send all rows"
+                raise Problem("unknown_base", detail, more={"stored_version": stored})
+        return complete(request.upload or (), self._expected, rows or {})
 
     def _repeats(self, request: SyncRequest, before: Record) -> bool:
         """Return whether the rows that a request brings are those that are stored.
@@ -344,8 +387,9 @@ class Hub:
         stored = self._read_stored([requests[i] for i in due])
         accepted: dict[str, AcceptedUpload] = {}
         self._begin("wire")
-        for i in due:
-            answers[i] = self._accept(requests[i], stored, accepted)
+        checked = self.reader.read_many([requests[i] for i in due], stored)
+        for place, i in enumerate(due):
+            answers[i] = self._accept(requests[i], stored, accepted, checked.get(place))
         if not accepted:
             return
         self._begin("store")
@@ -384,24 +428,30 @@ class Hub:
         return stored | {c: Record(c, self.versions[c], keys[c], b"", self.updated[c]) for c in rest}
 
     def _accept(
-        self, request: SyncRequest, stored: Mapping[str, Record], accepted: dict[str, AcceptedUpload]
+        self,
+        request: SyncRequest,
+        stored: Mapping[str, Record],
+        accepted: dict[str, AcceptedUpload],
+        checked: CheckedUpload | None,
     ) -> Problem | None:
         """Add an upload to ``accepted`` unless it is stored already; return the reason if it is refused."""
         client = request.client
         is_new = client not in self.versions and client not in accepted
         if is_new and len(self) + len(accepted.keys() - self.versions.keys()) >= self.limits.clients:
             return Problem("too_many_clients", f"{len(self)} clients, at most {self.limits.clients}")
-        before = accepted[client].record if client in accepted else stored.get(client)
+        before = stored.get(client)
+        if client in accepted:
+            before, checked = accepted[client].record, None
         try:
-            checked = self.reader.read(request, before)
+            upload = self.reader.read(request, before, checked)
         except Problem as problem:
             return problem
         except InputError as error:
             return Problem("bad_upload", str(error))
         except Exception as error:  # a bug of ours, and the others of the batch are answered
             return failed(error, client)
-        if checked is not None:
-            accepted[client] = checked
+        if upload is not None:
+            accepted[client] = upload
         return None
 
     def _write(self, records: Sequence[Record]) -> dict[str, Problem]:
