@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 import numpy as np
 
 from latte.edge.clients.http import HttpExchange
-from latte.edge.device.device import Device
+from latte.edge.device.device import DeviceLoop
 from latte.edge.device.feeds import NamedFiles, PictureFeed
 from latte.edge.device.record import DeviceRecord
 from latte.edge.device.syncing import SYNC_PAUSE, SyncTimes
@@ -77,10 +77,10 @@ def main() -> None:
             syncing.close()
 
 
-def open_device(encoder: Encoder, task: Task, folder: Path, server: str | None, times: SyncTimes) -> Device:
+def open_device(encoder: Encoder, task: Task, folder: Path, server: str | None, times: SyncTimes) -> DeviceLoop:
     link = link_to(Membership(server), task, folder.name) if server else None
     record = DeviceRecord(folder, task.fingerprint)
-    return Device(encoder, task, new_member(task), record, link, times)
+    return DeviceLoop(encoder, task, new_member(task), record, link, times)
 
 
 def donate(server: str, task: Task, encoder: Encoder) -> None:
@@ -125,7 +125,7 @@ class Cost:
     wall: float
 
 
-def compare_programs(encoder: Encoder, alone: Device, syncing: Device, paths: list[Path]) -> None:
+def compare_programs(encoder: Encoder, alone: DeviceLoop, syncing: DeviceLoop, paths: list[Path]) -> None:
     """Print what a picture costs from file to line of JSON, beside the bare encoder from file to embedding."""
     ways: dict[str, Callable[[list[Path]], None]] = {
         "bare encoder": lambda block: run_bare(encoder, block),
@@ -152,7 +152,7 @@ def run_bare(encoder: Encoder, paths: list[Path]) -> None:
         encoder.images([encoder.preprocess(open_picture(path))])
 
 
-def program(device: Device) -> Callable[[list[Path]], None]:
+def program(device: DeviceLoop) -> Callable[[list[Path]], None]:
     """Return a function that does with files what ``latte edge FILES`` does."""
     is_done = device.record.is_done
 
@@ -183,7 +183,7 @@ def show(what: str, seconds: dict[str, list[float]]) -> None:
 # --- frames ----------------------------------------------------------------------------------------------------
 
 
-def compare_frames(encoder: Encoder, alone: Device, syncing: Device, given: list[Any]) -> None:
+def compare_frames(encoder: Encoder, alone: DeviceLoop, syncing: DeviceLoop, given: list[Any]) -> None:
     """Print what a frame that the model takes as it is waits for, beside the model alone: its thread's processor time.
 
     Each frame goes through all three in turn, so that a busy machine slows all of them.
@@ -214,7 +214,7 @@ def typical(seconds: list[float]) -> float:
 # --- memory ----------------------------------------------------------------------------------------------------
 
 
-def watch_memory(device: Device, images: int) -> None:
+def watch_memory(device: DeviceLoop, images: int) -> None:
     """Print the resident memory of the process while a device works."""
     block = pictures(device.encoder, 50)
     for done in range(0, images, max(images // 10, 1)):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devices import RowEncoder, rows, small_task
-from latte.edge.device.device import Device
+from latte.edge.device.device import DeviceLoop
 from latte.edge.device.record import DeviceRecord
 from latte.edge.device.report import AnswerLog
 from latte.edge.joining import new_member
@@ -15,7 +15,7 @@ from latte.edge.joining import new_member
 def state(tmp_path_factory):
     folder, task = tmp_path_factory.mktemp("state"), small_task()
     record = DeviceRecord(folder, task.fingerprint)
-    list(Device(RowEncoder(8), task, new_member(task), record).answer_frames([*rows(5), "bad", *rows(2, seed=2)]))
+    list(DeviceLoop(RowEncoder(8), task, new_member(task), record).answer_frames([*rows(5), "bad", *rows(2, seed=2)]))
     record.close()
     return folder
 

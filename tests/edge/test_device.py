@@ -15,7 +15,7 @@ from latte.checks.material import same
 from latte.core.privacy import Privacy
 from latte.core.types import External
 from latte.edge.classify.evidence import Labelled
-from latte.edge.device.device import Device
+from latte.edge.device.device import DeviceLoop
 from latte.edge.device.feeds import LatestFrames
 from latte.edge.device.labels import add_labels, compare_labels
 from latte.edge.device.record import (
@@ -36,7 +36,7 @@ METHODS = st.sampled_from(["latte", "ristretto"])
 
 def open_device(folder, task, link=None, privacy=None, **options):
     record, method = DeviceRecord(folder, task.fingerprint, **options), new_member(task, privacy)
-    return Device(RowEncoder(task.zero_shot.dim), task, method, record, link, SyncTimes("every", 2, 0, 0))
+    return DeviceLoop(RowEncoder(task.zero_shot.dim), task, method, record, link, SyncTimes("every", 2, 0, 0))
 
 
 def state_of(device):

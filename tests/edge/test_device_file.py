@@ -13,7 +13,7 @@ import pytest
 from devices import RowEncoder, rows, small_task
 from latte.checks.material import same
 from latte.edge.classify.classify import Answer
-from latte.edge.device.device import Device
+from latte.edge.device.device import DeviceLoop
 from latte.edge.device.feeds import Arrival, PictureFeed
 from latte.edge.device.labels import add_labels, compare_labels
 from latte.edge.device.record import (
@@ -54,7 +54,7 @@ class Rows:
 def open_device(folder, task, link=None, **options):
     record = DeviceRecord(folder, task.fingerprint, **options)
     times = SyncTimes("every", 16, 0, 0.0)
-    return Device(RowEncoder(task.zero_shot.dim), task, new_member(task), record, link, times)
+    return DeviceLoop(RowEncoder(task.zero_shot.dim), task, new_member(task), record, link, times)
 
 
 def answer(device, given, first=0):

@@ -67,6 +67,16 @@ def test_frames_and_a_function_for_an_encoder(tmp_path):
             assert [answer.file for answer in answers] == [f"frame {i + 1}" for i in range(20)]
             assert all(answer.label in NAMES for answer in answers)
             assert device.answer(frames(1)[0]).file == "frame 21"
+            wrong = next(name for name in NAMES if name != answers[3].label)
+            before = device.method.state()
+            device.correct(answers[3].file, wrong, frames(20)[3])
+            assert devices.status(tmp_path / "cam")["labels"]["labelled"] == 1
+            assert device.method.state().keys() > before.keys()  # the label was learnt
+            device.withdraw(answers[3].file)
+            assert devices.status(tmp_path / "cam")["labels"]["labelled"] == 0
+            assert device.method.state().keys() == before.keys()
+            with pytest.raises(InputError, match="label: got 'cat'"):
+                device.correct(answers[3].file, "cat", frames(20)[3])
         one = devices.results(tmp_path / "cam", "time")
         assert len(one) == 21
 

@@ -17,7 +17,7 @@ from latte.core.evidence import ENOUGH, MOST_LABELS, Pairs, evidence
 from latte.core.types import TeachingRights
 from latte.core.unknown import BINS, bin_of, mcm_of, share_below, threshold_of
 from latte.edge.classify.classify import EmbeddedPicture, answer_picture
-from latte.edge.device.device import Device
+from latte.edge.device.device import DeviceLoop
 from latte.edge.device.labels import (
     NONE,
     add_labels,
@@ -42,7 +42,7 @@ STRONG = small_task(alpha=30.0)  # the memory changes about every fourth answer
 
 def open_device(folder, task=STRONG, **options):
     record = DeviceRecord(folder, task.fingerprint)
-    return Device(
+    return DeviceLoop(
         RowEncoder(task.zero_shot.dim), task, new_member(task), record, None, SyncTimes("every", 2, 0, 0), **options
     )
 

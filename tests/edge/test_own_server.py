@@ -9,7 +9,7 @@ from latte.core.privacy import Privacy, PrivateClient
 from latte.core.sync import sync
 from latte.edge import create_alone
 from latte.edge.classify.classify import EmbeddedPicture, answer_picture
-from latte.edge.device.device import Device
+from latte.edge.device.device import DeviceLoop
 from latte.edge.device.record import DeviceRecord
 from latte.edge.device.syncing import BackgroundSync, SyncTimes
 from latte.edge.joining import new_member
@@ -28,7 +28,7 @@ def stream(count=60, dim=8):
 def device_in(folder, task, link=None, privacy=None):
     record = DeviceRecord(folder, task.fingerprint)
     encoder = RowEncoder(task.zero_shot.dim)
-    return Device(encoder, task, new_member(task, privacy), record, link, SyncTimes("every", 4, 0, 0))
+    return DeviceLoop(encoder, task, new_member(task, privacy), record, link, SyncTimes("every", 4, 0, 0))
 
 
 def classified(task, given, near_copy=0.0):

@@ -8,7 +8,7 @@ import pytest
 from devices import RowEncoder, rows, small_task
 from latte.checks.material import same
 from latte.edge.classify.classify import EmbeddedPicture, answer_picture
-from latte.edge.device.device import Device
+from latte.edge.device.device import DeviceLoop
 from latte.edge.device.feeds import Arrival, PictureFeed
 from latte.edge.device.record import PIECE, DeviceRecord, DiskFullError, Source, open_record, read_answers
 from latte.edge.device.syncing import BackgroundSync, SyncTimes
@@ -39,7 +39,7 @@ class Place:
 def open_device(folder, link=None, period=16):
     task = small_task()
     record = DeviceRecord(folder, task.fingerprint)
-    return Device(
+    return DeviceLoop(
         RowEncoder(task.zero_shot.dim), task, new_member(task), record, link, SyncTimes("every", period, 0, 0)
     )
 
@@ -177,7 +177,7 @@ def test_a_snapshot_of_a_group_that_failed_stays_before_what_followed_it(tmp_pat
     task = small_task()
     record = DeviceRecord(tmp_path, task.fingerprint)
     method = new_member(task)
-    device = Device(RowEncoder(task.zero_shot.dim), task, method, record)
+    device = DeviceLoop(RowEncoder(task.zero_shot.dim), task, method, record)
     device.answer(Source("a"), rows(2)[0])
     device._save()
     database = record._database

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from devices import RowEncoder, rows, small_task
 from latte.core.sync import SYNC_TIMES, is_due
 from latte.edge.device import syncing as sync_times
-from latte.edge.device.device import Device
+from latte.edge.device.device import DeviceLoop
 from latte.edge.device.record import DeviceRecord, Source
 from latte.edge.device.syncing import BackgroundSync, SyncClock, SyncTimes
 from latte.edge.joining import new_member
@@ -84,7 +84,7 @@ def test_a_fast_device_sends_one_summary_and_the_rest_at_its_end(tmp_path):
     record = DeviceRecord(tmp_path, task.fingerprint)
     with closing(record):
         times = SyncTimes("every", 2, seconds=0, pause=3600)
-        device = Device(RowEncoder(task.zero_shot.dim), task, new_member(task), record, BackgroundSync(trip), times)
+        device = DeviceLoop(RowEncoder(task.zero_shot.dim), task, new_member(task), record, BackgroundSync(trip), times)
         for number, row in enumerate(rows(11)):
             device.answer(Source(f"{number}"), row)
             device.link.drain(10)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from devices import ENCODER, results
-from latte.edge.device.device import Device
+from latte.edge.device.device import DeviceLoop
 from latte.edge.device.record import DeviceRecord, Source
 from latte.edge.joining import new_member
 from latte.encoders import load_encoder
@@ -73,7 +73,7 @@ def clean_run(folder, ids, tmp_path):
     task = read_task(folder / "federation.task")
     hub, encoder = Hub(task, SqliteStore(tmp_path / "store")), load_encoder(ENCODER, 1)
     members = [
-        Device(encoder, task, new_member(task), DeviceRecord(tmp_path / str(node), task.fingerprint))
+        DeviceLoop(encoder, task, new_member(task), DeviceRecord(tmp_path / str(node), task.fingerprint))
         for node in range(3)
     ]
     answers = {node: [] for node in range(3)}

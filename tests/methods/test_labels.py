@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latte import InputError, Latte, LatteParams, Privacy, PrivateClient, ZeroShot, create, create_exchange, sync
+from latte import InputError, Latte, Privacy, PrivateClient, ZeroShot, create, create_exchange, sync
 from latte.core.types import Prototypes, TeachingRights
+from latte.methods import LatteParams
 from latte.methods.ristretto.client import Ristretto
 from latte.methods.ristretto.server import Freshness, RistrettoExchange
 from latte.simulation.simulator import Client, Schedule, simulate

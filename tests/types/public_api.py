@@ -60,6 +60,8 @@ def pictures(classifier: latte.Classifier, picture: Image.Image, frame: NDArray[
     assert_type(classifier.predict(picture), str)
     assert_type(classifier.predict(["cat.jpg", "dog.jpg"]), Labels)
     assert_type(classifier.predict([picture, picture]), Labels)
+    assert_type(classifier.predict([frame]), Labels)
+    assert_type(classifier.predict(frame), Any)  # (H, W, 3) or (n, H, W, 3): types do not say
     assert_type(classifier.predict_proba([frame]), Numbers)
     assert_type(classifier(picture)[0]["score"], float)
     assert_type(classifier([picture])[0][0]["label"], str)

@@ -23,7 +23,7 @@ from .serve import notifier
 from .stop import Stopped, postpone_stop, raise_pending
 
 if TYPE_CHECKING:
-    from ..edge.device.device import Device
+    from ..edge.device.device import DeviceLoop
     from ..edge.device.feeds import PictureFeed
     from ..edge.device.record import NumberedAnswer
     from ..edge.device.report import AnswerLog
@@ -371,7 +371,7 @@ class RunningDevice:
         return f"{self.device.record.number} images are recorded in {self.device.record.folder}{bad}{away}{left}"
 
 
-def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
+def _open_device(chosen: EdgeOptions, stack: ExitStack) -> DeviceLoop:
     """Join the fleet, load the encoder, and continue what the record has."""
     from ..core.privacy import Privacy, PrivateClient
     from ..edge.clients.calls import Connection
@@ -405,7 +405,7 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> Device:
     return device
 
 
-def _feed(chosen: EdgeOptions, paths: Iterator[Path], device: Device) -> PictureFeed:
+def _feed(chosen: EdgeOptions, paths: Iterator[Path], device: DeviceLoop) -> PictureFeed:
     from ..edge.classify.classify import absolute_name
     from ..edge.device.feeds import NamedFiles, WatchedFolder
     from ..edge.device.program import open_feed

@@ -147,13 +147,16 @@ class Classifier:
     # --- predictions --------------------------------------------------------------------------------------
 
     @overload
-    def predict(self, pictures: Picture, *, remember: bool = True) -> str: ...  # type: ignore[overload-overlap]  # a text is a picture, though it is a sequence of texts
+    def predict(self, pictures: NDArray[Any], *, remember: bool = True) -> Any: ...  # one or several: by its axes
     @overload
-    def predict(self, pictures: Pictures, *, remember: bool = True) -> NDArray[np.str_]: ...
+    def predict(self, pictures: Picture, *, remember: bool = True) -> str: ...  # type: ignore[overload-overlap]
+    @overload
+    def predict(self, pictures: Sequence[Picture], *, remember: bool = True) -> NDArray[np.str_]: ...
     def predict(self, pictures: Picture | Pictures, *, remember: bool = True) -> str | NDArray[np.str_]:
         """Return the label of a picture, or the labels (n,) of several: paths, PIL images, RGB arrays (H, W, 3).
 
-        If one of them is unreadable, a ``BadImageError`` says which, and nothing has been learnt.
+        OpenCV's frames are BGR: give ``frame[..., ::-1]``. If a picture is unreadable, a ``BadImageError`` says which,
+        and nothing has been learnt.
         """
         labels = [prediction.classname for prediction in self._predict(pictures, remember)]
         return labels[0] if is_one(pictures) else np.array(labels, np.str_)
@@ -164,12 +167,14 @@ class Classifier:
         return found[0] if is_one(pictures) else np.array(found).reshape(-1, self.zero_shot.classes)
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]  # as above
+    def __call__(self, pictures: NDArray[Any], *, top_k: int | None = None, remember: bool = True) -> Any: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # a text is a picture, though it is a sequence of texts
         self, pictures: Picture, *, top_k: int | None = None, remember: bool = True
     ) -> list[LabelScore]: ...
     @overload
     def __call__(
-        self, pictures: Pictures, *, top_k: int | None = None, remember: bool = True
+        self, pictures: Sequence[Picture], *, top_k: int | None = None, remember: bool = True
     ) -> list[list[LabelScore]]: ...
     def __call__(
         self, pictures: Picture | Pictures, *, top_k: int | None = None, remember: bool = True
@@ -209,10 +214,11 @@ class Classifier:
 
     def _count(self, answer: Answer) -> None:
         """Count an answer; take over what others learnt, and share what is new if it is time."""
-        if self._link is None or answer.problem is not None:
+        if self._link is None:
             return
         self._tally.count(answer)
-        self._clock.count()
+        if answer.problem is None:
+            self._clock.count()
         self._link.deliver(self._member)
         if self._clock.is_time():
             self._share(self._link)

@@ -45,7 +45,7 @@ _SHARE = 20  # looking for them takes at most one part in 20 of the time
 LESSON_SECONDS = 0.5  # of learning from labels between two pictures
 
 
-class Device:
+class DeviceLoop:
     """Classifies one picture after the other with ``method``, and keeps ``record`` of everything.
 
     ``link`` sends summaries to a server; without one the device is alone. What the record holds of an earlier run is

@@ -17,7 +17,7 @@ from ...errors import refuse
 from ...wire.task import Task
 from ..classify.classify import Answer, absolute_name, find_pictures
 from ..joining import Membership, as_membership, check_encoder, join, link_to, new_member
-from .device import Device as DeviceLoop
+from .device import DeviceLoop
 from .feeds import NamedFiles, PictureFeed, WatchedFolder
 from .record import DeviceRecord, DeviceStatus, DiskFullError, Source, default_folder, raise_full
 from .syncing import SYNC_PAUSE, SYNC_SECONDS, SyncTimes, log_problem
@@ -142,6 +142,19 @@ class Device:
         else:
             source = Source(f"frame {self._loop.record.number + 1}")
         return self._at_work().answer(source, picture).answer
+
+    # --- labels -------------------------------------------------------------------------------------------
+
+    def correct(self, file: str, label: str, picture: Picture | None = None) -> None:
+        """Learn that the picture that was answered as ``file`` shows ``label``; "" is none of the classes.
+
+        A frame has no file, so the ``picture`` is needed once more.
+        """
+        self._at_work().correct(file, label, picture)
+
+    def withdraw(self, file: str) -> None:
+        """Take a label back, and what was learnt from it."""
+        self._at_work().withdraw(file)
 
     def _at_work(self) -> DeviceLoop:
         if not self._open:
