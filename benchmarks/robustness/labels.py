@@ -1,4 +1,4 @@
-"""Labels that teach: the gain on images that nobody labelled, against the number of labels, and beside central training.
+"""Labels that teach: the gain on images that nobody labelled, against the number of labels, beside central training.
 
 python benchmarks/robustness/labels.py run DATA OUT.jsonl [--sets pacs,clip_dtd] [--methods ristretto,latte]
 python benchmarks/robustness/labels.py hostile DATA OUT.jsonl    # one client that lies, with and without the right
@@ -121,7 +121,7 @@ def central_logits(kind: str, logits: Reals, rows: Reals, given: Integers, class
 
 
 def measure(
-    data: Path, sets: list[str], methods: list[str], done: set[tuple[str, str, str, int]]
+    data: Path, sets: list[str], methods: list[str], plans: str, done: set[tuple[str, str, str, int]]
 ) -> Iterator[Measured]:
     for seed in SEEDS:
         for name in sets:
@@ -132,6 +132,8 @@ def measure(
             logits, truth = zero_shot.logits(rows.astype(np.float32)), federation.embeddings.labels[samples]
             plain = (logits.argmax(axis=1) == truth).astype(float)
             for plan in PLANS:
+                if plans and name_of(plan) not in plans.split(","):
+                    continue
                 told = plan.told(federation, generators(seed).labels)
                 named = np.concatenate(told) if told is not None else np.full(len(samples), -1)
                 left, given = named < 0, np.flatnonzero(named >= 0)
@@ -232,6 +234,7 @@ def main() -> None:
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--methods", default="ristretto,latte,tip-adapter,probe")
+    parser.add_argument("--plans", default="", help="such as none,per_class=2; all without it")
     a = parser.parse_args()
     if a.what in ("table", "figure"):
         measured = read(a.paths[0])
@@ -239,7 +242,9 @@ def main() -> None:
         return
     data, out = a.paths
     done = {(one.data, one.method, one.plan, one.seed) for one in read(out)}
-    runs = hostile(data) if a.what == "hostile" else measure(data, a.sets.split(","), a.methods.split(","), done)
+    runs = (
+        hostile(data) if a.what == "hostile" else measure(data, a.sets.split(","), a.methods.split(","), a.plans, done)
+    )
     for one in runs:
         append_line(out, json.dumps(asdict(one)))
         print(f"{one.data} {one.method} {one.plan} {one.seed}: {one.gain:+.2f} ({one.seconds:.0f} s)", flush=True)
