@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from .core.memory import LocalMemory
     from .core.privacy import Privacy, PrivateClient
     from .core.sync import sync
-    from .core.types import Collaborative, CreatedMethod, Exchange, External, Method, Prediction, Prototypes
+    from .core.types import (
+        Collaborative,
+        CreatedMethod,
+        Exchange,
+        External,
+        Method,
+        Prediction,
+        Prototypes,
+        Teachable,
+        TeachingRights,
+    )
     from .core.zero_shot import ZeroShot
     from .edge import Answer, classify_pictures
     from .edge.classifier import Classifier
@@ -119,6 +129,8 @@ __all__ = [
     "Schedule",
     "Task",
     "Tda",
+    "Teachable",
+    "TeachingRights",
     "Tpt",
     "UnreachableError",
     "Vte",

@@ -263,7 +263,8 @@ def link_to(
 ) -> BackgroundSync:
     """Return the background syncs of a member; ``tell`` is called with what is wrong, and with "" when it is over."""
     if is_folder(membership.server):
-        hidden = Hidden(membership.privacy.least_images, membership.privacy.noise)
+        privacy = membership.privacy
+        hidden = Hidden(privacy.least_images, privacy.noise, True if privacy.labels else msgspec.UNSET)
         exchange = FolderExchange(folder_of(membership.server), task, membership.precision, hidden)
         return BackgroundSync(exchange.push_pull, tell=tell)
     trip = ServerTrip(membership, task, name)

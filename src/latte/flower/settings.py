@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..data.federation import Federation
 
 FLEET, BENCHMARK = "fleet", "benchmark"
+FULL = "full"  # labels of a node count as they are
 LONGEST_PARK = 60.0  # for which the node itself keeps a query at most, whatever the server says
 
 FlowerConfig = Mapping[str, Any]  # Flower's UserConfig: text, numbers and truth values
@@ -45,7 +46,8 @@ class FleetSettings(msgspec.Struct, frozen=True, rename="kebab"):
 
     A node holds a query for ``park_seconds`` until its device has something; one that waits is not cancelled when its
     run ends. The run ends after ``seconds``; 0: when it is stopped. A node that left is forgotten after
-    ``stale_hours``, a week: its upload helps nobody any more.
+    ``stale_hours``, a week: its upload helps nobody any more. Of the ``labels`` that nodes give, each counts
+    in full, or their weight is "capped", for nodes that may be hostile.
     """
 
     task: str
@@ -53,6 +55,7 @@ class FleetSettings(msgspec.Struct, frozen=True, rename="kebab"):
     park_seconds: Annotated[float, msgspec.Meta(ge=0.0, le=LONGEST_PARK)] = 20.0
     stale_hours: NotNegative = 168.0
     seconds: NotNegative = 0.0
+    labels: Literal["capped", "full"] = "capped"
 
     @classmethod
     def of(cls, config: FlowerConfig) -> FleetSettings:
