@@ -6,6 +6,7 @@ name                           what it loads                                    
 ``onnx:DIR``                   a folder with image.onnx, text.onnx, model.json       ``onnx``
 ``hf:ID`` or ``hf:DIR``        CLIP or SigLIP of transformers, from the hub or disk  ``torch``
 ``openclip:MODEL/PRETRAINED``  an open_clip model and its weights                    ``open_clip_torch``
+``openclip:hf-hub:ORG/NAME``   the same, from a repository of the hub               ``open_clip_torch``
 ``local:DIR``                  a folder of any of these kinds, recognised            that of its kind
 ============================== ==================================================== =====================
 
