@@ -171,6 +171,7 @@ class Message(Protocol):
 
     The class variable ``vector_fields`` names the arrays (..., D) of embeddings: a transport may round them, and leave
     out rows that the receiver has already. Without it, they are the arrays of at least two axes whose last axis is D.
+    Of the arrays that a message may do without (their default is None), it is always those.
     """
 
     @property
@@ -214,7 +215,7 @@ class Prototypes:
     sends the sum of all its embeddings ``image_sum`` (D,), and of how many ``images`` () that is.
     """
 
-    vector_fields: ClassVar[tuple[str, ...]] = ("vectors", "residual_sums", "label_sums")
+    vector_fields: ClassVar[tuple[str, ...]] = ("vectors",)
 
     vectors: Vectors
     seen: Mask
@@ -240,7 +241,7 @@ class External:
     (C,): the logits that labels add.
     """
 
-    vector_fields: ClassVar[tuple[str, ...]] = ("vectors", "weights")
+    vector_fields: ClassVar[tuple[str, ...]] = ("vectors",)
 
     vectors: Vectors
     entropy: Reals

@@ -104,16 +104,17 @@ class Federation:
 
 @dataclass(frozen=True)
 class Generators:
-    """The three random generators of an experiment."""
+    """The random generators of an experiment; ``labels`` draws which images somebody labels."""
 
     partition: np.random.Generator
     order: np.random.Generator
     cohort: np.random.Generator
+    labels: np.random.Generator
 
 
 def generators(seed: int) -> Generators:
-    """Return the three independent generators of ``seed``."""
-    children = np.random.SeedSequence(at_least("seed", seed, 0)).spawn(3)
+    """Return the independent generators of ``seed``."""
+    children = np.random.SeedSequence(at_least("seed", seed, 0)).spawn(4)
     return Generators(*(np.random.default_rng(child) for child in children))
 
 

@@ -43,6 +43,7 @@ from .api import (
     size_of,
     use_engine,
     warn_of_copy_search,
+    warn_of_labels,
     warn_without_loops,
 )
 from .cache import Follow, are_loops_on_disk, compile_loops, log_compilation
@@ -67,5 +68,6 @@ __all__ = [
     "size_of",
     "use_engine",
     "warn_of_copy_search",
+    "warn_of_labels",
     "warn_without_loops",
 ]

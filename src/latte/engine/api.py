@@ -269,6 +269,13 @@ def warn_of_copy_search(methods: Iterable[tuple[str, Mapping[str, object]]]) -> 
         LOG.warning("the engine looks for no near copies: %s takes the readable simulator", ", ".join(names))
 
 
+def warn_of_labels(names: Iterable[str]) -> None:
+    """Say on stderr which of the methods ``names``, in runs with labels, run on the slow path."""
+    taught = ", ".join(name for name in dict.fromkeys(names) if describe(name).teachable and named_engine(name))
+    if taught:
+        LOG.warning("the engine gives no labels: %s takes the readable simulator", taught)
+
+
 def warn_without_loops(names: Iterable[str]) -> None:
     """Say on stderr which methods run on the slow path because numba is missing."""
     slow = ", ".join(dict.fromkeys(name for name in names if needs_loops(name)))

@@ -30,6 +30,7 @@ from ..data.federation import ORDERS
 from ..errors import InputError, refuse
 from ..files.documents import check_text, parse_toml, read_toml, structure
 from ..methods import resolve
+from ..simulation.labelling import Labelling
 from ..simulation.results import SETTINGS
 from ..simulation.simulator import Schedule
 
@@ -74,7 +75,7 @@ class RunConfig:
     ``clients_per_domain`` None means the benchmark's own: the clients that its file fixes, or the paper's number.
     ``engine`` is "auto" (a fast engine where there is one for the method) or "readable". ``text_encoder`` names the
     encoder whose prompts are tuned, "onnx:DIR", "hf:ID" or "openclip:MODEL/WEIGHTS": only the methods that tune a
-    prompt need it.
+    prompt need it. ``labels`` says which images somebody labels: accuracy is then that on the others.
     """
 
     benchmark: str
@@ -85,6 +86,7 @@ class RunConfig:
     order: str = "shuffled"
     engine: str = "auto"
     text_encoder: str | None = None
+    labels: Labelling = field(default_factory=Labelling)
 
     def __post_init__(self) -> None:
         _check_words("benchmark", self.benchmark)
@@ -253,12 +255,14 @@ def change_setting(config: RunConfig, key: str, value: Any) -> RunConfig:
     head, _, rest = key.partition(".")
     if head == "method" and rest:
         return _change_methods(config, rest, value)
-    known = {f.name for f in fields(RunConfig)} - {"methods", "schedule"}
-    paths = sorted(known) + [f"schedule.{f.name}" for f in fields(Schedule)] + ["method.PARAMETER"]
+    tables = {"schedule": Schedule, "labels": Labelling}
+    known = {f.name for f in fields(RunConfig)} - {"methods", *tables}
+    paths = sorted(known) + [f"{name}.{f.name}" for name, kind in tables.items() for f in fields(kind)]
+    paths.append("method.PARAMETER")
     if key not in paths or key == "method.PARAMETER":
         raise refuse("--set", repr(key), "one of " + ", ".join(near(key, paths)))
     raw = asdict(config)
-    target = raw["schedule"] if head == "schedule" else raw
+    target = raw[head] if head in tables else raw
     target[rest or head] = parse_seeds(value) if key == "seeds" and isinstance(value, str) else value
     return build_config(raw)
 

@@ -50,25 +50,33 @@ def run_together(
     (seed,), (method,) = first.seeds, first.methods
     embeddings = read_benchmark(BenchmarkFile(first.benchmark, path))
     federation = federate(embeddings, first.clients_per_domain, seed, first.order)
-    if len(configs) == 1 or not use_engine(federation, method.name, dict(method.params), runs):
+    told = first.labels and describe(method.name).teachable
+    if told or len(configs) == 1 or not use_engine(federation, method.name, dict(method.params), runs):
         return federation, [run_item(federation, config, seed, runs, threads) for config in configs]
     names = readout_parameters(method.name) or ()
     pairs = [tuple(float(config.methods[0].params[name]) for name in names) for config in configs]
     alphas, betas = (sorted({pair[axis] for pair in pairs}) for axis in (0, 1))
     params, rng = resolve(method.name, dict(method.params)), generators(seed).cohort
     grid = run_grid(federation, method.name, params, (alphas, betas), first.schedule, rng, threads=threads)
-    return federation, [grid.outcome(alphas.index(alpha), betas.index(beta)) for alpha, beta in pairs]
+    labelled = first.labels.told(federation, generators(seed).labels)
+    outcomes = [grid.outcome(alphas.index(alpha), betas.index(beta)) for alpha, beta in pairs]
+    return federation, [replace(outcome, told=labelled) for outcome in outcomes]
 
 
 def run_item(federation: Federation, config: RunConfig, seed: int, runs: int = 1, threads: int = 1) -> Outcome:
-    """Run the only method of ``config`` on ``federation``, with the fast engine where it has one for the method."""
+    """Run the only method of ``config`` on ``federation``, with the fast engine where it has one for the method.
+
+    With labels, a method that learns from them takes the readable simulator.
+    """
     (method,) = config.methods
     params = resolve(method.name, dict(method.params))
-    if config.engine == "auto" and use_engine(federation, method.name, params, runs):
+    told = config.labels.told(federation, generators(seed).labels)
+    taught = told if describe(method.name).teachable else None
+    if taught is None and config.engine == "auto" and use_engine(federation, method.name, params, runs):
         rng = generators(seed).cohort
         outcome = run_fast(federation, method.name, params, config.schedule, rng, threads=threads)
         if outcome is not None:
-            return outcome
+            return replace(outcome, told=told)
     tuner = None
     if describe(method.name).tunes_prompt:
         from ..encoders.tuning import make_prompt_tuner
@@ -76,7 +84,8 @@ def run_item(federation: Federation, config: RunConfig, seed: int, runs: int = 1
         classnames = federation.embeddings.zero_shot.classnames
         tuner = make_prompt_tuner(str(config.text_encoder), classnames, threads=1)  # the pool has a process per core
     rng = generators(seed).cohort
-    return run_readable(federation, method.name, params, config.schedule, rng, text_encoder=tuner)
+    outcome = run_readable(federation, method.name, params, config.schedule, rng, text_encoder=tuner, told=taught)
+    return replace(outcome, told=told)
 
 
 def make_result(federation: Federation, config: RunConfig, outcome: Outcome) -> Result:

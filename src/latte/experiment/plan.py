@@ -20,6 +20,7 @@ from ..errors import InputError, MissingExtra, refuse
 from ..files.documents import checksum, sha256_of
 from ..methods import create, describe
 from ..methods.plugins import describe_failure
+from ..simulation.labelling import Labelling
 from ..simulation.simulator import check_data_views
 from .config import MethodConfig, RunConfig, recorded_parameters, setting_of
 
@@ -77,9 +78,12 @@ class Plan:
 
     def canonical(self) -> str:
         """Return the resolved configuration as JSON, the same text for the same run on any machine."""
+        config = asdict(self.config)
+        if self.config.labels == Labelling():  # records from before there were labels keep their names
+            del config["labels"]
         content = {
             "format": RUN_FORMAT,
-            "config": asdict(self.config),
+            "config": config,
             "data": asdict(self.data),
             "sources": dict(self.sources),
         }

@@ -26,6 +26,7 @@ from ..engine import (
     log_compilation,
     must_compile,
     warn_of_copy_search,
+    warn_of_labels,
     warn_without_loops,
 )
 from ..errors import InputError, need, refuse
@@ -333,6 +334,7 @@ def do_items(jobs: Sequence[Job], options: Options) -> Iterator[tuple[int, ItemO
     automatic = [(plan.size, item.method) for plan, item in jobs if plan.config.engine == "auto"]
     warn_without_loops(method.name for _, method in automatic)
     warn_of_copy_search((method.name, method.params) for _, method in automatic)
+    warn_of_labels(item.method.name for plan, item in jobs if plan.config.engine == "auto" and plan.config.labels)
     if not options.cluster and any(must_compile(m.name, m.params, size, len(jobs)) for size, m in automatic):
         options.follow_compilation(compile_loops())  # before the workers start; those of a cluster do it there
     threads = 1 if options.cluster else max(1, options.processes // len(groups))  # cores that would be idle

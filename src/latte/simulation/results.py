@@ -74,6 +74,7 @@ class Result:
         sends nothing
     calibration_error: the expected calibration error over samples, if it was measured
     approximation: what was calculated approximately because of many clients; empty if nothing was
+    labels: how many images somebody labelled; scores are of the others
     """
 
     benchmark: str
@@ -86,6 +87,7 @@ class Result:
     sent: float | None = None
     calibration_error: float | None = None
     approximation: str = ""
+    labels: int = 0
 
     def __post_init__(self) -> None:
         choice("setting", self.setting, SETTINGS)
@@ -147,10 +149,10 @@ class Result:
         return {domain: 100 * correct / samples for domain, (correct, samples) in totals.items()}
 
     def to_json(self) -> str:
-        """Return one line of JSON; it says nothing of what was not measured, or not approximated."""
+        """Return one line of JSON; it says nothing of what was not measured, not approximated, and not labelled."""
         values = asdict(self)
         values["clients"] = [{key: n for key, n in client.items() if n is not None} for client in values["clients"]]
-        absent = {"calibration_error": None, "approximation": ""}
+        absent = {"calibration_error": None, "approximation": "", "labels": 0}
         known = {key: value for key, value in values.items() if key not in absent or value != absent[key]}
         return json.dumps(known, sort_keys=True)
 
@@ -220,6 +222,7 @@ class Outcome:
     engine: what computed it
     confidences: the probabilities of the predicted labels, in the same order; None if they were not recorded
     approximation: what an exchange answered approximately; empty if nothing
+    told: the class that somebody named after each sample, -1 where nobody did: such samples are not scored
     """
 
     labels: tuple[Integers, ...]
@@ -227,6 +230,7 @@ class Outcome:
     engine: str = "readable"
     confidences: tuple[Reals, ...] | None = None
     approximation: str = ""
+    told: tuple[Integers, ...] | None = None
 
     @classmethod
     def fast(
@@ -250,11 +254,15 @@ class Outcome:
     def result(self, federation: Federation, method: str, params: dict[str, Any], setting: str, seed: int) -> Result:
         """Return the record of this outcome."""
         domains, correct, error = federation.embeddings.domains, self.correct(federation), None
+        told = self.told or tuple(np.full(len(client), -1) for client in federation.clients)
+        scored = [one[named < 0] for one, named in zip(correct, told, strict=True)]
         scores = tuple(
             ClientScore(client.name, domains[client.domain], len(right), int(right.sum()), *count_quarters(right))
-            for client, right in zip(federation.clients, correct, strict=True)
+            for client, right in zip(federation.clients, scored, strict=True)
+            if len(right)
         )
         if self.confidences is not None:
-            error = expected_calibration_error(np.concatenate(self.confidences), np.concatenate(correct))
-        name, engine = federation.embeddings.name, self.engine
-        return Result(name, method, params, setting, seed, scores, engine, None, error, self.approximation)
+            sure = [one[named < 0] for one, named in zip(self.confidences, told, strict=True)]
+            error = expected_calibration_error(np.concatenate(sure), np.concatenate(scored))
+        name, engine, labels = federation.embeddings.name, self.engine, sum(int((named >= 0).sum()) for named in told)
+        return Result(name, method, params, setting, seed, scores, engine, None, error, self.approximation, labels)

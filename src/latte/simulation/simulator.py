@@ -235,10 +235,12 @@ def run_readable(
     *,
     text_encoder: Any = None,
     calibration: bool = True,
+    told: Sequence[Integers] | None = None,
 ) -> Outcome:
     """Walk the federation sample by sample; clients that exchange nothing one after the other, one memory at a time.
 
     ``text_encoder`` is for the methods that tune a prompt. Without ``calibration``, the outcome has no confidences.
+    ``told`` is for the methods that learn from labels: see :class:`Client`, one for each.
 
     >>> from latte.data.bundled import bundled
     >>> federation = bundled()
@@ -250,15 +252,16 @@ def run_readable(
     schedule = (schedule or Schedule()).for_method(info.sync)
     if not info.collaborative and not info.shared and len(federation) > 1:
         schedule.check(len(federation))
+        options: dict[str, Any] = {"text_encoder": text_encoder, "calibration": calibration}
         every = [
-            run_readable(
-                replace(federation, clients=(client,)), name, params, text_encoder=text_encoder, calibration=calibration
-            )
-            for client in federation.clients
+            run_readable(replace(federation, clients=(client,)), name, params, told=told and told[i : i + 1], **options)
+            for i, client in enumerate(federation.clients)
         ]
         together = tuple(part for one in every for part in one.confidences or ()) if calibration else None
         return Outcome(tuple(one.labels[0] for one in every), confidences=together)
     clients, exchange = set_up(federation, name, params, text_encoder, rng)
+    if told is not None:
+        clients = [replace(client, told=mine) for client, mine in zip(clients, told, strict=True)]
     labels = [np.full(len(client), -1, np.int64) for client in federation.clients]
     confidences = [np.zeros(len(client)) for client in federation.clients]
     for step in simulate(clients, exchange, schedule, rng):

@@ -113,8 +113,8 @@ def encode(message: Message, precision: str, dim: int, base: Base | None = None)
         if not isinstance(array, np.ndarray):
             raise refuse(f"message: {name}", type(array).__name__, "an array")
     vectors: tuple[str, ...] | None = getattr(type(message), "vector_fields", None)
-    if vectors is None:
-        vectors = tuple(n for n, a in arrays.items() if a.dtype.kind == "f" and a.ndim > 1 and a.shape[-1] == dim)
+    found = tuple(n for n, a in arrays.items() if a.dtype.kind == "f" and a.ndim > 1 and a.shape[-1] == dim)
+    vectors = found if vectors is None else (*vectors, *(name for name in found if name in optional))
     blocks = []
     for name, array in arrays.items():
         if name not in vectors:

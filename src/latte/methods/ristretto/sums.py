@@ -29,7 +29,7 @@ class ClassSums:
     () (see ``latte.methods.labels``); the counts are then those of the other images.
     """
 
-    vector_fields: ClassVar[tuple[str, ...]] = ("means", "residual_sums")
+    vector_fields: ClassVar[tuple[str, ...]] = ("means",)
 
     counts: Reals
     means: Reals

@@ -1,0 +1,249 @@
+"""Labels that teach: the gain on images that nobody labelled, against the number of labels, and beside central training.
+
+python benchmarks/robustness/labels.py run DATA OUT.jsonl [--sets pacs,clip_dtd] [--methods ristretto,latte]
+python benchmarks/robustness/labels.py hostile DATA OUT.jsonl    # one client that lies, with and without the right
+python benchmarks/robustness/labels.py table OUT.jsonl           # the tables of benchmarks/results/labels.md
+python benchmarks/robustness/labels.py figure OUT.jsonl GAIN.svg
+
+DATA is a folder of embeddings. Called again, ``run`` goes on where it stopped. The central baselines have all labels
+from the start: Tip-Adapter (no training, its authors' alpha 1 and beta 5.5), and a probe, logistic regression of what
+zero-shot does not explain.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from latte.core.maths import softmax
+from latte.core.types import Integers, Reals, TeachingRights
+from latte.data.catalogue import find_benchmark, read_benchmark
+from latte.data.federation import ClientStream, Federation, federate, generators
+from latte.files.atomic import append_line
+from latte.simulation.labelling import Labelling
+from latte.simulation.simulator import Schedule, set_up, simulate
+
+SETS = ("pacs", "clip_dtd", "clip_pets", "clip_cars", "cifar10c")
+SEEDS = (102, 103)
+PLANS = (
+    Labelling(),
+    *(Labelling(per_class=n) for n in (1, 2, 5, 10)),
+    *(Labelling(random=n) for n in (30, 100, 300)),
+    *(Labelling(margin=n) for n in (30, 100, 300)),
+)
+CENTRAL = ("tip-adapter", "probe")
+LONGEST = {"cifar10c": 60}  # images of a client
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The accuracy of a method on what nobody labelled, and of zero-shot on the same images, in per cent."""
+
+    data: str
+    method: str
+    plan: str
+    seed: int
+    labels: int
+    accuracy: float
+    zero_shot: float
+    seconds: float
+
+    @property
+    def gain(self) -> float:
+        return self.accuracy - self.zero_shot
+
+
+def name_of(plan: Labelling) -> str:
+    for name in ("per_class", "random", "margin"):
+        if number := getattr(plan, name):
+            return f"{name}={number}"
+    return "none"
+
+
+def federation_of(data: Path, name: str, seed: int) -> Federation:
+    embeddings = read_benchmark(find_benchmark(name, data))
+    federation = federate(embeddings, 10, seed)
+    most = LONGEST.get(name)
+    cut = tuple(ClientStream(c.name, c.domain, c.samples[:most]) for c in federation.clients)
+    return Federation(embeddings, cut)
+
+
+# --- the fleet ------------------------------------------------------------------------------------------------
+
+
+def right_of(federation: Federation, method: str, told: tuple[Integers, ...] | None, rights: TeachingRights) -> Reals:
+    """Return which answers are right, client after client, as 0 and 1."""
+    clients, exchange = set_up(federation, method, None, None, generators(0).cohort)
+    if told is not None:
+        clients = [replace(client, told=mine) for client, mine in zip(clients, told, strict=True)]
+    if exchange is not None:
+        exchange.exchange.grant(rights)  # type: ignore[attr-defined]
+    right = [np.zeros(len(client)) for client in federation.clients]
+    truth = [federation.labels(client) for client in federation.clients]
+    for step in simulate(clients, exchange, Schedule(sync="doubling")):
+        right[step.client][step.sample] = step.prediction.label == truth[step.client][step.sample]
+    return np.concatenate(right)
+
+
+# --- central training -----------------------------------------------------------------------------------------
+
+
+def central_logits(kind: str, logits: Reals, rows: Reals, given: Integers, classes: Integers) -> Reals:
+    """Return the logits of all images (n, C) after training on those at ``given`` (l,), of these ``classes``."""
+    labels = np.eye(logits.shape[1])[classes]
+    images = rows[given]
+    if kind == "tip-adapter":
+        return logits + np.exp(-5.5 * (1 - rows @ images.T)) @ labels
+    weights, bias = np.zeros((logits.shape[1], rows.shape[1])), np.zeros(logits.shape[1])
+    centre = rows.mean(axis=0)
+    images = images - centre
+    ridge, step = 1e-3, 4.0
+    for _ in range(2000):
+        error = labels - softmax(logits[given] + images @ weights.T + bias)
+        weights += step * (error.T @ images / len(given) - ridge * weights)
+        bias += 0.1 * step * error.mean(axis=0)
+    trained: Reals = logits + (rows - centre) @ weights.T + bias
+    return trained
+
+
+# --- runs -----------------------------------------------------------------------------------------------------
+
+
+def measure(
+    data: Path, sets: list[str], methods: list[str], done: set[tuple[str, str, str, int]]
+) -> Iterator[Measured]:
+    for seed in SEEDS:
+        for name in sets:
+            federation = federation_of(data, name, seed)
+            samples = np.concatenate([client.samples for client in federation.clients])
+            rows = federation.embeddings.views[samples, 0].astype(np.float64)
+            zero_shot = federation.embeddings.zero_shot
+            logits, truth = zero_shot.logits(rows.astype(np.float32)), federation.embeddings.labels[samples]
+            plain = (logits.argmax(axis=1) == truth).astype(float)
+            for plan in PLANS:
+                told = plan.told(federation, generators(seed).labels)
+                named = np.concatenate(told) if told is not None else np.full(len(samples), -1)
+                left, given = named < 0, np.flatnonzero(named >= 0)
+                for method in methods:
+                    if (name, method, name_of(plan), seed) in done or (method in CENTRAL and not len(given)):
+                        continue
+                    start = time.time()
+                    if method in CENTRAL:
+                        trained = central_logits(method, logits, rows, given, named[given])
+                        right = (trained.argmax(axis=1) == truth).astype(float)
+                    else:
+                        right = right_of(federation, method, told, TeachingRights())
+                    found = (float(100 * values[left].mean()) for values in (right, plain))
+                    yield Measured(name, method, name_of(plan), seed, len(given), *found, time.time() - start)
+
+
+def hostile(data: Path) -> Iterator[Measured]:
+    """One client of PACS names a wrong class for each of its first 32 images; nobody else labels anything.
+
+    Its images are not counted. Without the right to teach its labels are capped; with it, they are not.
+    """
+    for seed in range(5):
+        federation = federation_of(data, "pacs", seed)
+        samples = np.concatenate([client.samples for client in federation.clients])
+        rows, truth = federation.embeddings.views[samples, 0], federation.embeddings.labels[samples]
+        plain = (federation.embeddings.zero_shot.logits(np.asarray(rows)).argmax(axis=1) == truth).astype(float)
+        liar = federation.clients[0]
+        told = [np.full(len(client), -1, np.int64) for client in federation.clients]
+        told[0][:32] = (federation.labels(liar)[:32] + 1) % federation.embeddings.zero_shot.classes
+        others = np.arange(len(samples)) >= len(liar)
+        for method in ("ristretto", "latte"):
+            rights = {"nobody lies": None, "without the right": frozenset[str](), "with the right": None}
+            for case, teachers in rights.items():
+                start, lies = time.time(), None if case == "nobody lies" else tuple(told)
+                right = right_of(federation, method, lies, TeachingRights(teachers))
+                found = (float(100 * values[others].mean()) for values in (right, plain))
+                yield Measured("pacs", method, case, seed, 0 if lies is None else 32, *found, time.time() - start)
+
+
+# --- tables and the figure ------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> list[Measured]:
+    return [Measured(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def mean_gains(measured: list[Measured]) -> dict[tuple[str, str, str], list[float]]:
+    gains: dict[tuple[str, str, str], list[float]] = {}
+    for one in measured:
+        gains.setdefault((one.method, one.plan, one.data), []).append(one.gain)
+    return gains
+
+
+def print_tables(measured: list[Measured]) -> None:
+    gains = mean_gains(measured)
+    sets = [name for name in SETS if any(key[2] == name for key in gains)]
+    plans = list(dict.fromkeys(one.plan for one in measured))
+    for method in dict.fromkeys(one.method for one in measured):
+        print(f"\n| {method} | " + " | ".join(sets) + " |\n|" + "---|" * (len(sets) + 1))
+        for plan in plans:
+            cells = [gains.get((method, plan, name)) for name in sets]
+            if any(cells):
+                print(f"| {plan} | " + " | ".join(f"{np.mean(cell):+.1f}" if cell else "" for cell in cells) + " |")
+
+
+def draw(measured: list[Measured], out: Path) -> None:
+    """Draw the mean gain over the sets against the number of labels drawn at random."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    sets = [name for name in SETS if any(one.data == name for one in measured)]
+    figure, axes = plt.subplots(1, len(sets), figsize=(3 * len(sets), 3), sharex=True)
+    for axis, name in zip(np.atleast_1d(axes), sets, strict=True):
+        for method, style in (("ristretto", "-o"), ("latte", "-s"), ("probe", ":^"), ("tip-adapter", ":v")):
+            points: dict[int, list[float]] = {}
+            for one in measured:
+                if one.data == name and one.method == method and one.plan.startswith(("random", "none")):
+                    points.setdefault(one.labels, []).append(one.gain)
+            if points:
+                xs = sorted(points)
+                axis.plot(xs, [np.mean(points[x]) for x in xs], style, label=method, markersize=4)
+        axis.axhline(0, color="0.7", linewidth=0.8)
+        axis.set_title(name)
+        axis.set_xlabel("labels in the whole fleet")
+        lowest, highest = axis.get_ylim()
+        axis.set_ylim(max(lowest, -10), highest)
+    np.atleast_1d(axes)[0].set_ylabel("gain over zero-shot (points)")
+    np.atleast_1d(axes)[0].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "hostile", "table", "figure"])
+    parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--methods", default="ristretto,latte,tip-adapter,probe")
+    a = parser.parse_args()
+    if a.what in ("table", "figure"):
+        measured = read(a.paths[0])
+        print_tables(measured) if a.what == "table" else draw(measured, a.paths[1])
+        return
+    data, out = a.paths
+    done = {(one.data, one.method, one.plan, one.seed) for one in read(out)}
+    runs = hostile(data) if a.what == "hostile" else measure(data, a.sets.split(","), a.methods.split(","), done)
+    for one in runs:
+        append_line(out, json.dumps(asdict(one)))
+        print(f"{one.data} {one.method} {one.plan} {one.seed}: {one.gain:+.2f} ({one.seconds:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()
