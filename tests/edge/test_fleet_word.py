@@ -47,7 +47,7 @@ def test_labels_of_three_devices_prove_together_that_adapting_hurts(tmp_path):
                 label_as_harmed(device, seed)
                 sync(device)
                 assert device.falls_back is (seed == 1), "four labels of one device are no proof, eight of two are one"
-            first, second, third = fleet
+            first, _, third = fleet
             third.answer(Source("/new/1"), rows(1, seed=7)[0])
             sync(third)
             assert third.falls_back, "it has no label of its own"

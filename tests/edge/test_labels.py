@@ -281,7 +281,7 @@ def test_answers_on_the_page_are_labels_undo_asks_again_and_nothing_moves_under_
         for number in range(40, 80):  # pictures come in, and their answers differ, too
             path = write_pictures(tmp_path / "in", 1, first=number)[0]
             reviewed.answer(file_source(path), rows(80)[number])
-        review._looked = float("-inf")
+        review._due = 0.0
         assert review.state()["question"] == shown, "the one somebody looks at stays"
         review.label(shown["number"], names[1])
         second = review.state()["question"]
