@@ -1,4 +1,4 @@
-"""Labels that teach: the gain on images that nobody labelled, against the number of labels, and beside central training.
+"""Labels that teach: the gain on images that nobody labelled, against the number of labels, beside central training.
 
 python benchmarks/robustness/labels.py run DATA OUT.jsonl [--sets pacs,clip_dtd] [--methods ristretto,latte]
 python benchmarks/robustness/labels.py hostile DATA OUT.jsonl    # one client that lies, with and without the right
@@ -18,6 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -121,7 +122,7 @@ def central_logits(kind: str, logits: Reals, rows: Reals, given: Integers, class
 
 
 def measure(
-    data: Path, sets: list[str], methods: list[str], done: set[tuple[str, str, str, int]]
+    data: Path, sets: list[str], methods: list[str], plans: str, done: set[tuple[str, str, str, int]]
 ) -> Iterator[Measured]:
     for seed in SEEDS:
         for name in sets:
@@ -132,6 +133,8 @@ def measure(
             logits, truth = zero_shot.logits(rows.astype(np.float32)), federation.embeddings.labels[samples]
             plain = (logits.argmax(axis=1) == truth).astype(float)
             for plan in PLANS:
+                if plans and name_of(plan) not in plans.split(","):
+                    continue
                 told = plan.told(federation, generators(seed).labels)
                 named = np.concatenate(told) if told is not None else np.full(len(samples), -1)
                 left, given = named < 0, np.flatnonzero(named >= 0)
@@ -148,27 +151,38 @@ def measure(
                     yield Measured(name, method, name_of(plan), seed, len(given), *found, time.time() - start)
 
 
-def hostile(data: Path) -> Iterator[Measured]:
-    """One client of PACS names a wrong class for each of its first 32 images; nobody else labels anything.
+def hostile(data: Path, methods: list[str], done: set[tuple[str, str, str, int]]) -> Iterator[Measured]:
+    """One client of PACS names the next class for each of its first 32 images; five labels per class are honest.
 
-    Its images are not counted. Without the right to teach its labels are capped; with it, they are not.
+    The images of the one that lies are not counted, nor any with a label.
     """
     for seed in range(5):
         federation = federation_of(data, "pacs", seed)
+        classes = federation.embeddings.zero_shot.classes
         samples = np.concatenate([client.samples for client in federation.clients])
         rows, truth = federation.embeddings.views[samples, 0], federation.embeddings.labels[samples]
         plain = (federation.embeddings.zero_shot.logits(np.asarray(rows)).argmax(axis=1) == truth).astype(float)
-        liar = federation.clients[0]
-        told = [np.full(len(client), -1, np.int64) for client in federation.clients]
-        told[0][:32] = (federation.labels(liar)[:32] + 1) % federation.embeddings.zero_shot.classes
-        others = np.arange(len(samples)) >= len(liar)
-        for method in ("ristretto", "latte"):
-            rights = {"nobody lies": None, "without the right": frozenset[str](), "with the right": None}
-            for case, teachers in rights.items():
-                start, lies = time.time(), None if case == "nobody lies" else tuple(told)
-                right = right_of(federation, method, lies, TeachingRights(teachers))
-                found = (float(100 * values[others].mean()) for values in (right, plain))
-                yield Measured("pacs", method, case, seed, 0 if lies is None else 32, *found, time.time() - start)
+        honest = Labelling(per_class=5).told(federation, generators(seed).labels)
+        assert honest is not None
+        liar, names = federation.clients[0], frozenset(client.name for client in federation.clients)
+        honest[0][:] = -1
+        lies = (np.where(np.arange(len(liar)) < 32, (federation.labels(liar) + 1) % classes, -1), *honest[1:])
+        left = (np.concatenate(honest) < 0) & (np.arange(len(samples)) >= len(liar))
+        cases = {
+            "no labels": (None, TeachingRights()),
+            "honest labels": (honest, TeachingRights()),
+            "and one that lies, with the right": (lies, TeachingRights()),
+            "and one that lies, without": (lies, TeachingRights(names - {liar.name})),
+            "and one that lies, nobody has the right": (lies, TeachingRights(frozenset())),
+        }
+        for method, (case, (told, rights)) in itertools.product(methods, cases.items()):
+            if ("pacs", method, case, seed) in done:
+                continue
+            start = time.time()
+            right = right_of(federation, method, told, rights)
+            found = (float(100 * values[left].mean()) for values in (right, plain))
+            labels = 0 if told is None else int((np.concatenate(told) >= 0).sum())
+            yield Measured("pacs", method, case, seed, labels, *found, time.time() - start)
 
 
 # --- tables and the figure ------------------------------------------------------------------------------------
@@ -232,6 +246,7 @@ def main() -> None:
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--methods", default="ristretto,latte,tip-adapter,probe")
+    parser.add_argument("--plans", default="", help="such as none,per_class=2; all without it")
     a = parser.parse_args()
     if a.what in ("table", "figure"):
         measured = read(a.paths[0])
@@ -239,7 +254,11 @@ def main() -> None:
         return
     data, out = a.paths
     done = {(one.data, one.method, one.plan, one.seed) for one in read(out)}
-    runs = hostile(data) if a.what == "hostile" else measure(data, a.sets.split(","), a.methods.split(","), done)
+    methods = a.methods.split(",")
+    if a.what == "hostile":
+        runs = hostile(data, [method for method in methods if method not in CENTRAL], done)
+    else:
+        runs = measure(data, a.sets.split(","), methods, a.plans, done)
     for one in runs:
         append_line(out, json.dumps(asdict(one)))
         print(f"{one.data} {one.method} {one.plan} {one.seed}: {one.gain:+.2f} ({one.seconds:.0f} s)", flush=True)

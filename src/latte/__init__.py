@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from .core.memory import LocalMemory
     from .core.privacy import Privacy, PrivateClient
     from .core.sync import sync
-    from .core.types import Collaborative, CreatedMethod, Exchange, External, Method, Prediction, Prototypes
+    from .core.types import (
+        Collaborative,
+        CreatedMethod,
+        Exchange,
+        External,
+        Method,
+        Prediction,
+        Prototypes,
+        Teachable,
+        TeachingRights,
+    )
     from .core.zero_shot import ZeroShot
     from .edge import Answer, classify_pictures
     from .edge.clients.http import HttpExchange
@@ -43,6 +53,8 @@ _HOMES = {
         "Method",
         "Prediction",
         "Prototypes",
+        "Teachable",
+        "TeachingRights",
     ),
     "latte.methods.latte.server": ("GlobalMemory",),
     "latte.core.memory": ("LocalMemory",),
@@ -91,6 +103,8 @@ __all__ = [
     "Schedule",
     "Tda",
     "TdaParams",
+    "Teachable",
+    "TeachingRights",
     "ZeroShot",
     "__version__",
     "check_exchange",

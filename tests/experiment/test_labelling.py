@@ -66,7 +66,7 @@ def test_a_configuration_with_labels():
     assert configure(raw).labels == Labelling(margin=50, within=10)
     with pytest.raises(InputError, match="one of them"):
         configure({**raw, "labels": {"margin": 50, "random": 10}})
-    with pytest.raises(InputError, match="labels.per_class"):
+    with pytest.raises(InputError, match=r"labels\.per_class"):
         apply_settings(configure(raw), ["labels.per_clas=2"])
 
 

@@ -312,7 +312,9 @@ def test_the_course_of_a_client(fleet, width):
     member.see(30).sync(fleet.exchange, agreement=0.75, entropy=0.25)
     plot = page.locator(".course .plot")
     plot.wait_for()
-    assert re.search("10 to 40 images.* from 0.0 % to 25.0 %.* from 50.0 % to 25.0 %", plot.get_attribute("aria-label"))
+    assert re.search(
+        "10 to 40 images.* from 0.0 % to 25.0 %.* from 50.0 % to 25.0 %", plot.get_attribute("aria-label")
+    )
     lines = page.locator(".course .plot .line").evaluate_all("lines => lines.map(line => line.getAttribute('d'))")
     assert lines == ["M0.00 100.00h0L100.00 75.00", "M0.00 50.00h0L100.00 75.00"]
     shows(page, fact(page, "Changed by the memory"), re.compile("of the latest images, 25.0 %$"))

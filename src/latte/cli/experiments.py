@@ -99,7 +99,7 @@ def sweep(
     """Run methods at every value of a parameter, or every point of a grid.
 
     KEY is a parameter of a method (alpha, beta, gamma, k_l, k_e; of every method that has it, or latte.alpha for one),
-    clients_per_domain, T (the period), or participation.
+    clients_per_domain, T (the period), participation, or labels.random (labels that a person gives).
 
     \b
     latte sweep --benchmark cifar10c-mini --methods latte:cifar10c --over alpha=0.1,0.3,1,3

@@ -2,7 +2,18 @@
 
 from .exchange import BaseExchange
 from .memory import PROTOTYPE_KINDS, LocalMemory
-from .types import Collaborative, CreatedMethod, Exchange, External, Method, Prediction, Prototypes, State
+from .types import (
+    Collaborative,
+    CreatedMethod,
+    Exchange,
+    External,
+    Method,
+    Prediction,
+    Prototypes,
+    State,
+    Teachable,
+    TeachingRights,
+)
 from .zero_shot import ZeroShot
 
 __all__ = [
@@ -17,5 +28,7 @@ __all__ = [
     "Prediction",
     "Prototypes",
     "State",
+    "Teachable",
+    "TeachingRights",
     "ZeroShot",
 ]

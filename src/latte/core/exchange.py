@@ -201,8 +201,7 @@ class BaseExchange(TaskExchange[Up], Generic[Up, Down]):
     def prepare(self, upload: Up, rounding: Rounding | None = None) -> Up:
         """Check an upload and return what :meth:`store` stores: a copy that no other code can change."""
         message("upload", upload, self.Upload, self.task)
-        there, optional = array_fields(upload), optional_fields(self.Upload)
-        arrays = {n: getattr(upload, n) for n in array_fields(self.Upload) if n in there or n not in optional}
+        arrays = {name: getattr(upload, name) for name in array_fields(upload)}
         for name, array in arrays.items():
             if not isinstance(array, np.ndarray):
                 raise refuse(f"upload.{name}", type(array).__name__, "an array")
@@ -235,7 +234,7 @@ class BaseExchange(TaskExchange[Up], Generic[Up, Down]):
         with self._lock:
             uploads = dict(self._uploads)
         stacked = dict[str, NDArray[Any]]()
-        for name in array_fields(self.Upload) if uploads else ():
+        for name in (*array_fields(self.Upload), *optional_fields(self.Upload)) if uploads else ():
             rows = [getattr(upload, name) for upload in uploads.values()]
             if any(row is not None for row in rows):
                 stacked[name] = np.stack([row for row in rows if row is not None])
@@ -246,7 +245,7 @@ class BaseExchange(TaskExchange[Up], Generic[Up, Down]):
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
         empty, optional = not np.size(arrays.get("name_lengths", ())), optional_fields(self.Upload)
-        fields = [name for name in array_fields(self.Upload) if name not in optional]
+        fields = array_fields(self.Upload)
         sent = [name for name in optional if name in arrays or f"{name}.sent" in arrays]
         more = [*sent, *(f"{name}.sent" for name in sent)]
         require(arrays, ("names", "name_lengths", "task", *(() if empty else (*fields, *more))))

@@ -182,18 +182,18 @@ class Message(Protocol):
 def array_fields(message: Any) -> tuple[str, ...]:
     """Return the fields of a kind of message that are arrays, all but the task; of a message, those that it has.
 
-    A field whose default is None is an array that a message may do without.
+    A field whose default is None is an array that a message may do without: see :func:`optional_fields`.
 
-    >>> array_fields(Prototypes)[:3]
-    ('vectors', 'seen', 'residual_sums')
-    >>> array_fields(Prototypes(np.zeros((2, 3), np.float32), np.zeros(2, np.bool_)))
+    >>> array_fields(Prototypes)
     ('vectors', 'seen')
+    >>> array_fields(External(np.zeros((2, 0, 3)), np.zeros((2, 0)), np.zeros((2, 0)), bias=np.zeros(2)))
+    ('vectors', 'entropy', 'valid', 'bias')
     """
-    names = tuple(field.name for field in fields(message) if field.name != "task")
-    return names if isinstance(message, type) else tuple(name for name in names if getattr(message, name) is not None)
+    more = () if isinstance(message, type) else [n for n in optional_fields(message) if getattr(message, n) is not None]
+    return (*(f.name for f in fields(message) if f.name != "task" and f.default is not None), *more)
 
 
-def optional_fields(kind: type[Any]) -> tuple[str, ...]:
+def optional_fields(kind: Any) -> tuple[str, ...]:
     """Return the arrays that a kind of message may do without.
 
     >>> optional_fields(External)

@@ -243,7 +243,8 @@ class ServerTrip:
 def link_to(membership: Membership, task: Task, name: str) -> BackgroundSync:
     """Return the background syncs of a member."""
     if is_folder(membership.server):
-        hidden = Hidden(membership.privacy.least_images, membership.privacy.noise)
+        privacy = membership.privacy
+        hidden = Hidden(privacy.least_images, privacy.noise, True if privacy.labels else msgspec.UNSET)
         exchange = FolderExchange(folder_of(membership.server), task, membership.precision, hidden)
         return BackgroundSync(exchange.push_pull)
     trip = ServerTrip(membership, task, name)

@@ -76,7 +76,7 @@ def parse_axis(text: str) -> SweepAxis:
     key = "period" if name.strip() == "T" else name.strip()
     if key in {field.name for field in fields(Schedule)}:
         key = f"schedule.{key}"
-    elif key not in ("clients_per_domain", "order") and not key.startswith(("method.", "schedule.")):
+    elif key not in ("clients_per_domain", "order") and not key.startswith(("method.", "schedule.", "labels.")):
         key = f"method.{key}"
     return SweepAxis(key, tuple(parse_value(value) for value in values.split(",")))
 

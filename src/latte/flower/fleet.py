@@ -20,6 +20,7 @@ import numpy as np
 from flwr.app import Context, Message
 from flwr.serverapp import ServerApp
 
+from ..core.types import TeachingRights
 from ..edge.clients.folder import FolderAnswer, look_for
 from ..errors import InputError
 from ..files.atomic import is_locked, write_text
@@ -30,7 +31,7 @@ from ..wire.messages import NO_VERSION, Problem, SyncReply, SyncRequest
 from ..wire.task import read_task
 from .benchmark import Barrier
 from .records import NodeQuery, NodeReply, query_content, read_reply
-from .settings import BENCHMARK, BenchmarkSettings, FleetSettings, mode_of
+from .settings import BENCHMARK, FULL, BenchmarkSettings, FleetSettings, mode_of
 
 log = logging.getLogger("flwr.latte")
 STORE_SECONDS = 120.0  # to wait until another run has released the store
@@ -221,6 +222,8 @@ def run_fleet(grid: Any, settings: FleetSettings) -> None:
         log.warning("another run still has %s: waiting until it has ended", settings.state)
         look_for(lambda: None if is_locked(lock) else True, STORE_SECONDS)
     hub = mended_hub(read_task(settings.task), settings.state)
+    if settings.labels == FULL:
+        hub.grant(TeachingRights())
     with closing(hub.store):
         hours = (time.time() - min(hub.updated.values(), default=time.time())) / 3600
         log.info("%r: the uploads of %s nodes are restored, up to %.1f hours old", hub.task, len(hub), hours)

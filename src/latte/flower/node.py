@@ -17,11 +17,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, 
 from flwr.clientapp import ClientApp
 
 from ..core.privacy import Privacy
+from ..core.types import optional_fields
 from ..core.validate import choice
 from ..edge.clients.folder import ExchangeFolder, FolderAnswer, Offer, look_for
 from ..edge.joining import new_member
 from ..errors import InputError, refuse
 from ..methods import describe
+from ..wire.blocks import Block
 from ..wire.messages import NO_VERSION, DeviceReport
 from ..wire.rows import LOSSLESS, PRECISIONS, RowFormat
 from ..wire.task import Task, describe_difference, parse_task
@@ -87,8 +89,9 @@ def _reply(query: NodeQuery, folder: ExchangeFolder, task: Task, privacy: Privac
     if offer is None:
         return reply
     hidden = offer.hidden
-    if hidden.least_images < privacy.least_images or hidden.noise < privacy.noise:
-        got = f"--least-images {hidden.least_images} --noise {hidden.noise:g}"
+    bare = bool(privacy.noise) and hidden.labels is True and not privacy.labels  # sums of labels have no noise
+    if bare or hidden.least_images < privacy.least_images or hidden.noise < privacy.noise:
+        got = f"--least-images {hidden.least_images} --noise {hidden.noise:g}" + (" with labels" if bare else "")
         want = f"--least-images {privacy.least_images} --noise {privacy.noise:g}"
         raise InputError(f"an upload that hides too little is not sent: got {got}, want {want}: start latte edge so")
     return replace(
@@ -97,10 +100,16 @@ def _reply(query: NodeQuery, folder: ExchangeFolder, task: Task, privacy: Privac
         version=offer.version,
         key=offer.key,
         upload=offer.upload,
-        vectors=tuple(getattr(describe(task.method).kind.Upload, "vector_fields", ())),
+        vectors=vectors_of(offer.upload or (), describe(task.method).kind.Upload),
         precision=offer.precision,
         report=offer.report or DeviceReport(),
     )
+
+
+def vectors_of(blocks: Sequence[Block], kind: type[Any]) -> tuple[str, ...]:
+    """Return the names of the arrays of embeddings in an upload of a ``kind``, and of sums of them."""
+    more = [block.name for block in blocks if block.name in optional_fields(kind) and block.coding in PRECISIONS]
+    return (*getattr(kind, "vector_fields", ()), *more)
 
 
 def _new_offer(folder: ExchangeFolder, stored: int, answer: FolderAnswer | None) -> Offer | None:

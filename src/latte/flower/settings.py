@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..data.federation import Federation
 
 FLEET, BENCHMARK = "fleet", "benchmark"
+CAPPED, FULL = "capped", "full"  # how much labels of a node count
 PARK_SECONDS = 20.0  # that a node waits for its device: a query that waits is not cancelled when its run ends
 STALE_HOURS = 168.0  # a week: after which the upload of a node that left helps nobody any more
 LONGEST_PARK = 60.0  # for which the node itself keeps a query at most, whatever the server says
@@ -51,7 +52,8 @@ def setting(config: FlowerConfig, name: str, default: T) -> T:
 class FleetSettings:
     """A fleet whose nodes decide when to sync: its ``task`` file, and the folder ``state`` of the exchange.
 
-    The run ends after ``seconds``; 0: when it is stopped. A node that left is forgotten after ``stale_hours``.
+    The run ends after ``seconds``; 0: when it is stopped. A node that left is forgotten after ``stale_hours``. Of the
+    ``labels`` that nodes give, each counts in full, or their weight is "capped", for nodes that may be hostile.
     """
 
     task: Path
@@ -59,6 +61,7 @@ class FleetSettings:
     park_seconds: float = PARK_SECONDS
     stale_hours: float = STALE_HOURS
     seconds: float = 0.0
+    labels: str = CAPPED
 
     @classmethod
     def of(cls, config: FlowerConfig) -> FleetSettings:
@@ -68,12 +71,15 @@ class FleetSettings:
             if not value or not Path(value).is_absolute():
                 what = {"task": "the file that `latte task create` wrote", "state": "a folder for what nodes upload"}
                 raise refuse(f"run-config: {name}", repr(value), f"an absolute path: {what[name]}")
+        labels = setting(config, "labels", CAPPED)
+        choice("run-config: labels", labels, (CAPPED, FULL))
         return cls(
             Path(task),
             Path(state),
             real("run-config: park-seconds", setting(config, "park-seconds", PARK_SECONDS), 0.0, LONGEST_PARK),
             real("run-config: stale-hours", setting(config, "stale-hours", STALE_HOURS), 0.0, 1e9),
             real("run-config: seconds", setting(config, "seconds", 0.0), 0.0, 1e9),
+            labels,
         )
 
 

@@ -228,7 +228,7 @@ class LabelTable(WholeCopy):
     >>> table.put("bob", {"labels": np.array(2.0)})
     >>> table.grant(TeachingRights(frozenset()))
     >>> table.labels, table.capped()[1]["labels"]
-    ({'ann': 20, 'bob': 2}, array([3., 2.]))
+    ({'ann': 20, 'bob': 2}, array([2., 3.]))
     """
 
     def __init__(self, fields: Mapping[str, tuple[int, ...]]) -> None:

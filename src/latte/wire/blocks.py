@@ -106,9 +106,8 @@ class AtMost:
 
 def encode(message: Message, precision: str, dim: int, base: Base | None = None) -> tuple[Block, ...]:
     """Return a message as blocks; rows of embeddings that the receiver has according to ``base`` are left out."""
-    optional = optional_fields(type(message))
-    arrays = {name: getattr(message, name) for name in array_fields(type(message))}
-    arrays = {name: array for name, array in arrays.items() if array is not None or name not in optional}
+    optional = optional_fields(message)
+    arrays = {name: getattr(message, name) for name in array_fields(message)}
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
             raise refuse(f"message: {name}", type(array).__name__, "an array")
@@ -203,9 +202,8 @@ def _label(block: Block) -> str:
 def decode(blocks: Sequence[Block], kind: type, task: str) -> Any:
     """Return the message of ``kind`` that complete ``blocks`` are, for the classifier with the fingerprint ``task``."""
     arrays = {block.name: array_of(block) for block in blocks}
-    names, optional = array_fields(kind), optional_fields(kind)
-    needed = [name for name in names if name not in optional]
-    if len(blocks) != len(arrays) or not set(needed) <= set(arrays) <= set(names):
+    needed, optional = array_fields(kind), optional_fields(kind)
+    if len(blocks) != len(arrays) or not set(needed) <= set(arrays) <= {*needed, *optional}:
         more = f", and perhaps {', '.join(optional)}" if optional else ""
         want = f"{', '.join(needed)}, each once{more}"
         raise refuse("message", f"the arrays {', '.join(sorted(arrays)) or 'none'}", want)

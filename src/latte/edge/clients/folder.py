@@ -45,6 +45,7 @@ class Hidden(msgspec.Struct, frozen=True):
 
     least_images: int = 1
     noise: float = 0.0
+    labels: bool | msgspec.UnsetType = msgspec.UNSET  # whether sums of labels may be in it beside noise
 
 
 class Offer(msgspec.Struct, frozen=True):
