@@ -1,6 +1,7 @@
 """Labels of a device's pictures: what they prove, whom they judge, what is asked; what happens if adapting hurts."""
 
 import json
+import sqlite3
 import urllib.error
 import urllib.request
 from contextlib import closing
@@ -8,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import comb
 from threading import Thread
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -404,4 +406,23 @@ def test_a_method_that_cannot_be_taught_keeps_its_labels_for_the_proof(tmp_path,
     device._labels_due = 0.0
     device.idle()
     assert device.falls_back and device._unshared_lessons == 0
+    device.record.close()
+
+
+def test_the_record_of_an_earlier_version_goes_on(reviewed, tmp_path):
+    folder = tmp_path / "state"
+    reviewed.record.close()
+    with closing(open_record(folder)) as database:
+        database.execute("DROP TABLE extras")
+        database.execute("DROP TABLE lessons")
+    address = f"{(folder / 'device.db').absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True)) as before:
+        assert before.execute("SELECT count(*) FROM pictures").fetchone() == (40,)
+    refusing = mock.patch("latte.edge.device.record.open_record", side_effect=InputError("it may only be read"))
+    with refusing, closing(open_to_read(folder)) as database:
+        assert len(list(read_answers(database))) == 40 and read_pairs(database) == Pairs()
+    device = open_device(folder)
+    assert len(list(read_questions(device.record.database))) == 40
+    device.correct(str(tmp_path / "in" / "00000.png"), "class 1", rows(1)[0])
+    assert device.method.labels == 1
     device.record.close()
