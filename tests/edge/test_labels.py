@@ -1,6 +1,7 @@
 """Labels of a device's pictures: what they prove, whom they judge, what is asked; what happens if adapting hurts."""
 
 import json
+import sqlite3
 import urllib.error
 import urllib.request
 from contextlib import closing
@@ -8,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import comb
 from threading import Thread
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -281,7 +283,7 @@ def test_answers_on_the_page_are_labels_undo_asks_again_and_nothing_moves_under_
         for number in range(40, 80):  # pictures come in, and their answers differ, too
             path = write_pictures(tmp_path / "in", 1, first=number)[0]
             reviewed.answer(file_source(path), rows(80)[number])
-        review._looked = float("-inf")
+        review._due = 0.0
         assert review.state()["question"] == shown, "the one somebody looks at stays"
         review.label(shown["number"], names[1])
         second = review.state()["question"]
@@ -404,4 +406,23 @@ def test_a_method_that_cannot_be_taught_keeps_its_labels_for_the_proof(tmp_path,
     device._labels_due = 0.0
     device.idle()
     assert device.falls_back and device._unshared_lessons == 0
+    device.record.close()
+
+
+def test_the_record_of_an_earlier_version_goes_on(reviewed, tmp_path):
+    folder = tmp_path / "state"
+    reviewed.record.close()
+    with closing(open_record(folder)) as database:
+        database.execute("DROP TABLE extras")
+        database.execute("DROP TABLE lessons")
+    address = f"{(folder / 'device.db').absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True)) as before:
+        assert before.execute("SELECT count(*) FROM pictures").fetchone() == (40,)
+    refusing = mock.patch("latte.edge.device.record.open_record", side_effect=InputError("it may only be read"))
+    with refusing, closing(open_to_read(folder)) as database:
+        assert len(list(read_answers(database))) == 40 and read_pairs(database) == Pairs()
+    device = open_device(folder)
+    assert len(list(read_questions(device.record.database))) == 40
+    device.correct(str(tmp_path / "in" / "00000.png"), "class 1", rows(1)[0])
+    assert device.method.labels == 1
     device.record.close()

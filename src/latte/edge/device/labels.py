@@ -74,16 +74,15 @@ def add_labels(database: sqlite3.Connection, labels: Mapping[str, str], chosen: 
     """
     rows = [(os.fsencode(name), label) for name, label in labels.items()]
     with writing(database):
-        wanted = {source for source, _ in rows}
-        found = database.execute("SELECT source, max(number) FROM pictures WHERE problem IS NULL GROUP BY source")
-        numbers = {source: number for source, number in found if source in wanted}
         database.executemany("INSERT OR REPLACE INTO labels VALUES (?, ?)", rows)
+        found = """SELECT source, max(CASE WHEN problem IS NULL THEN number END) FROM pictures
+            WHERE source IN (SELECT source FROM labels) GROUP BY source"""
+        numbers = dict(database.execute(found))
         database.executemany(  # a label that is corrected still judges the answer before the first one
             "INSERT OR IGNORE INTO lessons (source, number, chosen) VALUES (?, ?, ?)",
             [(source, numbers.get(source), chosen) for source, _ in rows],
         )
-        classified = {source for (source,) in database.execute("SELECT source FROM pictures") if source in wanted}
-    return len(classified)
+    return sum(source in numbers for source, _ in rows)
 
 
 def remove_labels(database: sqlite3.Connection, names: Collection[str]) -> int:
@@ -154,13 +153,13 @@ def read_questions(database: sqlite3.Connection) -> Iterator[Question]:
     Then those with the smallest margin between the two best classes. Where that is not known, it is at least 2p - 1,
     with p the probability of the answer. Near copies are left out: their labels would count one scene many times.
     """
-    statement = """SELECT p.number, p.source, p.modified, p.size, coalesce(x.adapted, p.label) AS adapted, p.zero_shot,
-            coalesce(x.unlike, 0), max(p.number),
-            coalesce(x.adapted, p.label) != p.zero_shot AS differs, coalesce(x.margin, 2 * p.probability - 1) AS gap
+    statement = """SELECT p.number, p.source, p.modified, p.size, coalesce(x.adapted, p.label), p.zero_shot,
+            coalesce(x.unlike, 0), coalesce(x.adapted, p.label) != p.zero_shot AS differs
         FROM pictures p LEFT JOIN extras x ON x.number = p.number
         WHERE p.problem IS NULL AND NOT p.near_copy AND p.source NOT IN (SELECT source FROM labels)
-        GROUP BY p.source ORDER BY differs DESC, CASE WHEN differs THEN -p.number ELSE gap END"""
-    for number, name, modified, size, adapted, zero_shot, unlike, *_ in database.execute(statement):
+        ORDER BY differs DESC, CASE WHEN coalesce(x.adapted, p.label) != p.zero_shot THEN -p.number
+            ELSE coalesce(x.margin, 2 * p.probability - 1) END"""
+    for number, name, modified, size, adapted, zero_shot, unlike, _ in database.execute(statement):
         yield Question(number, Source(os.fsdecode(name), modified, size), adapted, zero_shot, bool(unlike))
 
 

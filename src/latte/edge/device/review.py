@@ -34,6 +34,7 @@ from .watch import file_source
 LONGEST_SIDE = 1280  # pixels of a picture on the page
 AHEAD = 20  # questions that are looked up at a time
 FRESH_SECONDS = 5.0  # for which they are good, because the device goes on answering
+_SHARE = 10  # looking takes at most one part in ten of the time, however many answers there are
 _MOST_BODY = 4096  # bytes
 _PAGE = {"": ("review.html", "text/html"), "review.css": ("review.css", "text/css")} | {
     "review.js": ("review.js", "text/javascript")
@@ -58,33 +59,41 @@ class Review:
         self._left_out: set[int] = set()  # numbers of pictures that were skipped, or are not there any more
         self._given: list[Question] = []  # what was answered here, for undo
         self._ahead: deque[Question] = deque()
-        self._looked = float("-inf")
+        self._due = self._help_due = 0.0  # when to look again for questions, and at what the labels prove
+        self._help: list[str] = []
+        self._device = ""
 
     def state(self) -> dict[str, Any]:
         """Return what the page shows: the next question, and what is known so far."""
         with self._lock:
             questions = self._next(2)
-            summary = summarise(self._database, self._folder, len(self._names))
             labelled = self._database.execute("SELECT count(*) FROM labels").fetchone()[0]
-            whole = sum(summary.fleet.pairs) > summary.pairs.differing
+            if (start := time.monotonic()) >= self._help_due:
+                summary = summarise(self._database, self._folder, len(self._names))
+                whole = sum(summary.fleet.pairs) > summary.pairs.differing
+                self._help = list(help_lines(summary.help, " of the fleet" if whole else "", summary.falls_back))
+                self._device = summary.status.name
+                self._help_due = time.monotonic() + _SHARE * (time.monotonic() - start)
             return {
-                "device": summary.status.name,
+                "device": self._device,
                 "running": is_locked(self._folder / f"{DEVICE_FILE}.lock"),
                 "classes": self._names,
                 "question": _shown(questions[0]) if questions else None,
                 "next": questions[1].number if len(questions) > 1 else None,
                 "labelled": labelled,
                 "learnt": count_taught(self._database),
-                "help": list(help_lines(summary.help, " of the fleet" if whole else "", summary.falls_back)),
+                "help": self._help,
                 "undo": bool(self._given),
             }
 
     def _next(self, count: int) -> list[Question]:
-        if len(self._ahead) < count or time.monotonic() - self._looked > FRESH_SECONDS:
+        start = time.monotonic()
+        if not self._ahead or start >= self._due:
             shown = list(islice(self._ahead, count))  # stay what they are: somebody looks at the first
             new = (each for each in read_questions(self._database) if each not in shown and self._is_there(each))
             self._ahead = deque([*shown, *islice(new, AHEAD)])
-            self._looked = time.monotonic()
+            took = time.monotonic() - start
+            self._due = start + max(FRESH_SECONDS, _SHARE * took)
         return list(islice(self._ahead, count))
 
     def _is_there(self, question: Question) -> bool:
