@@ -19,8 +19,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 
 import numpy as np
-
 from latte.analysis.beyond import auroc
+
 from latte.core.unknown import BINS, bin_of, mcm_of, threshold_of
 from latte.core.zero_shot import ZeroShot
 from latte.data.catalogue import list_benchmarks, read_benchmark
