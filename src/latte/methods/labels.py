@@ -8,6 +8,7 @@ is the softmax of the zero-shot logits. The label head is one long Newton step o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -227,29 +228,31 @@ class LabelTable(WholeCopy):
     >>> table.put("ann", {"labels": np.array(20.0)})
     >>> table.put("bob", {"labels": np.array(2.0)})
     >>> table.grant(TeachingRights(frozenset()))
-    >>> table.labels, table.capped()[1]["labels"]
+    >>> dict(table.labels), table.capped()[1]["labels"]
     ({'ann': 20, 'bob': 2}, array([2., 3.]))
     """
 
     def __init__(self, fields: Mapping[str, tuple[int, ...]]) -> None:
         self._fields = fields
         self._sums: dict[str, Mapping[str, Reals]] = {}
+        self._counts: dict[str, int] = {}
         self.rights = TeachingRights()
 
     def __bool__(self) -> bool:
         return bool(self._sums)
 
     @property
-    def labels(self) -> dict[str, int]:
+    def labels(self) -> Mapping[str, int]:
         """How many labels the latest upload of each client stands for; clients without are left out."""
-        return {name: round(float(sums["labels"])) for name, sums in self._sums.items()}
+        return MappingProxyType(self._counts)
 
     def put(self, client: str, sums: Mapping[str, Reals] | None) -> None:
         """Store the checked sums of a client; None: it has none."""
         if sums is None:
             self._sums.pop(client, None)
+            self._counts.pop(client, None)
         else:
-            self._sums[client] = sums
+            self._sums[client], self._counts[client] = sums, round(float(sums["labels"]))
 
     def grant(self, rights: TeachingRights) -> None:
         """Replace the rights to teach."""
@@ -276,7 +279,15 @@ class LabelTable(WholeCopy):
 
     def replace(self, sums: Mapping[str, Mapping[str, Reals]]) -> None:
         """Store checked sums in the place of everything; rights stay."""
-        self._sums = dict(sums)
+        self._sums, self._counts = {}, {}
+        for client, own in sums.items():
+            self.put(client, own)
+
+    def __deepcopy__(self, memo: object) -> LabelTable:
+        other = LabelTable(self._fields)  # sums are never changed, only replaced
+        other.replace(self._sums)
+        other.grant(self.rights)
+        return other
 
     def state(self) -> State:
         """Return everything but the rights as arrays; nothing where there is no label."""

@@ -29,7 +29,7 @@ class Labelling:
     margin
         So many images in the whole federation: those with the smallest margin between the two best zero-shot logits.
     within
-        They are among the first so many images of each client.
+        They are among the first so many images of each client; among more, where more than half of these would get one.
     wrong
         The share of labels that name a class drawn among the others.
     """
@@ -58,7 +58,9 @@ class Labelling:
         if not self:
             return None
         told = [np.full(len(client), -1, np.int64) for client in federation.clients]
-        early = [(i, k) for i, client in enumerate(federation.clients) for k in range(min(self.within, len(client)))]
+        wanted = self.per_class * federation.embeddings.zero_shot.classes or self.random or self.margin
+        within = max(self.within, -(-2 * wanted // len(federation)))
+        early = [(i, k) for i, client in enumerate(federation.clients) for k in range(min(within, len(client)))]
         truth = np.array([federation.labels(federation.clients[i])[k] for i, k in early])
         for place in self._chosen(federation, early, truth, rng):
             client, image = early[place]

@@ -253,7 +253,7 @@ class GlobalMemory(TableExchange[Prototypes]):
     # --- labels -------------------------------------------------------------------------------------------
 
     @property
-    def labels(self) -> dict[str, int]:
+    def labels(self) -> Mapping[str, int]:
         """How many labels the latest upload of each client stands for; clients without are left out."""
         with self._lock:
             return self._labels.labels
@@ -452,7 +452,12 @@ class GlobalMemory(TableExchange[Prototypes]):
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:  # a copy: what is pickled later must be of one moment
-            return {**vars(self), "_table": copy.deepcopy(self._table), "_encoded": {}, "_lock": None}
+            own = {
+                "_table": copy.deepcopy(self._table),
+                "_labels": copy.copy(self._labels),
+                "_images": {**self._images},
+            }
+            return {**vars(self), **own, "_encoded": {}, "_lock": None}
 
 
 class _EncodedRows:

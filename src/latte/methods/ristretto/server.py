@@ -198,7 +198,7 @@ class RistrettoExchange(TableExchange[ClassSums]):
             self._spread = None
 
     @property
-    def labels(self) -> dict[str, int]:
+    def labels(self) -> Mapping[str, int]:
         """How many labels the latest upload of each client stands for; clients without are left out."""
         with self._lock:
             return self._labels.labels
@@ -399,7 +399,8 @@ class RistrettoExchange(TableExchange[ClassSums]):
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
-            return {**vars(self), "_table": copy.deepcopy(self._table), "_solved": None, "_lock": None}
+            own = {"_table": copy.deepcopy(self._table), "_labels": copy.copy(self._labels)}
+            return {**vars(self), **own, "_solved": None, "_lock": None}
 
 
 def sample_rows(n: int, size: int, turn: int) -> Integers:
