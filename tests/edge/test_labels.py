@@ -167,8 +167,10 @@ def test_a_device_that_is_harmed_answers_with_zero_shot_and_goes_on_learning(tmp
         states[name] = {key: array.tobytes() for key, array in device.method.state().items()}
         pairs = read_pairs(device.record.database)
         device.record.close()
-        with closing(open_device(tmp_path / name, fallback=fallback).record):
-            pass
+        again = open_device(tmp_path / name, fallback=fallback)
+        assert again.falls_back is fallback and again.tally.counts().changed == device.tally.counts().changed > 0
+        assert again.tally.recent() == device.tally.recent()
+        again.record.close()
     assert any(one.label != one.zero_shot for one in answers["stubborn"])
     assert all(one.label == one.zero_shot and one.probability == one.zero_shot_probability for one in answers["safe"])
     assert [one.adapted for one in answers["safe"]] == [one.label for one in answers["stubborn"]]

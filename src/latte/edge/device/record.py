@@ -74,10 +74,11 @@ _SETTINGS = (
 _ANSWER = "source, label, probability, certainty, zero_shot, zero_shot_probability, near_copy, problem"
 _EXTRAS = "adapted, mcm, coalesce(unlike, 0), margin, soft_label"
 COUNTS = ("pictures", "unreadable", "changed", "near_copies")
-_COUNTS = "count(*), count(problem), coalesce(sum(label != zero_shot), 0), coalesce(sum(near_copy), 0)"
+_OPINION = "coalesce((SELECT adapted FROM extras WHERE extras.number = pictures.number), label)"  # of the method
+_COUNTS = f"count(*), count(problem), coalesce(sum({_OPINION} != zero_shot), 0), coalesce(sum(near_copy), 0)"
 _COUNTING = "(problem IS NULL OR number > ?)"  # an unreadable picture that is tried again does not count
 _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)  # a quota that is used up is an input/output error
-_STRETCH = "count(*), coalesce(sum(label != zero_shot), 0), coalesce(sum(1.0 - certainty), 0.0)"
+_STRETCH = f"count(*), coalesce(sum({_OPINION} != zero_shot), 0), coalesce(sum(1.0 - certainty), 0.0)"
 GROUP_PICTURES = 64  # of a backlog that share a transaction, unless it takes longer than this many seconds
 GROUP_SECONDS = 10.0
 DURABLE_EVERY = 1.0  # seconds of work that a power cut may cost where a commit need not wait for the disk
