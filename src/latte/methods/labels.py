@@ -180,6 +180,8 @@ def _key(vector: NDArray[Any]) -> bytes:
 
 def split_state(arrays: Arrays, *prefixes: str) -> tuple[Arrays, Arrays]:
     """Return the arrays of a state that have none of the ``prefixes``, and those that have one."""
+    if not isinstance(arrays, Mapping):
+        raise refuse("arrays", type(arrays).__name__, "a mapping of names to arrays, as state() returns")
     own = {name: array for name, array in arrays.items() if not str(name).startswith(prefixes)}
     return own, {name: array for name, array in arrays.items() if name not in own}
 
