@@ -8,11 +8,17 @@ import pytest
 
 from latte.encoders.onnx import Description, ImagePart, TextPart, image_rule, read_model_json
 from latte.experiment.config import MethodConfig, RunConfig
+from latte.simulation.labelling import Labelling
 from latte.simulation.simulator import Schedule
 from latte.wire.task import TaskDescription
 from waiting import ROOT
 
-OWN_WORDS = {"schedule": "all defaults", "label": "the name", "setting": "derived"}  # defaults that are no values
+OWN_WORDS = {
+    "schedule": "all defaults",
+    "labels": "all defaults",
+    "label": "the name",
+    "setting": "derived",
+}  # defaults that are no values
 
 
 def rows(page: str, marker: str) -> dict[str, list[str]]:
@@ -33,7 +39,7 @@ def default(field: Field) -> str:
     return "none" if value is None else f"`{json.dumps(value)}`"
 
 
-@pytest.mark.parametrize("kind", [RunConfig, MethodConfig, Schedule])
+@pytest.mark.parametrize("kind", [RunConfig, MethodConfig, Schedule, Labelling])
 def test_every_key_of_the_configuration_is_there_with_its_default(kind):
     documented = rows("files.md", kind.__name__)
     assert list(documented) == [field.name for field in fields(kind)]
