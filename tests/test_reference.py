@@ -13,12 +13,8 @@ from latte.simulation.simulator import Schedule
 from latte.wire.task import TaskDescription
 from waiting import ROOT
 
-OWN_WORDS = {
-    "schedule": "all defaults",
-    "labels": "all defaults",
-    "label": "the name",
-    "setting": "derived",
-}  # defaults that are no values
+# defaults that are no values
+OWN_WORDS = {"schedule": "all defaults", "labels": "all defaults", "label": "the name", "setting": "derived"}
 
 
 def rows(page: str, marker: str) -> dict[str, list[str]]:
