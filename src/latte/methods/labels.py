@@ -178,8 +178,10 @@ def _key(vector: NDArray[Any]) -> bytes:
     return vector.astype(np.float32).tobytes()
 
 
-def split_state(arrays: Arrays, *prefixes: str) -> tuple[Arrays, Arrays]:
+def split_state(arrays: Any, *prefixes: str) -> tuple[Any, Arrays]:
     """Return the arrays of a state that have none of the ``prefixes``, and those that have one."""
+    if not isinstance(arrays, Mapping):
+        return arrays, {}  # to be refused
     own = {name: array for name, array in arrays.items() if not str(name).startswith(prefixes)}
     return own, {name: array for name, array in arrays.items() if name not in own}
 
