@@ -54,7 +54,7 @@ def test_labels_are_learnt_after_the_answer_as_the_method_does_it(method, pictur
     got = [one["probability"] for one in taught + later]
     np.testing.assert_allclose(got, [probability for _, probability in expected], rtol=1e-3)
     assert taught[0] == plain[0] and any(a["label"] != b["label"] for a, b in zip(taught + later, plain, strict=True))
-    assert "20 labelled pictures: accuracy" in said and "adapting: not known yet: about" in said
+    assert "20 labelled images: accuracy" in said and "adapting: not known yet: about" in said
 
 
 def test_a_machine_that_is_harmed_answers_with_zero_shot_unless_told_otherwise(pictures, tmp_path, monkeypatch):

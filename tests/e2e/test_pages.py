@@ -31,6 +31,7 @@ NOT_RUN = {  # a part of the command, and the reason
     "latte demo": "test_demo.py and test_fleet_demo.py run it and compare what it prints",
     "latte export": "needs a model of the hub; tests/encoders/test_export.py exports small ones",
     "openclip:": "needs open_clip and its weights; tests/encoders/test_open_clip.py has a stand-in",
+    "latte edge review": "serves a page until it is stopped; tests/e2e/test_review.py opens it in a browser",
     "latte paper table": "needs the paper's encoders; tests/report/test_paper.py has small ones",
     "flwr run": "needs the extra flower; tests/flower/test_example_app.py runs it",
 }
@@ -40,7 +41,10 @@ ELSEWHERE = {  # pages that another test runs in order, the last three with what
     "docs/tutorials/compare-methods.md": "e2e/test_tutorials.py",
     "docs/tutorials/your-own-data.md": "e2e/test_tutorials.py",
 }
-SLOW = {f"docs/{name}.md" for name in ("deploy", "edge", "experiments", "pictures", "security")}  # seconds each
+BEFORE = {"docs/teach.md": "docs/edge.md"}  # a page that goes on where another one ended
+SLOW = {
+    f"docs/{name}.md" for name in ("teach", "deploy", "edge", "experiments", "pictures", "security")
+}  # seconds each
 RUN_HERE = [pytest.param(page, marks=[pytest.mark.slow] * (page in SLOW)) for page in PAGES if page not in ELSEWHERE]
 ADDRESS = re.compile(r"https?://(?:127\.0\.0\.1|latte\.example\.org):8420")
 DATABASE = "postgresql://latte@db.example.org/latte"
@@ -167,7 +171,7 @@ def test_every_command_of_the_page_works(page, here):
     pytest.importorskip("onnxruntime")
     if "--cert" in PAGES[page]:
         make_certificate(here)
-    commands = [line for line in lines(page) if is_run(line)]
+    commands = [line for part in (BEFORE.get(page), page) if part for line in lines(part) if is_run(line)]
     with Reader(here) as reader:
         if not any("latte serve" in line for line in commands) and ADDRESS.search("".join(commands)):
             devices.make_task_file(here)

@@ -16,7 +16,7 @@ from latte.server.store.backup import Restoration, StorePlace, back_up, restore
 from latte.server.store.base import open_tokens
 from latte.server.store.tokens import check_token, new_token
 from serving import serving
-from waiting import latte
+from waiting import latte, wait_until
 
 TASK = make_task(a_zero_shot(), "latte", {"k_e": 3})
 REPLACE = Restoration(overwrite=True)
@@ -108,11 +108,8 @@ def test_tokens_that_vanish_under_a_running_server_open_nothing(place, request):
     with serving(TASK, place.folder, store=str(place.store)) as server:
         with closing(open_tokens(place.store)) as tokens:
             tokens.add(new_token("a")[1])
-        server.service.tokens.tokens()
         address = f"{server.address}/v1/clients"
-        for _ in range(20):
-            if httpx2.get(address).status_code == 401:
-                break
+        wait_until(lambda: httpx2.get(address).status_code == 401, "a server that asks for tokens")
         if place.is_postgres:
             request.getfixturevalue("postgres").execute("DELETE FROM latte_tokens", place.store)
         else:

@@ -207,6 +207,7 @@ def test_a_bug_at_one_request_is_a_500_and_the_others_are_answered(task, tmp_pat
         exchange, sick = hub.exchange, an_upload(7).vectors
         prepare, store, pick, read = exchange.prepare, exchange.store, exchange.pick, hub.reader.read
         if where == "prepare":
+            monkeypatch.setattr(exchange, "prepare_many", broken)
             monkeypatch.setattr(
                 exchange, "prepare", lambda up, *rest: (broken if (up.vectors == sick).all() else prepare)(up, *rest)
             )

@@ -521,12 +521,12 @@ def label(
 
 def _device_classes(state: Path | None) -> tuple[str, ...]:
     from ..edge.joining import TASK_FILE
-    from ..errors import refuse
+    from ..errors import InputError
     from ..wire.task import read_task
 
     folder = state_folder(state)
     if not (folder / TASK_FILE).is_file():
-        raise refuse("device", f"{folder}, where no device has worked", "the --state folder of latte edge")
+        raise InputError(f"{folder}: no device has worked here; give the folder that latte edge has as --state")
     return read_task(folder / TASK_FILE).zero_shot.classnames
 
 
