@@ -64,7 +64,7 @@ def test_a_machine_that_is_harmed_answers_with_zero_shot_unless_told_otherwise(p
     table = write_labels(tmp_path / "labels.csv", {one["file"]: one["zero_shot"] for one in plain})
     safe, said = answers(*own, "--labels", table)
     stubborn, also_said = answers(*own, "--labels", table, "--no-fallback")
-    assert "hurts: answers fall back to zero-shot" in said and "hurts, no fallback" in also_said
+    assert "hurts: predictions fall back to zero-shot" in said and "hurts, no fallback" in also_said
     start = next(i for i, one in enumerate(safe) if "adapted" in one)
     assert all(one["label"] == one["zero_shot"] for one in safe[start:])
     assert [one.get("adapted", one["label"]) for one in safe] == [one["label"] for one in stubborn]
@@ -81,8 +81,8 @@ def test_about_the_share_that_was_asked_for_is_flagged_and_nothing_else_changes(
     assert not any(one["unlike"] for one in flagged[:49]), "too few to say what is usual"
     lowest = np.quantile([one["mcm"] for one in flagged], 0.2)
     assert all(one["unlike"] == (one["mcm"] < lowest) for one in flagged[50:] if abs(one["mcm"] - lowest) > 0.02)
-    assert f"{sum(one['unlike'] for one in flagged)} pictures flagged, 20 % of all were asked for" in said.replace(
-        "1 picture flagged", "1 pictures flagged"
+    assert f"{sum(one['unlike'] for one in flagged)} images flagged, 20 % of all were asked for" in said.replace(
+        "1 image flagged", "1 images flagged"
     )
     text = latte("classify", *COMMON, "--flag", "0.2", *pictures, check=True).stdout
     assert text.count("unlike the known classes") == sum(one["unlike"] for one in flagged)

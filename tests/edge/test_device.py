@@ -84,7 +84,7 @@ def test_a_picture_that_cannot_be_recorded_has_not_been_learnt(tmp_path):
     before = state_of(device)
     pages = device.record._database.execute("PRAGMA page_count").fetchone()[0]
     device.record._database.execute(f"PRAGMA max_page_count={pages}")
-    with pytest.raises(DiskFullError, match="pictures are recorded"):
+    with pytest.raises(DiskFullError, match="images are recorded"):
         for number in range(100):
             device.answer(Source(f"b{number}" * 100), rows(1, seed=number)[0])
             before = state_of(device)

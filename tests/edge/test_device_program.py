@@ -75,6 +75,10 @@ def test_frames_and_a_function_for_an_encoder(tmp_path):
             device.withdraw(answers[3].file)
             assert devices.status(tmp_path / "cam")["labels"]["labelled"] == 0
             assert device.method.state().keys() == before.keys()
+            with pytest.raises(InputError, match="file: got frame 99"):
+                device.correct("frame 99", wrong, frames(1)[0])
+            with pytest.raises(InputError, match="picture: got none"):
+                device.correct(answers[4].file, wrong)
             with pytest.raises(InputError, match="label: got 'cat'"):
                 device.correct(answers[3].file, "cat", frames(20)[3])
         one = devices.results(tmp_path / "cam", "time")

@@ -106,7 +106,7 @@ def test_the_token_file_is_read_again_after_a_refusal(tmp_path):
             with pytest.raises(InputError, match=words) as error:
                 join(membership, tmp_path / "state")
             assert "--token-file" in str(error.value)
-        with pytest.raises(RefusedError, match="it asks for a token, and none was given: --token-file"):
+        with pytest.raises(RefusedError, match=r"it asks for a token, and none was given \(--token-file"):
             join(Membership(server.address, connection=ONCE), tmp_path / "state")
         file.write_text("latte_other")
         link = link_to(membership, task, "cam")

@@ -142,7 +142,7 @@ def test_what_cannot_be_recorded_is_forgotten_with_its_group(tmp_path):
     pages = device.record._database.execute("PRAGMA page_count").fetchone()[0]
     device.record._database.execute(f"PRAGMA max_page_count={pages}")
     long = [Arrival(Source(f"{number}" * 5000), row) for number, row in enumerate(rows(20, seed=2))]
-    with pytest.raises(DiskFullError, match="3 pictures are recorded"):
+    with pytest.raises(DiskFullError, match="3 images are recorded"):
         list(device.answers(PictureFeed(Place(long), None)))
     assert same(device.method.state(), before) and device.record.number == 3 and device.flush() == []
     device.record.close()

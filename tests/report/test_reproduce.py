@@ -376,8 +376,8 @@ def test_from_pictures_to_the_table(pictures, clip, tmp_path, monkeypatch):
     said = invoke(tmp_path, *given, "--hours")
     assert said.exit_code == 0, said.output
     plain, viewed = (tmp_path / f"vlcs-vit-b-16{ending}.safetensors" for ending in ("", "-views64"))
-    assert f"{plain}: 40 of 40 pictures, 40 passes: 0.0" in said.stderr
-    assert f"{viewed}: 40 of 40 pictures with 64 views, 2560 passes: 0.0" in said.stderr
+    assert f"{plain}: 40 of 40 images, 40 passes: 0.0" in said.stderr
+    assert f"{viewed}: 40 of 40 images with 64 views, 2560 passes: 0.0" in said.stderr
     assert "left out: TPT" in said.stderr and not list(tmp_path.iterdir())
     shown = invoke(tmp_path, *given, "--format", "json")
     assert shown.exit_code == 0, shown.output

@@ -168,10 +168,10 @@ def labelled_lines(labelled: Labelled) -> Iterator[str]:
 
 
 def flag_text(share: float, threshold: float, unlike: int) -> str:
-    """Return how pictures are flagged, and how many were."""
+    """Return how images are flagged, and how many were."""
     if not threshold:
-        return "unlike the known classes: nothing is flagged before 50 pictures show what is usual"
-    return f"unlike the known classes: {counted(unlike, 'picture')} flagged, {100 * share:g} % of all were asked for"
+        return "unlike the known classes: nothing is flagged before 50 images show what is usual"
+    return f"unlike the known classes: {counted(unlike, 'image')} flagged, {100 * share:g} % of all were asked for"
 
 
 def _share(value: float, interval: tuple[float, float]) -> str:

@@ -57,7 +57,7 @@ _OPTIONS: list[options.Option] = [
     click.option(
         "--labels",
         type=options.InputFile(),
-        help="CSV with lines FILE,CLASS: the labels of some images. They are learnt, after each answer was judged.",
+        help="CSV with lines FILE,CLASS: the labels of some images. Each is learnt after it has judged the prediction.",
     ),
     options.FALLBACK,
     click.option(

@@ -252,7 +252,7 @@ def embed(
     """Embed the images of DATASET.
 
     DATASET is folder:DIR (DIR/domain/class/image), classes:DIR (DIR/class/image), imagenet:DIR (folders n01440764 or
-    0 to 999), coop:PATH (a split_zhou_*.json: its test pictures), vlcs:DIR, terra:DIR, pacs:DIR,
+    0 to 999), coop:PATH (a split_zhou_*.json: its test images), vlcs:DIR, terra:DIR, pacs:DIR,
     cifar10:PATH, cifar100:PATH, cifar10c:PATH, cifar100c:PATH (the official CIFAR, corrupted here), or
     cifar10c-npy:DIR, cifar100c-npy:DIR (the published test images). After an interruption, the same command continues.
     """

@@ -482,7 +482,7 @@ def label(
 ) -> None:
     """Say what FILE really shows: CLASS. The device learns it, and the whole fleet with the next sync.
 
-    FILE is a image that the device has classified, and that is still there, or one that it will classify. A running
+    FILE is an image that the device has classified, and that is still there, or one that it will classify. A running
     device learns within seconds, any other one at its next start. Labels also say how often the device is right, and
     whether adapting helps.
     """
@@ -535,11 +535,12 @@ def _device_classes(state: Path | None) -> tuple[str, ...]:
 @click.option("--port", type=click.IntRange(0, 65_535), default=8421, show_default=True, help="Port; 0: any free one.")
 @options.MAX_PIXELS
 def review(state: Path | None, port: int, max_pixels: int) -> None:
-    """Show a page on this machine that asks about images: one key per class, and the device learns.
+    """Show a page that asks what images show.
 
-    It asks first where the adapted and the zero-shot answer differ, because only these images say whether adapting
-    helps, and then where the device is least sure. The page is for a browser on this machine; no image leaves it. On a
-    machine without a screen: ssh -L 8421:127.0.0.1:8421 DEVICE. Ctrl-C ends it.
+    There is one key per class, and the device learns. The page asks first where the adapted and the zero-shot
+    prediction differ, because only these images say whether adapting helps, and then where the device is least sure.
+    It is for a browser on this machine; no image leaves it. On a machine without a screen: ssh -L 8421:127.0.0.1:8421
+    DEVICE. Ctrl-C ends it.
     """
     from ..edge.device.review import ReviewServer
 

@@ -52,7 +52,7 @@ def paper() -> None:
 @click.option(
     "--images",
     type=click.Path(exists=True, path_type=Path),
-    help="The pictures, as latte embed BENCHMARK:PATH takes them: make the files that are missing first.",
+    help="The images, as latte embed BENCHMARK:PATH takes them: make the files that are missing first.",
 )
 @click.option("--encoder", help="What makes the files: the paper's CLIP in any form (default: through open_clip).")
 @DEVICE
@@ -186,7 +186,7 @@ def _make_files(
     for work, hours in zip(works, estimate_hours(works, encoder), strict=True):
         views = f" with {work.source.views} views" if work.source.views > 1 else ""
         size = work.bytes * encoder.dim / 2e9
-        text = f"{work.source.path}: {work.left} of {len(work.images)} pictures{views}, {work.passes} passes"
+        text = f"{work.source.path}: {work.left} of {len(work.images)} images{views}, {work.passes} passes"
         line(f"{text}: {hours:.2f} h here, {size:.2f} GB", err=True)
     if only_say:
         return

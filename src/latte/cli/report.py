@@ -37,8 +37,8 @@ def report_options(command: Command) -> Command:
 def report(runs: tuple[Path, ...], kind: str | None, out: Path | None, backbone: str | None, width: int | None) -> None:
     """Show the results of run folders as a table or a page.
 
-    The table has the accuracy in total and per domain, the gain over CLIP, the worst client and domain, the change over
-    time, and which differences may be noise.
+    The table has the accuracy in total and per domain, the gain over zero-shot, the worst client and domain, the change
+    over time, and which differences may be noise.
 
     RUNS are run folders, or folders that hold some. Every benchmark gets a table of its own, a sweep its curve. The
     points of a tuning are folded away, unless its folder is one of RUNS. The paper's numbers stand beside yours only

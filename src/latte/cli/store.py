@@ -139,7 +139,10 @@ def create(name: str | None, out: Path | None, folder: Path, store: str | None, 
 @_OUT
 @_whose
 def rotate(name: str | None, out: Path | None, folder: Path, store: str | None) -> None:
-    """Create a new token for CLIENT, with the same rights, and revoke all earlier ones."""
+    """Replace the tokens of CLIENT by a new one.
+
+    It has the same rights, and all earlier ones are revoked.
+    """
     from ..server.store.tokens import CLIENT, TEACHER, valid_tokens
 
     with _open_tokens(folder, store, made=True) as tokens:
@@ -163,9 +166,9 @@ def revoke(name: str | None, folder: Path, store: str | None) -> None:
 @options.JSON
 @options.store_options
 def list_tokens(as_json: bool, folder: Path, store: str | None) -> None:
-    """List whose tokens there are, since when, and whether they are valid. The tokens themselves are not stored.
+    """List whose tokens there are, and which are valid.
 
-    The role is admin, client, or teacher: a client whose labels count in full.
+    The tokens themselves are not stored. The role is admin, client, or teacher: a client whose labels count in full.
     """
     from ..server.store.tokens import MUTED
 
@@ -188,7 +191,7 @@ def _open_tokens(folder: Path, store: str | None, made: bool = False) -> Iterato
         raise refuse("--folder", f"{folder}, which no server has used, and where no token was made", want)
     with closing(open_tokens(store or folder)) as tokens:
         if made and not tokens.made():
-            raise refuse("--store" if store else "--folder", "a store for which no token was made", want)
+            raise refuse("--store" if store else "--folder", "a store without tokens", f"a first token, or {want}")
         yield tokens
         if not tokens.served():
             problem(
@@ -309,9 +312,10 @@ def remove(name: str, server: str | None, folder: Path | None, as_json: bool, **
 @click.option("--undo", is_flag=True, help="Let the labels of NAME count again, as its token allows.")
 @options.store_options
 def mute(name: str, undo: bool, folder: Path, store: str | None) -> None:
-    """Withdraw all labels of the client NAME, also those that it will send. The server need not be stopped.
+    """Withdraw all labels of the client NAME.
 
-    The client goes on as a member of the fleet: what it learns without labels counts as before.
+    Those that it will send are withdrawn, too. The server need not be stopped. The client goes on as a member of the
+    fleet: what it learns without labels counts as before.
     """
     from ..core.validate import client_name
     from ..errors import refuse
@@ -324,6 +328,8 @@ def mute(name: str, undo: bool, folder: Path, store: str | None) -> None:
         earlier = [one.id for one in known if one.role == MUTED and one.client == name and one.revoked is None]
         if bool(earlier) != undo:
             raise refuse("client", f"{name!r}, which is {'not ' if undo else ''}muted", "another one")
+        if not any(one.client == name and one.role != MUTED for one in known):
+            problem(f"no token was made for {name!r}: is the name right?")
         if undo:
             tokens.revoke(earlier)
         else:

@@ -35,7 +35,12 @@ def task() -> None:
 
 @task.command("create")
 @click.argument("out", type=OutputFile())
-@click.option("--encoder", envvar="LATTE_ENCODER", help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR.")
+@click.option(
+    "--encoder",
+    envvar="LATTE_ENCODER",
+    show_envvar=True,
+    help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR; DIR may be a name in the folder $LATTE_MODELS.",
+)
 @DEVICE
 @BATCH
 @click.option("--classes", "classnames", help="Class names, comma-separated, or a file with one per line.")
@@ -179,6 +184,8 @@ def _show(made: Task, as_json: bool) -> None:
         line(json.dumps(facts))
         return
     for key, value in facts.items():
+        if value in ([], {}):
+            continue
         shown = ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else value
         shown = ", ".join(map(str, shown)) if isinstance(shown, list) else shown
         line(f"{key:<12} {shown}")

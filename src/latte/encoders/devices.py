@@ -64,7 +64,7 @@ def place_torch(torch: Any, device: str, precision: str) -> tuple[Any, Any, Plac
     if place.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         half = ("fp16",)
     if precision not in ("fp32", *half):
-        raise refuse("precision", f"{precision!r} on {place}", " or ".join(("fp32", *half)))
+        raise refuse("precision (--compute)", f"{precision!r} on {place}", " or ".join(("fp32", *half)))
     if place.type == "cuda" and precision == "fp32":
         torch.backends.cudnn.allow_tf32 = False  # of convolutions; for matrix products it is off by default
     hardware = torch.cuda.get_device_name(place) if place.type == "cuda" else ""

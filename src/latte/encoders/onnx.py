@@ -249,5 +249,9 @@ class OnnxEncoder(BaseEncoder):
 def load_onnx(target: str, threads: int, device: str, precision: str) -> OnnxEncoder:
     """Return the encoder in the folder ``target``; the precision is that of its files."""
     if precision != "fp32":
-        raise refuse("precision", repr(precision), "a folder of smaller files, which latte export --variants makes")
+        raise refuse(
+            "precision (--compute)",
+            repr(precision),
+            "fp32: an ONNX folder computes in the numbers of its files (latte export --variants)",
+        )
     return OnnxEncoder(target, threads, device)

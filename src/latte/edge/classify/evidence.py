@@ -198,20 +198,20 @@ def help_lines(found: Help, where: str = "", falls_back: bool = True) -> Iterato
     """Yield for people whether adapting helps; ``where`` says whose labels these are.
 
     >>> print(*help_lines(help_of(Pairs(3, 1, 1), 0.2)), sep=chr(10))
-    on 5 labelled images the two answers differ: adapted right 3, zero-shot right 1, neither 1
-    adapting: not known yet: about 38 more labels of images on which the answers differ
+    on 5 labelled images the two predictions differ: adapted right 3, zero-shot right 1, neither 1
+    adapting: not known yet: about 38 more labels of images on which the predictions differ
     """
     differing = found.helped + found.harmed + found.neither
     if differing:
         each = f"adapted right {found.helped}, zero-shot right {found.harmed}, neither {found.neither}"
-        yield f"on {differing:,} labelled image{'s' * (differing != 1)}{where} the two answers differ: {each}"
+        yield f"on {differing:,} labelled image{'s' * (differing != 1)}{where} the two predictions differ: {each}"
     proof = f"evidence {found.evidence:,.0f} to 1"
     if found.verdict == "unknown":
         more = "more than 1,000" if found.more is None else f"about {found.more:,}"
-        yield f"adapting: not known yet: {more} more labels of images on which the answers differ"
+        yield f"adapting: not known yet: {more} more labels of images on which the predictions differ"
         return
     outcome = "proven to help" if found.verdict == "helps" else "hurts"
-    way = "" if found.verdict == "helps" else ": answers fall back to zero-shot" if falls_back else ", no fallback"
+    way = "" if found.verdict == "helps" else ": predictions fall back to zero-shot" if falls_back else ", no fallback"
     yield f"adapting: {outcome}{way} ({proof})"
     if found.gain is not None and found.gain_interval is not None:
         low, high = found.gain_interval

@@ -371,5 +371,5 @@ def _refusal(answer: HttpAnswer, sent: Mapping[str, str]) -> RefusedError:
     if code == "unauthorized" and "Authorization" in sent:
         detail = "it does not know this token, which was removed or is of another server: --token-file"
     elif code == "unauthorized":
-        detail = "it asks for a token, and none was given: --token-file"
+        detail = "it asks for a token, and none was given (--token-file, or token= in Python)"
     return RefusedError(code, status, detail, stored if isinstance(stored, int) else NO_VERSION)

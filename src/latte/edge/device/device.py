@@ -25,13 +25,24 @@ from ...core.types import Collaborative, Method, Teachable, Vectors, can_be_taug
 from ...core.unknown import BINS, bin_of, pack_counts
 from ...core.validate import choice
 from ...encoders import BadImageError, Encoder
+from ...errors import refuse
 from ...version import __version__
 from ...wire.messages import DeviceReport, FleetWord
 from ...wire.task import Task
 from ..classify.classify import EmbeddedPicture, answer_picture, fill_of
 from ..classify.evidence import Labelled, Tally, collapse_of
 from .feeds import PictureFeed
-from .labels import NOTHING, Lesson, add_labels, due_lessons, has_labels, read_labelled, read_scores, remove_labels
+from .labels import (
+    NOTHING,
+    Lesson,
+    add_labels,
+    due_lessons,
+    has_labels,
+    read_known,
+    read_labelled,
+    read_scores,
+    remove_labels,
+)
 from .record import DeviceRecord, DeviceStatus, NumberedAnswer, Source, read_fleet
 from .syncing import BackgroundSync, SyncClock, SyncState, SyncTimes
 from .watch import file_source
@@ -151,6 +162,11 @@ class DeviceLoop:
             choice("label", label, self.task.zero_shot.classnames)
         self._learn_encoded()
         self._record(self.record.flush)
+        answered, embedded = read_known(self.record.database, name)
+        if not answered and not os.path.lexists(name):
+            raise refuse("file", name, "the file of an answer of this device, or one that is there")
+        if label and picture is None and not embedded and not os.path.lexists(name):
+            raise refuse("picture", "none", f"the image once more, because there is no file {name}")
         add_labels(self.record.database, {name: label})
         self._reviewed, self._given[name] = True, picture
         try:

@@ -66,6 +66,14 @@ def read_labelled(database: sqlite3.Connection) -> tuple[Labelled, Pairs]:
     return compare_labels(database), read_pairs(database)
 
 
+def read_known(database: sqlite3.Connection, name: str) -> tuple[bool, bool]:
+    """Return whether a picture was answered, and whether its embedding is there because its label was learnt."""
+    found = """SELECT EXISTS (SELECT 1 FROM pictures WHERE source = :name),
+        EXISTS (SELECT 1 FROM lessons WHERE source = :name AND row IS NOT NULL)"""
+    answered, embedded = database.execute(found, {"name": os.fsencode(name)}).fetchone()
+    return bool(answered), bool(embedded)
+
+
 def add_labels(database: sqlite3.Connection, labels: Mapping[str, str], chosen: bool = False) -> int:
     """Store the true labels of pictures, by their names; return how many of these pictures have been classified.
 

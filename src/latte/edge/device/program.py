@@ -56,6 +56,8 @@ class Device:
         Take an encoder of another fingerprint than the task's: the same model in another form.
     sync_seconds
         Sync after this time at the latest, if there is anything new; 0: only when the task says so.
+    fallback
+        Predict with zero-shot while labels prove that adapting hurts.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Device:
         state: str | Path | None = None,
         any_encoder: bool = False,
         sync_seconds: float = SYNC_SECONDS,
+        fallback: bool = True,
     ) -> None:
         self._loop = open_loop(
             as_membership(server, name, token),
@@ -75,6 +78,7 @@ class Device:
             lambda task: as_encoder(encoder, task.zero_shot.dim),
             any_encoder=any_encoder,
             seconds=sync_seconds,
+            fallback=fallback,
             tell=log_problem,
         )
         self._open = True

@@ -501,7 +501,7 @@ class DeviceRecord:
                 self._status = self._fleet = ""
                 if self._waiting or self._snapshot is not None:
                     recorded = self._first("SELECT coalesce(max(number), 0) FROM pictures")
-                    self._on_full(DiskFullError(f"{error}; {recorded} pictures are recorded"))
+                    self._on_full(DiskFullError(f"{error}; {recorded} images are recorded"))
         return []
 
     def _write(self, durable: bool) -> list[NumberedAnswer]:
