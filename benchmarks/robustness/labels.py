@@ -208,7 +208,12 @@ def print_tables(measured: list[Measured]) -> None:
         for plan in plans:
             cells = [gains.get((method, plan, name)) for name in sets]
             if any(cells):
-                print(f"| {plan} | " + " | ".join(f"{np.mean(cell):+.1f}" if cell else "" for cell in cells) + " |")
+                shown = [f"{np.mean(cell):+.1f}" if cell else "" for cell in cells]
+                few = [
+                    f"({text})" if cell and len(cell) < len(SEEDS) else text
+                    for cell, text in zip(cells, shown, strict=True)
+                ]
+                print(f"| {plan} | " + " | ".join(few) + " |")
 
 
 def draw(measured: list[Measured], out: Path) -> None:
