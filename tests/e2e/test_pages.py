@@ -40,7 +40,8 @@ ELSEWHERE = {  # pages that another test runs in order, the last three with what
     "docs/tutorials/compare-methods.md": "e2e/test_tutorials.py",
     "docs/tutorials/your-own-data.md": "e2e/test_tutorials.py",
 }
-SLOW = {f"docs/{name}.md" for name in "deploy edge experiments labels pictures security".split()}  # seconds each
+LONG = ("deploy", "edge", "experiments", "labels", "pictures", "security")  # seconds each
+SLOW = {f"docs/{name}.md" for name in LONG}
 RUN_HERE = [pytest.param(page, marks=[pytest.mark.slow] * (page in SLOW)) for page in PAGES if page not in ELSEWHERE]
 ADDRESS = re.compile(r"https?://(?:127\.0\.0\.1|latte\.example\.org):8420")
 DATABASE = "postgresql://latte@db.example.org/latte"
