@@ -54,7 +54,7 @@ def test_labels_are_learnt_after_the_answer_as_the_method_does_it(method, pictur
     got = [one["probability"] for one in taught + later]
     np.testing.assert_allclose(got, [probability for _, probability in expected], rtol=1e-3)
     assert taught[0] == plain[0] and any(a["label"] != b["label"] for a, b in zip(taught + later, plain, strict=True))
-    assert "20 labelled pictures: accuracy" in said and "adapting: not known yet: about" in said
+    assert "20 labelled images: accuracy" in said and "adapting: not known yet: about" in said
 
 
 def test_a_machine_that_is_harmed_answers_with_zero_shot_unless_told_otherwise(pictures, tmp_path, monkeypatch):
@@ -64,7 +64,7 @@ def test_a_machine_that_is_harmed_answers_with_zero_shot_unless_told_otherwise(p
     table = write_labels(tmp_path / "labels.csv", {one["file"]: one["zero_shot"] for one in plain})
     safe, said = answers(*own, "--labels", table)
     stubborn, also_said = answers(*own, "--labels", table, "--no-fallback")
-    assert "hurts: answers fall back to zero-shot" in said and "hurts, no fallback" in also_said
+    assert "hurts: predictions fall back to zero-shot" in said and "hurts, no fallback" in also_said
     start = next(i for i, one in enumerate(safe) if "adapted" in one)
     assert all(one["label"] == one["zero_shot"] for one in safe[start:])
     assert [one.get("adapted", one["label"]) for one in safe] == [one["label"] for one in stubborn]

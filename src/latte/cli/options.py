@@ -167,7 +167,7 @@ FALLBACK = click.option(
     "--fallback/--no-fallback",
     default=True,
     show_default=True,
-    help="Answer with zero-shot while labels prove that adapting hurts; learning goes on.",
+    help="Predict with zero-shot while labels prove that adapting hurts; learning goes on.",
 )
 PLUGINS = click.option(
     "--plugin", "plugins", type=InputFile(), multiple=True, help="Python file with methods of your own; repeatable."

@@ -160,11 +160,11 @@ def pair_of(answer: Answer, label: str) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """Whether adapting helps, as far as ``pairs`` of labelled images on which the two answers differ can say.
+    """Whether adapting helps, as far as ``pairs`` of labelled images on which the two predictions differ can say.
 
     ``evidence`` is to 1, for the side that has more of it; ``more`` is how many more such labels would prove something,
-    None for more than 1,000. ``gain`` is an estimate: the share of images on which the answers differ, times how much
-    more often the adapted one is right there. It is None where that is not known.
+    None for more than 1,000. ``gain`` is an estimate: the share of images on which the predictions differ, times how
+    much more often the adapted one is right there. It is None where that is not known.
     """
 
     verdict: Verdict
@@ -178,7 +178,7 @@ class Help:
 
 
 def help_of(pairs: Pairs, differing: float | None) -> Help:
-    """Return what ``pairs`` say; the two answers differ on the share ``differing`` of all images, if that is known.
+    """Return what ``pairs`` say; the two predictions differ on the share ``differing`` of all images, if that is known.
 
     >>> found = help_of(Pairs(19, 5, 33), 0.2)
     >>> found.verdict, round(found.evidence, 1), round(found.gain, 3)
@@ -198,20 +198,20 @@ def help_lines(found: Help, where: str = "", falls_back: bool = True) -> Iterato
     """Yield for people whether adapting helps; ``where`` says whose labels these are.
 
     >>> print(*help_lines(help_of(Pairs(3, 1, 1), 0.2)), sep=chr(10))
-    on 5 labelled images the two answers differ: adapted right 3, zero-shot right 1, neither 1
-    adapting: not known yet: about 38 more labels of images on which the answers differ
+    on 5 labelled images the two predictions differ: adapted right 3, zero-shot right 1, neither 1
+    adapting: not known yet: about 38 more labels of images on which the predictions differ
     """
     differing = found.helped + found.harmed + found.neither
     if differing:
         each = f"adapted right {found.helped}, zero-shot right {found.harmed}, neither {found.neither}"
-        yield f"on {differing:,} labelled image{'s' * (differing != 1)}{where} the two answers differ: {each}"
+        yield f"on {differing:,} labelled image{'s' * (differing != 1)}{where} the two predictions differ: {each}"
     proof = f"evidence {found.evidence:,.0f} to 1"
     if found.verdict == "unknown":
         more = "more than 1,000" if found.more is None else f"about {found.more:,}"
-        yield f"adapting: not known yet: {more} more labels of images on which the answers differ"
+        yield f"adapting: not known yet: {more} more labels of images on which the predictions differ"
         return
     outcome = "proven to help" if found.verdict == "helps" else "hurts"
-    way = "" if found.verdict == "helps" else ": answers fall back to zero-shot" if falls_back else ", no fallback"
+    way = "" if found.verdict == "helps" else ": predictions fall back to zero-shot" if falls_back else ", no fallback"
     yield f"adapting: {outcome}{way} ({proof})"
     if found.gain is not None and found.gain_interval is not None:
         low, high = found.gain_interval

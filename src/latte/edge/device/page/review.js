@@ -30,7 +30,7 @@ const drawClasses = () => {
     button.addEventListener("click", () => send("label", name));
     return button;
   }));
-  const which = answers.length > 1 ? "Framed: the two answers. Which is whose is not shown, so that it does not sway you." : "Framed: the answer.";
+  const which = answers.length > 1 ? "Framed: the two predictions. Which is whose is not shown, so that it does not sway you." : "Framed: the prediction.";
   setText(at("framed"), which);
 };
 
@@ -48,7 +48,7 @@ const draw = () => {
     at("picture").src = "picture/" + question.number;
     at("find").value = "";
     setText(at("name"), visible(question.name));
-    setText(at("why"), question.why === "differ" ? "the two answers differ" : "the device is least sure");
+    setText(at("why"), question.why === "differ" ? "the two predictions differ" : "the device is least sure");
     at("unlike").hidden = !question.unlike;
     drawClasses();
     if (state.next !== null) new Image().src = "picture/" + state.next;

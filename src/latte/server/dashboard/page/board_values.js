@@ -31,11 +31,11 @@ const odds = (help) => `evidence ${count(help.evidence)} to 1`;
 // What the labels say, and what happens or is needed next.
 export const helpNote = (help) => ({
   helps: () => odds(help),
-  hurts: () => `${odds(help)}: answers fall back to zero-shot`,
-  unknown: () => `${help.more === null ? "more than 1,000" : "about " + count(help.more)} more labels of images on which the answers differ`,
+  hurts: () => `${odds(help)}: predictions fall back to zero-shot`,
+  unknown: () => `${help.more === null ? "more than 1,000" : "about " + count(help.more)} more labels of images on which the predictions differ`,
 })[help.verdict]();
 
-export const helpCounts = (help) => `On ${counted(help.helped + help.harmed + help.neither, "labelled image", "labelled images")} the two answers differed. Adapted right ${count(help.helped)}, zero-shot right ${count(help.harmed)}, neither ${count(help.neither)}.`;
+export const helpCounts = (help) => `On ${counted(help.helped + help.harmed + help.neither, "labelled image", "labelled images")} the two predictions differed. Adapted right ${count(help.helped)}, zero-shot right ${count(help.harmed)}, neither ${count(help.neither)}.`;
 
 export const valuesOf = (row) => {
   const report = row.report || {};
