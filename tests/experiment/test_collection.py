@@ -18,6 +18,7 @@ from latte.experiment.runner import Options, run
 from latte.experiment.sweep import execute_sweeps, make_sweep, parse_axis
 from latte.experiment.tune import make_tunings
 from latte.report.contents import build_report
+from latte.simulation.labelling import Labelling
 from latte.simulation.simulator import Schedule
 from small_benchmark import small_file
 
@@ -122,6 +123,16 @@ def test_other_clients_and_syncs_are_other_tables(benchmark, config, tmp_path):
         "clients_per_domain=2, T=5": ["clip", "dmn", "latte"],
         "clients_per_domain=1": ["clip", "dmn"],
     }
+
+
+def test_a_run_with_labels_is_a_table_that_says_so(config, tmp_path):
+    clip = replace(config, methods=config.methods[:1])
+    for one in (clip, replace(clip, labels=Labelling(random=2))):
+        run(make_plan(one), tmp_path, ONE)
+    notes = [
+        note for table in build_report(collect([tmp_path])).tables for note in table.notes if "labels.random" in note
+    ]
+    assert notes == ["labels.random=2: accuracy is that on the images that nobody labelled."]
 
 
 def test_runs_of_one_federation_are_one_table_without_a_suffix(config, tmp_path):

@@ -250,7 +250,7 @@ def warn_of_labels(names: Iterable[str]) -> None:
     """Say on stderr which of the methods ``names``, in runs with labels, run on the slow path."""
     taught = ", ".join(name for name in dict.fromkeys(names) if describe(name).teachable and named_engine(name))
     if taught:
-        LOG.warning("the engine gives no labels: %s takes the readable simulator", taught)
+        LOG.warning("runs with labels take the readable simulator, which is slower: %s", taught)
 
 
 def warn_of_slow_path(methods: Iterable[tuple[str, Mapping[str, object]]]) -> None:

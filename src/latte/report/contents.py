@@ -15,11 +15,14 @@ from ..errors import InputError
 from ..experiment.collection import Collection, Run, encoders
 from ..experiment.folder import PredictionFiles, Predictions, read_predictions
 from ..methods import METHODS, describe
+from ..simulation.labelling import Labelling
 from ..simulation.results import Result
 from ..simulation.simulator import Schedule
 from .published import family
 from .sweeps import SweepTable, axis_name, build_sweep, value_text
 from .tables import ResultTable, build_table, result_key
+
+LABELS = ("labels.per_class", "labels.random", "labels.margin")  # one of them is more than 0 in a run with labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,9 @@ class Comparable:
 def build_report(collection: Collection, claimed: str | None = None) -> Report:
     """Return the report of everything in ``collection``: a table per benchmark and per kind of federation.
 
-    Runs with other clients or orders are no rows of one table, because their seeds mean other streams, nor are methods
-    that sync at other times. What distinguishes such tables stands in their titles; a method that exchanges nothing is
-    in each table of its streams.
+    Runs with other clients, orders or labels are no rows of one table, because their seeds mean other streams, nor are
+    methods that sync at other times. What distinguishes such tables stands in their titles; a method that exchanges
+    nothing is in each table of its streams.
     """
     names = encoders(collection.every_run())
     benchmarks = dict.fromkeys(result.benchmark for run in collection.runs for result in run.results)
@@ -84,6 +87,9 @@ def _tables(benchmark: str, runs: Sequence[Run], encoder: str | None, claimed: s
         words = ", ".join(
             f"{axis_name(key)}={value_text(part.settings[key])}" for key in varying if key in part.settings
         )
+        labels = [f"{key}={part.settings[key]}" for key in LABELS if part.settings.get(key)]
+        if labels:
+            notes[f"{', '.join(labels)}: accuracy is that on the images that nobody labelled"] = None
         table = build_table(results, encoder, claimed, names, answers)
         title = f"{table.title}; {words}" if words else table.title
         yield replace(table, title=title, notes=(*table.notes, *(f"{note}." for note in notes if note)))
@@ -134,5 +140,8 @@ def _federation(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
         return {}, {}
     schedule = config.get("schedule")
     parts = {**asdict(Schedule()), **(schedule if isinstance(schedule, Mapping) else {})}
+    labels = config.get("labels")
+    given = {**asdict(Labelling()), **(labels if isinstance(labels, Mapping) else {})}
     streams = {key: config.get(key) for key in ("clients_per_domain", "order")}
+    streams |= {f"labels.{key}": value for key, value in given.items()}  # accuracy is that on the other images
     return streams, {f"schedule.{key}": value for key, value in parts.items()}

@@ -160,11 +160,11 @@ def pair_of(answer: Answer, label: str) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """Whether adapting helps, as far as ``pairs`` of labelled images on which the two answers differ can say.
+    """Whether adapting helps, as far as ``pairs`` of labelled images on which the two predictions differ can say.
 
     ``evidence`` is to 1, for the side that has more of it; ``more`` is how many more such labels would prove something,
-    None for more than 1,000. ``gain`` is an estimate: the share of images on which the answers differ, times how much
-    more often the adapted one is right there. It is None where that is not known.
+    None for more than 1,000. ``gain`` is an estimate: the share of images on which the predictions differ, times how
+    much more often the adapted one is right there. It is None where that is not known.
     """
 
     verdict: Verdict
@@ -178,7 +178,7 @@ class Help:
 
 
 def help_of(pairs: Pairs, differing: float | None) -> Help:
-    """Return what ``pairs`` say; the two answers differ on the share ``differing`` of all images, if that is known.
+    """Return what ``pairs`` say; the two predictions differ on the share ``differing`` of all images, if that is known.
 
     >>> found = help_of(Pairs(19, 5, 33), 0.2)
     >>> found.verdict, round(found.evidence, 1), round(found.gain, 3)
