@@ -117,8 +117,8 @@ def summary_lines(summary: DeviceSummary) -> Iterator[str]:
     yield from labelled_lines(summary.labelled)
     if summary.collapse:
         yield collapse_line(summary.collapse)
-    if summary.taught:
-        yield f"{counted(summary.taught, 'label')} learnt"
+    if summary.taught or summary.due:
+        yield f"{counted(summary.taught, 'label')} learnt{f', {summary.due} not learnt' if summary.due else ''}"
     if counts.answered:
         from ..edge.classify.evidence import help_lines
 
