@@ -3,7 +3,7 @@
 import pytest
 
 from devices import RowEncoder, rows, small_task
-from latte.edge.device.device import Device
+from latte.edge.device.device import DeviceLoop
 from latte.edge.device.labels import add_labels
 from latte.edge.device.record import DeviceRecord, Source, read_answers
 from latte.edge.device.syncing import SyncTimes
@@ -20,7 +20,7 @@ def member(folder, server, name):
     membership = Membership(server, name=name, precision="exact")
     record = DeviceRecord(folder / name, STRONG.fingerprint)
     link = link_to(membership, STRONG, name)
-    return Device(RowEncoder(8), STRONG, new_member(STRONG), record, link, SyncTimes("every", 10_000, 0, 0))
+    return DeviceLoop(RowEncoder(8), STRONG, new_member(STRONG), record, link, SyncTimes("every", 10_000, 0, 0))
 
 
 def label_as_harmed(device, seed, most=4):
