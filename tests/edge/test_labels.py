@@ -24,6 +24,7 @@ from latte.edge.device.labels import (
     NONE,
     add_labels,
     compare_labels,
+    count_due,
     due_lessons,
     read_pairs,
     read_questions,
@@ -134,8 +135,9 @@ def test_what_is_due_is_learnt_once_in_the_transaction_of_the_memory(device):
     add_labels(database, {one: "class 1", two: NONE, "/later": "class 2"})
     assert [(lesson.source.name, lesson.label) for lesson in due_lessons(database)] == [(one, "class 1"), (two, NONE)]
     device.record.learn(Source(one), 1, "class 1", b"1234")
-    assert len(due_lessons(database)) == 2, "not before the transaction"
+    assert len(due_lessons(database)) == count_due(database) == 2, "not before the transaction"
     device.save()
+    assert count_due(database) == 1
     assert [lesson.source.name for lesson in due_lessons(database)] == [two]
     remove_labels(database, [one])
     (gone,) = [lesson for lesson in due_lessons(database) if lesson.label is None]

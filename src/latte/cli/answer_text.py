@@ -117,15 +117,16 @@ def summary_lines(summary: DeviceSummary) -> Iterator[str]:
     yield from labelled_lines(summary.labelled)
     if summary.collapse:
         yield collapse_line(summary.collapse)
-    if summary.taught:
-        yield f"{counted(summary.taught, 'label')} learnt"
+    if summary.taught or summary.due:
+        yield f"{counted(summary.taught, 'label')} learnt{f', {summary.due} not learnt' if summary.due else ''}"
     if counts.answered:
         from ..edge.classify.evidence import help_lines
 
         whole = sum(summary.fleet.pairs) > summary.pairs.differing
         yield from help_lines(summary.help, " of the fleet" if whole else "", summary.falls_back)
     if summary.fleet.share:
-        yield flag_text(summary.fleet.share, summary.fleet.threshold, summary.unlike)
+        where = " of the fleet, counted from the first sync of each device,"
+        yield flag_text(summary.fleet.share, summary.fleet.threshold, summary.unlike, where)
     if status.problem:
         yield f"problem: {status.problem}"
 
@@ -167,10 +168,10 @@ def labelled_lines(labelled: Labelled) -> Iterator[str]:
     yield f"gain {100 * found.gain:+.1f} points (95 % interval {100 * low:+.1f} to {100 * high:+.1f})"
 
 
-def flag_text(share: float, threshold: float, unlike: int) -> str:
+def flag_text(share: float, threshold: float, unlike: int, where: str = "") -> str:
     """Return how images are flagged, and how many were."""
     if not threshold:
-        return "unlike the known classes: nothing is flagged before 50 images show what is usual"
+        return f"unlike the known classes: nothing is flagged before 50 images{where} show what is usual"
     return f"unlike the known classes: {counted(unlike, 'image')} flagged, {100 * share:g} % of all were asked for"
 
 

@@ -25,7 +25,7 @@ FAMILIES = {
         "task": ("latte.cli.task:task", "Create and show the task that a fleet shares."),
         "serve": ("latte.cli.serve:serve", "Run the server that the devices of a fleet sync with."),
         "edge": ("latte.cli.edge:edge", "Run a device: classify, adapt, and sync with a server."),
-        "client": ("latte.cli.store:client", "List and remove the clients of a server."),
+        "client": ("latte.cli.store:client", "List, remove and mute the clients of a server."),
         "token": ("latte.cli.store:token", "Create, rotate, revoke and list a server's tokens."),
         "store": ("latte.cli.store:store", "Back up, restore and check a server's store."),
     },

@@ -251,7 +251,7 @@ def _where(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def client() -> None:
-    """List and remove the clients of a server, as an admin or in its folder, and withdraw the labels of one."""
+    """List and remove the clients of a server, as an admin or in its folder; mute withdraws the labels of one."""
 
 
 @client.command("list")

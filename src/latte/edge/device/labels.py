@@ -139,6 +139,13 @@ def count_taught(database: sqlite3.Connection) -> int:
     return int(database.execute("SELECT count(*) FROM lessons WHERE taught != ''").fetchone()[0])
 
 
+def count_due(database: sqlite3.Connection) -> int:
+    """Return how many labels of classified pictures are not learnt yet."""
+    if not has_labels(database):
+        return 0
+    return int(database.execute(f"SELECT count(*) FROM ({_JUDGED}) WHERE truth IS NOT taught").fetchone()[0])
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A picture that is worth asking about: its number, its origin, and the two answers."""

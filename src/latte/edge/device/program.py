@@ -142,6 +142,8 @@ class Device:
     def answer(self, picture: Picture) -> Answer:
         """Answer one picture, also one that was answered before."""
         if isinstance(picture, (str, os.PathLike)):
+            if not Path(picture).exists():
+                raise refuse("file", picture, "a file that exists")
             source = file_source(absolute_name(Path(picture)))
         else:
             source = Source(f"frame {self._loop.record.number + 1}")

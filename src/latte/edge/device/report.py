@@ -18,7 +18,7 @@ from ...files.atomic import is_locked
 from ...files.documents import parse_json
 from ..classify.classify import absolute_name
 from ..classify.evidence import Help, Labelled, SessionCounts, Stretch, accuracies_of, collapse_of, help_of
-from .labels import count_taught, read_labelled
+from .labels import count_due, count_taught, read_labelled
 from .record import (
     DEVICE_FILE,
     DeviceStatus,
@@ -189,6 +189,7 @@ class DeviceSummary:
     taught: int = 0  # labels that the device has learnt
     fleet: FleetKnowledge = field(default_factory=FleetKnowledge)
     unlike: int = 0  # pictures that were flagged
+    due: int = 0  # labels that it has not learnt yet
 
     @property
     def help(self) -> Help:
@@ -260,4 +261,5 @@ def summarise(database: Connection, folder: Path, classes: int) -> DeviceSummary
         count_taught(database),
         read_fleet(database),
         database.execute("SELECT count(*) FROM extras WHERE unlike").fetchone()[0],
+        count_due(database),
     )
