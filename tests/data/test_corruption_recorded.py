@@ -52,6 +52,7 @@ def test_those_without_chance_give_the_recorded_embeddings(recorded, embed, cifa
         assert cosines.mean() > 0.999, name
 
 
+@pytest.mark.slow
 def test_those_with_chance_give_the_recorded_centre_and_accuracy(recorded, embed, cifar_test):
     text, hits = recorded["text"].astype(np.float32), []
     for name in RANDOM:

@@ -86,8 +86,9 @@ def covered(memory):
 
 @pytest.mark.parametrize(
     ("number", "code", "word"),
-    [(signal.SIGINT, 130, "interrupted"), pytest.param(signal.SIGTERM, 143, "term", marks=pytest.mark.slow)],
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "term")],
 )
+@pytest.mark.slow
 def test_a_signal_saves_what_was_printed_and_the_same_command_goes_on(pictures, whole, tmp_path, number, code, word):
     memory = tmp_path / "m.safetensors"
     process = start(pictures, memory)
@@ -128,7 +129,8 @@ def test_killed_at_any_moment_the_memory_is_whole_and_goes_on(pictures, whole, t
     assert memory.read_bytes() == whole[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_the_table_goes_on_with_the_memory(pictures, whole, tmp_path, number):
     """Interrupted or killed, and gone on with: a row per picture, the answers that were printed."""
     memory, table = tmp_path / "m.safetensors", tmp_path / "answers.csv"
@@ -162,6 +164,7 @@ def rows_of(table):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_table_that_does_not_go_on_from_the_memory_is_refused(pictures, tmp_path):
     memory, table = tmp_path / "m.safetensors", tmp_path / "answers.csv"
     process = start(pictures, memory, "--save-every", "0")
@@ -213,6 +216,7 @@ def test_a_reader_that_goes_away_costs_nothing(pictures, whole, tmp_path):
     assert code == 0 and rest == whole[0][done:] and memory.read_bytes() == whole[1]
 
 
+@pytest.mark.slow
 def test_a_second_process_is_told_who_has_the_memory_and_changes_nothing(pictures, whole, tmp_path):
     memory = tmp_path / "m.safetensors"
     link = tmp_path / "link.safetensors"

@@ -170,6 +170,7 @@ def test_recorded_text_embeddings_are_reproduced(mini, shared, name):
     assert classifier.scale == 100
 
 
+@pytest.mark.slow
 def test_real_jpegs_give_the_recorded_embeddings_and_accuracy(mini, shared, pictures):
     data = recorded(shared, "pacs")
     have = np.array([(pictures / path).is_file() for path in data["paths"]])

@@ -165,6 +165,7 @@ def test_an_encoder_takes_views_as_they_are(tiny, photo):
     assert np.allclose(rows[0], tiny.images([photo])[0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_views_are_as_far_from_the_plain_one_as_the_recorded_ones(mini, shared, pictures):
     """Recorded per picture: 31 crops with flips, 32 with AugMix on top, drawn by other code."""
     recorded = np.load(shared / "data" / "embeddings" / "views_pacs.npz", allow_pickle=False)

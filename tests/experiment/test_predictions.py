@@ -183,6 +183,7 @@ class PowerCut(BaseException):
     """What ends a run between two writes."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("earlier", [False, True], ids=["from nothing", "after a run without"])
 def test_stopped_at_every_write_it_ends_with_the_same_bytes(plan, tmp_path, monkeypatch, earlier):
     small = make_plan(replace(plan.config, methods=plan.config.methods[:2], benchmark=str(plan.entry.path)))

@@ -71,7 +71,10 @@ class Recorded:
         return float(np.abs((self.scores if scores is None else scores) - self.arrays[name]).max())
 
 
-@pytest.mark.parametrize("case", CASES)
+LONG = {"dota/dtd"}  # a matrix of 512 dimensions for each of 47 classes: a minute of processor time
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.slow] * (case in LONG)) for case in CASES])
 def test_a_recorded_stream(case):
     recorded = Recorded(case)
     differ = int((recorded.labels != recorded.arrays["final"]).sum())
