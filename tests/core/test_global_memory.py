@@ -6,7 +6,7 @@ from threading import Barrier
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from latte import Routing
@@ -165,7 +165,6 @@ def test_rows_that_are_not_seen_come_back_empty():
 
 
 @pytest.mark.parametrize("routing", ROUTINGS.values(), ids=ROUTINGS)
-@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_restored_memory_goes_on_with_the_same_numbers(routing, seed):
     rng = np.random.default_rng(seed)

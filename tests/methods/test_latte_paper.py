@@ -45,7 +45,7 @@ def federations(draw):
     return ZeroShot(text, tuple(map(str, range(C))), draw(st.sampled_from([5.0, 20.0, 100.0]))), streams
 
 
-@settings(max_examples=100)
+@settings(max_examples=300)
 @given(federations(), params(), st.integers(1, 4))
 def test_equals_the_equations(federation, p, period):
     zero_shot, streams = federation
