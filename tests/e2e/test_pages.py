@@ -42,7 +42,7 @@ ELSEWHERE = {  # pages that another test runs in order, the last three with what
     "docs/tutorials/your-own-data.md": "e2e/test_tutorials.py",
 }
 BEFORE = {"docs/teach.md": "docs/edge.md"}  # a page that goes on where another one ended
-LONG = ("deploy", "edge", "experiments", "labels", "pictures", "security", "teach")  # seconds each
+LONG = ("deploy", "edge", "experiments", "pictures", "security", "teach")  # seconds each
 SLOW = {f"docs/{name}.md" for name in LONG}
 RUN_HERE = [pytest.param(page, marks=[pytest.mark.slow] * (page in SLOW)) for page in PAGES if page not in ELSEWHERE]
 ADDRESS = re.compile(r"https?://(?:127\.0\.0\.1|latte\.example\.org):8420")

@@ -1,4 +1,4 @@
-"""Latte with labels, from the formulas of docs/labels.md: loops, float64, and nothing of latte's."""
+"""Latte with labels, from the formulas of benchmarks/results/labels.md: loops, float64, and nothing of latte's."""
 
 from __future__ import annotations
 

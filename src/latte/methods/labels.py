@@ -2,7 +2,8 @@
 
 One additive statistic carries everything, the **residual sum** R = Σ (onehot(y) - p₀) f' over labelled images, where p₀
 is the softmax of the zero-shot logits. The label head is one long Newton step of logistic regression around zero-shot
-(Böhning's bound of the Hessian), in the whitened space, where R is the gradient. docs/labels.md has the formulas.
+(Böhning's bound of the Hessian), in the whitened space, where R is the gradient. The formulas are in
+benchmarks/results/labels.md.
 """
 
 from __future__ import annotations
