@@ -391,7 +391,8 @@ class BlockServer(_Server):
                 best = DonorLists(mine.clients[label], mine.values[label])
                 offer(products, rows, clients, places[label], total, best)
             if by_mean and not seen.all():
-                common = seen.T.astype(np.float32) @ known.T.astype(np.float32)
+                with np.errstate(invalid="ignore"):  # zeros and ones: BLAS was seen to raise the flag all the same
+                    common = seen.T.astype(np.float32) @ known.T.astype(np.float32)
                 unseen, score = np.ascontiguousarray(~seen.T), np.empty(len(clients))
                 offer_means(total, common, members, unseen, clients, known, score, mine)
 
