@@ -34,6 +34,7 @@ FAMILIES = {
         "sweep": ("latte.cli.experiments:sweep", "Run methods at every value of a parameter."),
         "tune": ("latte.cli.experiments:tune", "Choose parameters on splits that are not reported."),
         "report": ("latte.cli.report:report", "Show the results of run folders as a table or a page."),
+        "leaderboard": ("latte.cli.report:leaderboard", "Rank methods over all sets of run folders."),
         "diagnose": ("latte.cli.report:diagnose", "Look into the memories of a run, class by class."),
         "methods": ("latte.cli.methods:methods", "List the methods, their parameters and presets."),
         "data": ("latte.cli.data:data", "List, show, check, convert and fetch data."),
@@ -64,7 +65,7 @@ class LazyGroup(click.Group):
         """List the commands by family, without importing them."""
         for family, commands in FAMILIES.items():
             with formatter.section(family):
-                formatter.write_dl([(f"{name:<8}", help_line) for name, (_, help_line) in commands.items()])
+                formatter.write_dl([(f"{name:<11}", help_line) for name, (_, help_line) in commands.items()])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Offer near names for an unknown command."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..errors import refuse
 from .options import JSON, Command, Folder, OutputFile
 from .output import bar, block, line, print_rows, problem, terminal_width
 
@@ -73,6 +74,47 @@ def format_of(out: Path | None) -> str:
     """Return the format for the ending of a file name; text for any other."""
     endings = {".md": "markdown", ".tex": "latex", ".json": "json", ".csv": "csv", ".html": "html", ".htm": "html"}
     return endings.get(out.suffix.lower(), "text") if out is not None else "text"
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=Folder(exists=True))
+@click.option("--form", "forms", multiple=True, type=click.Choice(["local", "global", "collaborative"]), help=(
+    "Only methods of this form, beside zero-shot; may be repeated."
+))  # fmt: skip
+@click.option("--json", "kind", flag_value="json", help="Print JSON, like --format json.")
+@click.option("--out", type=OutputFile(makes_folder=True), help="Write to this file instead of stdout.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(("text", "markdown", "json", "html")),
+    help="Default: what the name of --out ends in, else text.",
+)
+def leaderboard(runs: tuple[Path, ...], forms: tuple[str, ...], kind: str | None, out: Path | None) -> None:
+    """Rank the methods over all sets of run folders.
+
+    RUNS are run folders, or folders that hold some; every set needs zero-shot (clip) in one of its runs. Each set gets
+    a column: points over zero-shot, and the rank among all rows. With runs that stored the answers (latte run
+    --predictions), both have intervals over splits and images. Sets with many views of an image have a board of their
+    own. The page (--out board.html) sorts, and filters by form.
+    """
+    from ..experiment.collection import collect
+    from ..report.formats.text import TEXT_WIDTH
+    from ..report.leaderboard import build_leaderboard, render_leaderboard
+
+    kind = kind or format_of(out)
+    if kind not in ("text", "markdown", "json", "html"):
+        raise refuse("--out", str(out), "a name that ends in .txt, .md, .json or .html, or --format")
+    collection = collect(runs)
+    for note in collection.notes():
+        line(note, err=True)
+    boards = build_leaderboard(collection, forms)
+    if kind == "html":
+        from ..report.page.sections import leaderboard_page
+
+        write_output(leaderboard_page(boards), out)
+    else:
+        columns = (terminal_width() if out is None else None) or TEXT_WIDTH
+        write_output(render_leaderboard(boards, kind, columns), out)
 
 
 @click.command()

@@ -73,6 +73,14 @@ class Run:
         name = _of_data(self.manifest, "encoder") or _of_data(self.config, "encoder")
         return None if name == UNKNOWN else name
 
+    def prompts(self) -> tuple[str, ...] | None:
+        """Return the templates of the class names, where the data file had them."""
+        data = self.manifest.get("data")
+        found = data.get("prompts") if isinstance(data, Mapping) else None
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            return None
+        return tuple(found) or None
+
     def fingerprint(self) -> str | None:
         """Return the fingerprint of the classifier that every method of the run used, where it is recorded."""
         return _of_data(self.config, "fingerprint") or _of_data(self.manifest, "fingerprint")

@@ -98,6 +98,10 @@ class RunFolder:
         """Return the lines of results that can be trusted, by method label and seed."""
         return {(line.result.method, line.result.seed): line for line in self.lines() if line and belongs(line, plan)}
 
+    def seconds(self) -> dict[ItemKey, float]:
+        """Return how long each method took on each seed."""
+        return {(entry.method, entry.seed): entry.seconds for entry in self._entries()}
+
     def append(self, line: ResultLine, seconds: float) -> None:
         """Add one result; only after both lines are on disk does it count."""
         sha256 = sha256_of(line.text.encode())

@@ -17,7 +17,7 @@ from ..data.federation import Embeddings, federate
 from ..encoders.tuning import TUNABLE, check_tunable
 from ..engine.api import readable_seconds
 from ..errors import InputError, MissingExtra, refuse
-from ..files.documents import checksum, sha256_of
+from ..files.documents import checksum, parse_json, sha256_of
 from ..methods import create, describe
 from ..methods.plugins import describe_failure
 from ..simulation.labelling import Labelling
@@ -67,7 +67,8 @@ class Item:
 class Plan:
     """A run that can start. ``sources`` are the checksums of the methods that are not ours, by name.
 
-    ``readable_seconds`` is about how long an item takes without an engine.
+    ``readable_seconds`` is about how long an item takes without an engine. ``prompts`` are the templates of the class
+    names, and what else the text rows were made from, where the data file says it.
     """
 
     config: RunConfig
@@ -75,6 +76,7 @@ class Plan:
     data: DataInfo
     sources: Mapping[str, str]
     readable_seconds: float
+    prompts: tuple[str, ...] = ()
 
     def canonical(self) -> str:
         """Return the resolved configuration as JSON, the same text for the same run on any machine."""
@@ -147,7 +149,14 @@ def plan_on(config: RunConfig, benchmark: OpenBenchmark) -> Plan:
     config.schedule.check(len(federation))
     own = [info for method in methods if not (info := describe(method.name)).built_in]
     sources = {info.name: checksum(Path(inspect.getfile(info.kind))) for info in own}
-    return Plan(full, benchmark.entry, benchmark.info, sources, readable_seconds(federation))
+    seconds, prompts = readable_seconds(federation), _prompts(benchmark.embeddings)
+    return Plan(full, benchmark.entry, benchmark.info, sources, seconds, prompts)
+
+
+def _prompts(embeddings: Embeddings) -> tuple[str, ...]:
+    texts = embeddings.metadata.get("templates", "[]")
+    templates = parse_json(texts, f"{embeddings.name}: templates", tuple[str, ...])
+    return (*templates, *(("descriptions of each class",) if "descriptions" in embeddings.metadata else ()))
 
 
 def _fill_in(method: MethodConfig, embeddings: Embeddings, text_encoder: str | None) -> MethodConfig:

@@ -202,10 +202,11 @@ class Session:
     def _write_manifest(self, session: Mapping[str, Any]) -> None:
         """Write the manifest with one more session; a resumed run has several."""
         plan = self.plan
+        prompts = {"prompts": plan.prompts} if plan.prompts else {}
         content = {
             "run": plan.name,
             "benchmark": plan.config.benchmark,
-            "data": {"path": str(plan.entry.path), **asdict(plan.data)},
+            "data": {"path": str(plan.entry.path), **asdict(plan.data), **prompts},
             "seeds": list(plan.config.seeds),
             "sources": dict(plan.sources),
             "sessions": [*self._sessions(), dict(session)],

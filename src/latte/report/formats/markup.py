@@ -57,20 +57,21 @@ def as_markdown(tables: Sequence[ResultTable], sweeps: Sequence[SweepTable] = ()
                 rows = [[markdown(row.name), *map(cell_text, row.cells)] for row in grid.rows]
                 head = [markdown(grid.corner), *map(markdown, grid.columns)]
                 parts += [markdown(grid.title)] if grid.title else []
-                parts.append(_markdown(head, ["--:" for _ in head], rows))
+                parts.append(markdown_table(head, ["--:" for _ in head], rows))
             parts.append("\n".join(f"- {markdown(note)}" for note in sweep.notes()))
     folded = [f"- {markdown(sweep.summary())} ({markdown(sweep.folder)})" for sweep in sweeps if sweep.folded]
     parts += ["### Tuning, folded", "\n".join(folded)] if folded else []
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown(head: Sequence[str], sides: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], sides: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of finished cells as a table; ``sides`` are ``:--`` or ``--:``, for each column."""
     return "\n".join("| " + " | ".join(texts) + " |" for texts in (head, sides, *rows))
 
 
 def _markdown_rows(table: ResultTable, columns: Sequence[int], settings: bool) -> str:
     head, labels, rows = _cells(table, columns, settings, markdown, "**{}**")
-    return _markdown([*head, *labels], [*(":--" for _ in head), *("--:" for _ in labels)], rows)
+    return markdown_table([*head, *labels], [*(":--" for _ in head), *("--:" for _ in labels)], rows)
 
 
 def _markdown_pairs(table: ResultTable) -> str:
@@ -83,7 +84,7 @@ def _markdown_pairs(table: ResultTable) -> str:
     for pair in table.against_reference():
         more = [plain.interval_text(pairs.get(pair.second)) for pairs in others]
         rows.append([markdown(f"{table.reference} − {pair.second}"), plain.pair_text(pair), *more])
-    return _markdown(head, [":--" for _ in head], rows)
+    return markdown_table(head, [":--" for _ in head], rows)
 
 
 # --- LaTeX for a paper --------------------------------------------------------------------------------------------

@@ -28,14 +28,14 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def signed(value: float) -> str:
+def signed(value: float, digits: int = 2) -> str:
     """Return a difference with its sign; a true minus, and no sign for what rounds to zero.
 
     >>> signed(1.5), signed(-1.5), signed(-0.001)
     ('+1.50', '−1.50', '0.00')
     """
-    text = f"{value:+.2f}"
-    return "0.00" if float(text) == 0 else text.replace("-", "−")
+    text = f"{value:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "−")
 
 
 def cell_text(cell: Cell | None, column: Column | None = None) -> str:
@@ -147,6 +147,15 @@ def _table(table: ResultTable, width: int) -> str:
 def _paragraph(notes: Sequence[str], width: int) -> list[str]:
     """Return notes as a block of lines; none where there are none."""
     return ["\n".join(_wrapped(note, width) for note in notes)] if notes else []
+
+
+def in_columns(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
+    """Return rows under a heading, the first column to the left, broken into blocks that fit the width."""
+    first, *columns = (
+        _aligned([_heading(title), *(visible(row[place]) for row in rows)], left=not place)
+        for place, title in enumerate(head)
+    )
+    return "\n\n".join(_broken(first, columns, width))
 
 
 def _names(table: ResultTable, width: int) -> tuple[dict[str, str], list[str]]:

@@ -28,6 +28,17 @@ from ...text import visible
 from ..contents import Report
 from ..formats.markup import render
 from ..formats.text import TEXT_WIDTH, cell_text, interval_title, number, signed
+from ..leaderboard import (
+    FORMS,
+    ORIGIN,
+    SETS,
+    Board,
+    origin_cells,
+    rank_text,
+    score_text,
+    set_cells,
+    summary_cells,
+)
 from ..sweeps import Grid, SweepTable, value_text
 from ..tables import ResultTable
 from .charts import DARK_PAGE, LIGHT_PAGE, heat_map, line_chart, look, nice_axis
@@ -329,3 +340,27 @@ def report_page(report: Report) -> str:
             origins.append(manifest_section(run.folder.name, facts))
     sections += [folded_section("Where the numbers come from", origins)] if origins else []
     return render_page("Latte: results", sections)
+
+
+def leaderboard_page(boards: Sequence[Board]) -> str:
+    """Return the page of ``latte leaderboard``: its rows, which a reader filters and sorts, and origins."""
+    sections = []
+    for board in boards:
+        names: dict[str, Any] = {
+            "board": board,
+            "looks": {entry.label: look(entry.label, entry.name) for entry in board.entries},
+            "rows": [(entry, summary_cells(entry)) for entry in board.entries],
+            "forms": [form for form in FORMS if any(entry.form == form for entry in board.entries)],
+            "score_text": score_text,
+            "rank_text": rank_text,
+        }
+        sections.append(Section(board.title, _render("leaderboard", **names)))
+        origins = [origin_cells(entry) for entry in board.entries]
+        sections.append(_words_section(f"Where the methods come from: {board.title.lower()}", ORIGIN, origins))
+        sets = [set_cells(one) for one in board.sets]
+        sections.append(_words_section(f"Sets: {board.title.lower()}", SETS, sets))
+    return render_page("Latte: leaderboard", sections)
+
+
+def _words_section(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Section:
+    return Section(title, _render("words", title=title, columns=columns, rows=rows))

@@ -37,6 +37,16 @@
     button.addEventListener("click", () => sortBy(button.closest("table"), button.closest("th")));
   });
 
+  // Leaderboards: boxes hide the rows of a form.
+  document.querySelectorAll("fieldset.filter").forEach((filter) => {
+    const rows = filter.parentElement.querySelectorAll("table.board tbody tr");
+    filter.addEventListener("change", (event) => {
+      rows.forEach((row) => {
+        if (row.dataset.form === event.target.dataset.form) row.hidden = !event.target.checked;
+      });
+    });
+  });
+
   // Boxes that scroll sideways: their right edge fades while there is more behind it.
   document.querySelectorAll(".scroll, .sheet").forEach((box) => {
     const mark = () => box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
