@@ -7,6 +7,7 @@ import pytest
 
 from browser import read_element
 from latte.analysis.stats import Answers
+from latte.report.formats.text import signed
 from latte.report.leaderboard import draw_ranks
 from small_benchmark import small_file
 from waiting import latte
@@ -93,7 +94,7 @@ def test_the_same_numbers_as_text_markdown_and_page(runs, tmp_path):
     latte("leaderboard", runs, "--out", tmp_path / "board.html")
     (board,) = json.loads(latte("leaderboard", runs, "--json").stdout)
     first = next(entry for entry in board["entries"] if entry["name"] == "latte")
-    gain = f"{first['scores'][0]['gain']:+.1f}".replace("-", "−")
+    gain = signed(first["scores"][0]["gain"], 1)
     for shown in (text, (tmp_path / "board.md").read_text(), (tmp_path / "board.html").read_text()):
         assert first["label"] in shown and gain in shown
 
