@@ -8,7 +8,11 @@ the benchmark is a paper's, and its defaults in a row of its own. Files with man
 TPT needs the text encoder: LATTE_ENCODER=hf:DIR.
 
 With --same-syncs, Latte and Ristretto sync at the same times (after 1, 2, 4, 8, 16 images of a client, then every 16),
-as in the demo: the tables go to benchmarks/results/same-syncs/, and README.md and docs/ristretto.md are made from them.
+as in the demo: the tables go to benchmarks/results/same-syncs/, and docs/ristretto.md is made from them.
+
+With --leaderboard, every method takes part, with the same syncs: seeds 0 to 9 for the methods of the tables, 0 to 4 for
+the others. Runs are kept in benchmarks/results/runs/leaderboard/, and what is there is not run again; the board of all
+of them goes to benchmarks/results/leaderboard.md, .json and .html, from which README.md has its table.
 """
 
 import argparse
@@ -26,6 +30,12 @@ SAME_SYNCS = "same-syncs"
 SEEDS = "0-9"
 COMPARED = "clip,tda,tda-global,dmn,dmn-global,latte,ristretto"
 COPIES = ("pacs-demo",)  # bundled, the same embeddings as pacs
+MORE = (
+    "oga,oga-global,oga-fed,dota,dota-global,dota-fed,onzeta,onzeta-global,ecalp,pta,pta-global,pta-fed,"
+    "bca,bca-global,adapt,adapt-global"
+)
+MANY_VIEWS = "clip,vte,zero,mta,tda,latte,ristretto"
+MOST_GLOBAL_GRAPH = 10_000  # images of one graph of all clients: its cost grows with their square
 PRESETS = {"cifar10c": "cifar10c", "cifar100c_test": "cifar100c"}
 
 
@@ -55,6 +65,23 @@ def make_with_same_syncs(name: str) -> None:
         write(TARGET / SAME_SYNCS, name, options)
 
 
+def run_for_leaderboard(name: str) -> None:
+    """Run everything that a set of the leaderboard has; runs that are there go on."""
+    embeddings = read_benchmark(list_benchmarks()[name])
+    folder = TARGET / "runs" / "leaderboard" / name
+    runs = [(COMPARED, SEEDS), (MORE, "0-4")] if embeddings.views.shape[1] == 1 else [(MANY_VIEWS, "0-4")]
+    if embeddings.views.shape[1] == 1 and len(embeddings) <= MOST_GLOBAL_GRAPH:
+        runs.append(("ecalp-global", "0-4"))
+    for methods, seeds in runs:
+        options = ["--methods", methods, "--seeds", seeds, "--set", "schedule.sync=doubling", "--predictions"]
+        latte("run", "--benchmark", name, "--runs", str(folder), *options)
+
+
+def write_leaderboard() -> None:
+    for ending in ("md", "json", "html"):
+        latte("leaderboard", str(TARGET / "runs" / "leaderboard"), "--out", str(TARGET / f"leaderboard.{ending}"))
+
+
 def write(target: Path, name: str, options: list[str]) -> None:
     """Run one benchmark and write its table in two formats, and its manifest without the paths of this machine."""
     runs = TARGET / "runs" / target.name / name
@@ -74,6 +101,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--same-syncs", action="store_true")
+    parser.add_argument("--leaderboard", action="store_true")
     options = parser.parse_args()
+    if options.leaderboard:
+        for name in options.names or [name for name in list_benchmarks() if name not in COPIES]:
+            run_for_leaderboard(name)
+        write_leaderboard()
+        sys.exit()
     for name in options.names or [name for name in list_benchmarks() if name not in COPIES]:
         (make_with_same_syncs if options.same_syncs else make)(name)

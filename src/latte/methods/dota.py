@@ -143,12 +143,19 @@ class Dota(ArrayMethod[DotaParams]):
     def _fit(self, vectors: Reals, labels: Reals) -> None:
         """Add embeddings (S, D) with soft ``labels`` (S, C), all of them relative to the old means."""
         counts, means, scatter, covariance = (self.memory[n] for n in ("counts", "means", "scatter", "covariance"))
+        classes, dim = means.shape
         new = counts + labels.sum(axis=0)
-        for y in np.flatnonzero(labels.max(axis=0) > NEGLIGIBLE):
-            rows = vectors - means[y]
-            added = (labels[:, y, None] * rows).T @ rows
-            covariance += (added / new[y] + scatter[y] * (1 / new[y] - 1 / counts[y])) / len(counts)
-            scatter[y] += added
+        # of the mean covariance: what every class loses by counting more, then what the images add
+        less = ((1 / new - 1 / counts) / classes).astype(np.float32)
+        covariance += (less @ scatter.reshape(classes, -1)).reshape(dim, dim)
+        product = np.empty((dim, dim), np.float32)
+        for vector, label in zip(vectors, labels, strict=True):
+            rows = (vector - means) * np.sqrt(label)[:, None]
+            scaled = rows / np.sqrt(new * classes)[:, None]
+            covariance += scaled.T @ scaled
+            rows = rows.astype(np.float32)
+            for y in np.flatnonzero(label > NEGLIGIBLE):
+                scatter[y] += np.outer(rows[y], rows[y], out=product)
         self.memory["means"] = (counts[:, None] * means + labels.T @ vectors) / new[:, None]
         self.memory["counts"] = new
 
