@@ -8,7 +8,7 @@ from latte.checks.material import a_zero_shot, an_upload
 from latte.edge.clients.http import HttpExchange
 from latte.edge.joining import make_task
 from serving import serving
-from waiting import latte
+from waiting import latte, wait_until
 
 TASK = make_task(a_zero_shot(), "latte", {"k_e": 3})
 NAMES = ["a", "b&client=a", "é 😀/?#%"]
@@ -35,6 +35,7 @@ def test_clients_of_a_running_server(data, tmp_path):
         assert "version" in table and "+00:00" in table
         latte("token", "create", "a", "--folder", data, "--out", tmp_path / "device", check=True)
         latte("token", "create", "--admin", "--folder", data, "--out", tmp_path / "admin", check=True)
+        wait_until(lambda: latte("client", "list", *where).returncode, "the end of the 20 ms for which tokens are believed")
         for token, code in (((), "unauthorized"), (("--token-file", tmp_path / "device"), "forbidden")):
             refused = latte("client", "list", *where, *token)
             assert refused.returncode == 2 and code in refused.stderr and len(refused.stderr.splitlines()) == 1
