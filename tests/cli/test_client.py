@@ -35,7 +35,7 @@ def test_clients_of_a_running_server(data, tmp_path):
         assert "version" in table and "+00:00" in table
         latte("token", "create", "a", "--folder", data, "--out", tmp_path / "device", check=True)
         latte("token", "create", "--admin", "--folder", data, "--out", tmp_path / "admin", check=True)
-        wait_until(lambda: latte("client", "list", *where).returncode, "the end of the 20 ms for which tokens are believed")
+        wait_until(lambda: latte("client", "list", *where).returncode, "tokens to be asked for, after 20 ms")
         for token, code in (((), "unauthorized"), (("--token-file", tmp_path / "device"), "forbidden")):
             refused = latte("client", "list", *where, *token)
             assert refused.returncode == 2 and code in refused.stderr and len(refused.stderr.splitlines()) == 1
