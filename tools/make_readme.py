@@ -1,7 +1,8 @@
 """Fill in what README.md, docs/ristretto.md and benchmarks/results/calibration.md show; draw the README's picture.
 
     python tools/make_readme.py            # all; runs the demo
-    python tools/make_readme.py --tables   # only the tables, from benchmarks/results/same-syncs/
+    python tools/make_readme.py --tables   # only the tables: the README's from benchmarks/results/leaderboard.json,
+                                           # the others from benchmarks/results/same-syncs/
 
 What is between a marker such as ``<!-- results -->`` and the next empty line, or the end of the code block, is
 replaced.
@@ -67,9 +68,6 @@ class Measured:
     def gain(self, label: str) -> dict[str, Any]:
         return self.pairs[label, "CLIP"]
 
-    def best_baseline(self) -> str:
-        return max(BASELINES, key=self.accuracy)
-
 
 def signed(value: float, digits: int = 1) -> str:
     written = f"{value:+.{digits}f}"
@@ -87,19 +85,33 @@ def shown(pair: dict[str, Any], digits: int = 1) -> str:
 
 
 def results_table() -> str:
-    """Return the table of README.md."""
-    lines = ["| | zero-shot, % | best of 4 baselines | Latte | Ristretto |", "|:--|--:|:--|:--|:--|"]
+    """Return the table of README.md, from the leaderboard."""
+    board = json.loads((RESULTS.parent / "leaderboard.json").read_text(encoding="utf-8"))[0]
+    baselines = [entry for entry in board["entries"] if entry["name"] not in ("clip", "latte", "ristretto")]
+    lines = [f"| | zero-shot, % | best of {len(baselines)} baselines | Latte | Ristretto |", "|:--|--:|:--|:--|:--|"]
     for encoder in (SMALL, CLIP):
         lines.append(f"| **{encoder}** | | | | |")
-        lines += [results_row(name, title) for name, (title, same) in SETS.items() if same == encoder]
+        places = {one["title"]: place for place, one in enumerate(board["sets"])}
+        lines += [
+            results_row(board, places[name], title, baselines)
+            for name, (title, same) in SETS.items()
+            if same == encoder
+        ]
     return "\n".join(lines)
 
 
-def results_row(name: str, title: str) -> str:
-    measured = Measured(name)
-    best = measured.best_baseline()
-    gains = [f"{shown(measured.gain(best))} {best}", *(shown(measured.gain(own)) for own in ("Latte", "Ristretto"))]
-    return f"| {title} | {measured.accuracy('CLIP'):.1f} | {' | '.join(gains)} |"
+def results_row(board: dict[str, Any], place: int, title: str, baselines: list[dict[str, Any]]) -> str:
+    known = [entry for entry in baselines if entry["scores"][place] is not None]
+    best = max(known, key=lambda entry: entry["scores"][place]["gain"])
+    own = {entry["name"]: entry for entry in board["entries"]}
+    gains = [shown_score(entry["scores"][place]) for entry in (best, own["latte"], own["ristretto"])]
+    accuracy = board["sets"][place]["zero_shot"]
+    return f"| {title} | {accuracy:.1f} | {gains[0]} {best['label']} | {' | '.join(gains[1:])} |"
+
+
+def shown_score(score: dict[str, Any]) -> str:
+    """Return a gain of the leaderboard as :func:`shown` does."""
+    return shown({"mean": score["gain"], "low": score["low"], "high": score["high"], "image_low": None})
 
 
 def ristretto_table() -> str:
