@@ -91,6 +91,27 @@ def test_one_method_in_detail():
 def test_methods_of_a_plugin():
     text = latte("methods", "mine", "--plugin", ROOT / "examples" / "own_method.py", check=True).stdout
     assert "strength" in text and "preset" in text and "strong" in text
+    assert "PriorParams(" not in text, "what a dataclass says of itself is the table once more"
+
+
+def test_a_plugin_s_class_says_what_it_is(tmp_path):
+    plugin = tmp_path / "several.py"  # types are no strings here: no "from __future__ import annotations"
+    plugin.write_text('''"""All my methods."""
+from dataclasses import dataclass
+from latte import Clip, register
+
+@dataclass(frozen=True)
+class Params:
+    share: float = 0.5
+
+class Own(Clip):
+    """Zero-shot under another name."""
+    Params = Params
+
+register("own", f"{__name__}:Own")
+''')
+    text = latte("methods", "own", "--plugin", plugin, check=True).stdout
+    assert text.startswith("Zero-shot under another name.") and "<class" not in text
 
 
 def test_help_names_the_environment_variables_that_the_code_reads():

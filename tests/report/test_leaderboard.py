@@ -99,6 +99,30 @@ def test_the_same_numbers_as_text_markdown_and_page(runs, tmp_path):
         assert first["label"] in shown and gain in shown
 
 
+def test_a_plugin_tells_the_title_form_and_origin_of_its_methods(tmp_path):
+    small_file(tmp_path, "three")
+    plugin = tmp_path / "own.py"
+    plugin.write_text("""
+from latte import Clip, register
+from latte.methods.base import Origin
+
+class Own(Clip):
+    title, origin = "Ours", Origin("A paper", "CVPR 2025", licence="MIT", constants="by hand")
+
+register("own", f"{__name__}:Own")
+register("own-global", f"{__name__}:Own", shared=True)
+""")
+    where = ("--data", tmp_path, "--benchmark", "three", "--runs", tmp_path / "runs", "--jobs", "serial")
+    latte("run", *where, "--methods", "clip,own,own-global", "--seeds", "0", "--plugin", plugin, check=True)
+    told = latte("leaderboard", tmp_path / "runs", "--plugin", plugin, "--json", check=True)
+    rows = {entry["label"]: entry for entry in json.loads(told.stdout)[0]["entries"]}
+    assert {label: row["form"] for label, row in rows.items() if label != "CLIP"} == {
+        "Ours (local)": "local", "Ours (global)": "global"
+    }  # fmt: skip
+    assert rows["Ours (local)"]["origin"]["constants"] == "by hand"
+    assert "Ours (global)" in latte("report", tmp_path / "runs", "--plugin", plugin, check=True).stdout
+
+
 def test_a_set_without_zero_shot_is_refused(runs, tmp_path):
     small_file(tmp_path, "three")
     latte("run", "--data", tmp_path, "--benchmark", "three", "--methods", "tda", "--runs", tmp_path, "--jobs", "serial")

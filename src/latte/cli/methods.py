@@ -45,8 +45,9 @@ def methods(name: str | None, plugins: tuple[Path, ...], as_json: bool) -> None:
 def _card(name: str) -> dict[str, Any]:
     """Return what a method is, how clients use it, what it needs, and what can be set.
 
-    ``about`` is the first sentence of its module, ``help`` what its parameters mean. ``presets`` are the parameters
-    that differ from the defaults, by name of the preset; ``grid`` the values that ``latte tune`` tries.
+    ``about`` is the first line of its module, or of a plugin's class, ``help`` what its parameters mean. ``presets``
+    are the parameters that differ from the defaults, by name of the preset; ``grid`` the values that ``latte tune``
+    tries.
     """
     from ..methods import describe
 
@@ -55,15 +56,21 @@ def _card(name: str) -> dict[str, Any]:
     defaults = {f.name: f.default_factory() if f.default is MISSING else f.default for f in known}
     form = "clients learn from each other" if info.collaborative else "each client by itself"
     needs = "several views of an image" if info.uses_views else "one embedding of an image"
-    about = (sys.modules[info.kind.__module__].__doc__ or info.kind.__doc__ or "").strip()
-    text = inspect.cleandoc((info.params.__doc__ or "") if defaults else "").replace("``", "")
+    module, own = sys.modules[info.kind.__module__].__doc__, info.kind.__doc__
+    about = ((module or own if info.built_in else own or module) or "").strip()  # a plugin's file may have several
+    written = (info.params.__doc__ or "") if defaults else ""
+    written = "" if written.startswith(f"{info.params.__name__}(") else written  # what a dataclass makes itself
+    text = inspect.cleandoc(written).replace("``", "")
     text = re.sub(r"^(\S.*)\n +", r"\n\1: ", text.replace("\nParameters\n----------\n", ""), flags=re.MULTILINE)
     return {
         "name": info.name,
         "about": about.partition("\n")[0],
         "form": "all clients share one memory" if info.shared else form,
         "needs": f"a text encoder (--set text_encoder=...), {needs}" if info.tunes_prompt else needs,
-        "parameters": [{"name": f.name, "type": str(f.type), "default": defaults[f.name]} for f in known],
+        "parameters": [
+            {"name": f.name, "type": getattr(f.type, "__name__", str(f.type)), "default": defaults[f.name]}
+            for f in known
+        ],
         "presets": {
             preset: {key: value for key in defaults if (value := getattr(values, key)) != defaults[key]}
             for preset, values in info.presets.items()
@@ -96,6 +103,7 @@ def _print_details(card: dict[str, Any]) -> None:
         line("")
         rows = [{"parameter": p["name"], "type": p["type"], "default": str(p["default"])} for p in card["parameters"]]
         print_rows(rows, False)
+    if card["help"]:
         line("")
         _print_wrapped(card["help"])
     if card["presets"]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..errors import refuse
-from .options import JSON, Command, Folder, OutputFile
+from .options import JSON, PLUGINS, Command, Folder, OutputFile, load_plugins
 from .output import bar, block, line, print_rows, problem, terminal_width
 
 BACKBONES = click.Choice(["ViT-B/16", "RN50"])
@@ -35,7 +35,15 @@ def report_options(command: Command) -> Command:
 @click.option(
     "--width", type=click.IntRange(40), help="Characters in a line of text (default: the terminal's, else 118)."
 )
-def report(runs: tuple[Path, ...], kind: str | None, out: Path | None, backbone: str | None, width: int | None) -> None:
+@PLUGINS
+def report(
+    runs: tuple[Path, ...],
+    kind: str | None,
+    out: Path | None,
+    backbone: str | None,
+    width: int | None,
+    plugins: tuple[Path, ...],
+) -> None:
     """Show the results of run folders as a table or a page.
 
     The table has the accuracy in total and per domain, the gain over zero-shot, the worst client and domain, the change
@@ -50,6 +58,7 @@ def report(runs: tuple[Path, ...], kind: str | None, out: Path | None, backbone:
     from ..report.formats.text import TEXT_WIDTH
     from ..report.page.sections import render_report
 
+    load_plugins(plugins)
     collection = collect(runs)
     for note in collection.notes():
         line(note, err=True)
@@ -81,6 +90,7 @@ def format_of(out: Path | None) -> str:
 @click.option("--form", "forms", multiple=True, type=click.Choice(["local", "global", "collaborative"]), help=(
     "Only methods of this form, beside zero-shot; may be repeated."
 ))  # fmt: skip
+@PLUGINS
 @click.option("--json", "kind", flag_value="json", help="Print JSON, like --format json.")
 @click.option("--out", type=OutputFile(makes_folder=True), help="Write to this file instead of stdout.")
 @click.option(
@@ -89,13 +99,16 @@ def format_of(out: Path | None) -> str:
     type=click.Choice(("text", "markdown", "json", "html")),
     help="Default: what the name of --out ends in, else text.",
 )
-def leaderboard(runs: tuple[Path, ...], forms: tuple[str, ...], kind: str | None, out: Path | None) -> None:
+def leaderboard(
+    runs: tuple[Path, ...], forms: tuple[str, ...], plugins: tuple[Path, ...], kind: str | None, out: Path | None
+) -> None:
     """Rank the methods over all sets of run folders.
 
     RUNS are run folders, or folders that hold some; every set needs zero-shot (clip) in one of its runs. Each set gets
     a column: points over zero-shot, and the rank among all rows. With runs that stored the answers (latte run
     --predictions), both have intervals over splits and images. Sets with many views of an image have a board of their
-    own. The page (--out board.html) sorts, and filters by form.
+    own. The page (--out board.html) sorts, and filters by form. With --plugin, methods of your own have their form and
+    origin.
     """
     from ..experiment.collection import collect
     from ..report.formats.text import TEXT_WIDTH
@@ -104,6 +117,7 @@ def leaderboard(runs: tuple[Path, ...], forms: tuple[str, ...], kind: str | None
     kind = kind or format_of(out)
     if kind not in ("text", "markdown", "json", "html"):
         raise refuse("--out", str(out), "a name that ends in .txt, .md, .json or .html, or --format")
+    load_plugins(plugins)
     collection = collect(runs)
     for note in collection.notes():
         line(note, err=True)

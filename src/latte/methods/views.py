@@ -1,4 +1,4 @@
-"""Views of an image, of which several methods trust the share with the lowest entropy; and VTE and Zero, which do."""
+"""VTE and Zero: of an image's views, those with the lowest entropy, as their mean (VTE) or by vote (Zero)."""
 
 from __future__ import annotations
 
