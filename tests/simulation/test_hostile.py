@@ -1,8 +1,9 @@
 """What attackers send passes every check and misleads a fleet, an open task less; honest uploads stay as they are."""
 
+import functools
+import importlib.util
 import itertools
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -125,9 +126,17 @@ def recorded(name):
     return [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+@functools.cache
+def program():
+    described = importlib.util.spec_from_file_location("hostile_program", PROGRAM)
+    module = sys.modules["hostile_program"] = importlib.util.module_from_spec(described)
+    described.loader.exec_module(module)
+    return module
+
+
 def table_of(file):
-    command = [sys.executable, str(PROGRAM), str(file), "--read"]
-    return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.splitlines()
+    """Return what --read prints."""
+    return program().table(program().read_measurements(file, program().Measurement)).splitlines()
 
 
 @in_checkout
