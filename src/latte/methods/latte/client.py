@@ -27,7 +27,7 @@ from ..base import BaseMethod, Given, Origin
 from ..labels import LabelledImages, split_state
 from ..traffic import Content, CostShape, Messages, Terms
 from .donors import EMPTY_QUERIES, Routing
-from .readout import EVERY, GATE, MergedItems, MergedMemory, items_of, merge_items
+from .readout import EVERY, GATE, MergedItems, MergedMemory, items_of, merge_memories
 from .server import GlobalMemory
 
 if TYPE_CHECKING:
@@ -109,20 +109,15 @@ class LatteParams:
         self.routing  # noqa: B018  refuses a k_e or a combination that cannot be
 
     @property
-    def released(self) -> bool:
-        """Whether this is the released code to the letter."""
-        return self.variant == "released"
-
-    @property
     def gate(self) -> float | None:
         """The length of a weighted sum up to which its class gets no memory logit; None in the paper's variant (B1)."""
-        return GATE if self.released else None
+        return GATE if self.variant == "released" else None
 
     @property
     def routing(self) -> Routing:
         """The rules by which clients get prototypes of others (B3, B4, B10)."""
-        default = "released" if self.released else "client"
-        return Routing(self.k_e, self.empty_query or default, drop_first_rank=self.released)
+        released = self.variant == "released"
+        return Routing(self.k_e, self.empty_query or ("released" if released else "client"), drop_first_rank=released)
 
     @property
     def prototype_gamma(self) -> float:
@@ -240,14 +235,16 @@ class Latte(BaseMethod[LatteParams]):
 
     def _merge(self, classes: slice = EVERY) -> None:
         """Merge anew what is read for some classes: an insertion changes one, a download all."""
-        own, external = items_of(self.local, classes), items_of(self.external, classes)
-        if self.labels:
-            own = self._labelled_first(own, classes)
+        own: LocalMemory | MergedItems = self.local
+        external: External | MergedItems = self.external
+        which = classes
+        if self._labelled:
+            own, external, which = self._labelled_first(classes), items_of(external, classes), EVERY
         if self.params.memory == "both":
-            vectors, entropy, valid, _ = merge_items(own, external, self.params.k_l)
+            items = merge_memories(own, external, which)
         else:  # one memory alone, read without a cut
-            vectors, entropy, valid, _ = own if self.params.memory == "local" else external
-        self.merged.replace(vectors, entropy, valid, classes)
+            items = items_of(own if self.params.memory == "local" else external, which)
+        self.merged.replace(*items[:3], classes)
 
     def _build(self) -> None:
         """Make room for what is read, whose slots may have changed, and merge every class."""
@@ -282,8 +279,9 @@ class Latte(BaseMethod[LatteParams]):
         local.valid[local.valid] = ~self._labelled.find(local.vectors[local.valid])
         return local
 
-    def _labelled_first(self, own: MergedItems, classes: slice) -> MergedItems:
+    def _labelled_first(self, classes: slice) -> MergedItems:
         """Return what a client has of its own in some classes: images with a label, at entropy 0, before the others."""
+        own = items_of(self.local, classes)
         valid = own.valid.copy()
         valid[valid] = ~self._labelled.find(own.vectors[valid])
         labels, vectors = self._labelled.classes, self._labelled.vectors
@@ -292,7 +290,7 @@ class Latte(BaseMethod[LatteParams]):
             mine = vectors[labels == label][: self.params.k_l]
             taught.vectors[label, : len(mine)], taught.valid[label, : len(mine)] = mine, True
             taught.entropy[label, : len(mine)] = 0.0
-        return merge_items(items_of(taught, classes), own._replace(valid=valid), self.params.k_l)
+        return merge_memories(items_of(taught, classes), own._replace(valid=valid))
 
     # --- one sync -----------------------------------------------------------------------------------------
 
