@@ -62,7 +62,7 @@ def table_section(table: ResultTable, title: str | None = None) -> Section:
     return Section(title or table.title, _table(table, ("summary", "domains"), TABLE_CAPTION, table.notes))
 
 
-def deployment_section(table: ResultTable, title: str | None = None) -> Section:
+def deployment_section(table: ResultTable) -> Section:
     """Show what somebody who deploys a method looks at, and how the reference differs from the others in it."""
     columns = [table.columns[i] for i in table.panel("deployment")]
     pairs = {column.key: {pair.second: pair for pair in table.against_reference(column.key)} for column in columns}
@@ -70,7 +70,7 @@ def deployment_section(table: ResultTable, title: str | None = None) -> Section:
     body = _table(table, ("deployment",), " ".join(f"{column.label}: {column.help}." for column in columns))
     if others:
         body += _render("pairs", table=table, columns=columns, others=others, pairs=pairs)
-    return Section(title or f"In deployment: {table.short_title}", body)
+    return Section(f"In deployment: {table.short_title}", body)
 
 
 def _table(table: ResultTable, panels: Sequence[str], caption: str, notes: Sequence[str] = ()) -> str:
