@@ -33,6 +33,7 @@ from .service import Access, Service, is_loopback
 
 GRACE = 25  # seconds after which a stopping server ends what it still does; systemd waits for 90, Kubernetes for 30
 _WORD_EVERY = 60.0  # seconds between two lines about the same
+_UNSENT = 1 << 18  # bytes of an answer that the system keeps; it would keep megabytes, which nobody counts
 _COLLECT = (50_000, 20, 20)  # objects between two collections of the youngest, and so on
 log = logging.getLogger("latte.server")
 
@@ -112,6 +113,7 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNSENT)  # of its connections, too
     try:
         listener.bind((host, port))
         listener.listen(1024)
