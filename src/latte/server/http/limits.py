@@ -146,7 +146,6 @@ class Body:
                         pieces.append(bytearray())
                     pieces[-1] += part
         except TimeoutError:
-            pieces.clear()  # the refusal refers to this frame, and waits for the garbage collection
             raise Problem("busy", "too many bodies are open", retry_after=1.0) from None
         finally:
             self._holder.drop = None
