@@ -303,42 +303,37 @@ def test_the_log_says_that_file_descriptors_ran_out(tmp_path):
         wait_until(lambda: "connections are not accepted" in process.so_far().stderr, "the line", process)
 
 
-@pytest.mark.parametrize("how", ["closed", "given up", "no message", "another task"])
+@pytest.mark.parametrize("how", ["closed", "given up", "no message", "another task", "bad upload"])
 def test_a_body_that_is_refused_takes_no_memory(tmp_path, how):
     """Not even until the garbage collector comes, which is seldom."""
-    text = np.eye(20, 1000, dtype=np.float32)
+    text, size = np.eye(20, 1000, dtype=np.float32), 200_000
     task = make_task(ZeroShot(text, [str(i) for i in range(20)]), "latte", {"k_e": 3})
-    size, count = 200_000, 20
+    upload = (Block("x", "f4", (1,), "raw", b"x" * size),)
+    tasks = {"another task": "x", "bad upload": task.fingerprint}
+    body = pack(SyncRequest(tasks[how], "a", version=1, upload=upload)) if how in tasks else b"x" * size
+    left = how in ("closed", "given up")  # bytes that do not come
+    head = f"POST /v1/sync HTTP/1.1\r\nHost: localhost\r\nContent-Type: {MEDIA_TYPE}\r\n"
+    content = f"{head}Content-Length: {len(body) + left}\r\n\r\n".encode() + body
     with serving(task, tmp_path) as server, ExitStack() as opened:
-        held, parts = server.service.held, urlsplit(server.address)
+        held, parts, connections = server.service.held, urlsplit(server.address), []
         if how == "given up":
-            held._most = 2 * size
-        body = (
-            b"x" * size
-            if how != "another task"
-            else pack(SyncRequest("x", "a", key=b"x" * 60, upload=(Block("x", "f4", (1,), "raw", b"x" * size),)))
-        )
-        head = f"POST /v1/sync HTTP/1.1\r\nHost: localhost\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: "
-        whole = how in ("no message", "another task")
+            held._most = size + 1000
         gc.collect()
         gc.disable()
         tracemalloc.start()
         try:
-            for number in range(count):
-                connection = opened.enter_context(
-                    closing(socket.create_connection((parts.hostname, parts.port), DEADLINE))
-                )
-                connection.sendall(f"{head}{len(body) + (not whole)}\r\n\r\n".encode() + body)
-                if whole:
+            for number in range(20):
+                connection = socket.create_connection((parts.hostname, parts.port), timeout=DEADLINE)
+                opened.enter_context(closing(connection)).sendall(content)
+                if not left:
                     assert connection.recv(1 << 16).startswith(b"HTTP/1.1 4")
-                    continue
-                wait_until(
-                    lambda number=number: held._total >= size * (min(number, 1) + 1 if how == "given up" else 1),
-                    "the body",
-                )
-                if how == "closed":
+                elif how == "closed":
+                    wait_until(lambda: held._total == size, "the body")
                     connection.close()
                     wait_until(lambda: not held._holders, "its end")
+                elif number:
+                    assert connections[-1].recv(1 << 16).startswith(b"HTTP/1.1 503")
+                connections.append(connection)
             taken = tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()

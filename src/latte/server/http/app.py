@@ -177,7 +177,8 @@ def _endpoint(service: Service, spec: RouteSpec) -> Endpoint:
         except (Problem, StoreFullError, StoreUnavailableError) as error:
             problem = error if isinstance(error, Problem) else store_problem(error)
             response, counter = problem_response(problem), metrics.requests.labels(name, problem.code)
-            error.__traceback__ = None  # its frames hold the body and this error: they would wait for the collector
+            # frames hold the body, and its whole batch, and the error: they would wait for the garbage collector
+            error.__traceback__ = error.__context__ = None
         finally:
             counter.inc()
             seconds.observe(time.perf_counter() - start)
