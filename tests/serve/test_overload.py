@@ -5,6 +5,7 @@ import gc
 import json
 import logging
 import resource
+import shutil
 import signal
 import socket
 import sys
@@ -288,6 +289,16 @@ def test_nothing_that_is_sent_makes_another_line(tmp_path):
         assert process.finish().returncode == 0
         for line in process.so_far().stderr.splitlines():
             json.loads(line)
+
+
+def test_a_store_that_is_gone_is_said_once_and_not_at_every_request(tmp_path):
+    """Nobody can fill a disk with the log, least of all without a token."""
+    data = tmp_path / "data"
+    with server_process(task_file(tmp_path, a_zero_shot()), data) as (address, process), httpx2.Client() as client:
+        shutil.rmtree(data)
+        for _ in range(30):
+            assert client.get(f"{address}/v1/task").status_code == 503
+        assert process.so_far().stderr.count("was removed or replaced") == 1
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="changes the limit of another process")
