@@ -166,6 +166,8 @@ def _endpoint(service: Service, spec: RouteSpec) -> Endpoint:
         except (messages.Problem, StoreFullError, StoreUnavailableError) as error:
             problem = error if isinstance(error, messages.Problem) else store_problem(error)
             response, counter = problem_response(problem), metrics.requests.labels(name, problem.code)
+            # frames hold the body, and its whole batch, and the error: they would wait for the garbage collector
+            error.__traceback__ = error.__context__ = None
         finally:
             counter.inc()
             seconds.observe(time.perf_counter() - start)

@@ -51,7 +51,7 @@ def check_store(place: StorePlace, task: Task | None = None) -> StoreReport:
                 count += 1
                 try:
                     check(base.record_of(row))
-                except ValueError as error:
+                except InputError as error:
                     damages.append(Damage(base.name_text(row[0]), getattr(error, "fault", str(error))))
         except sqlite3.DatabaseError as error:  # a page that cannot be read: what is behind it is not seen
             damages.append(Damage(None, str(error)))
