@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...core.memory import NEAR_COPY
-from ...core.sync import is_due, sync
+from ...core.sync import is_due, sync, upload_of
 from ...core.types import Arrays, Collaborative, Exchange, MemoryFill, Method, Prediction, State, Teachable, Vectors
 from ...core.unknown import mcm_of
 from ...core.validate import at_least, exactly
@@ -271,7 +271,7 @@ class Alone:
 
 
 class OwnServer(Alone):
-    """The same for a member of a fleet: it syncs with itself until a download comes, and never after.
+    """The same for a member of a fleet: it syncs with itself until a download comes; after that, see :meth:`stand_in`.
 
     The first download goes to ``served``, which goes on with all that ``method`` has learnt: where not every client is
     trusted, it is guarded against others. Until then, nobody else has had a part in anything.
@@ -324,6 +324,22 @@ class OwnServer(Alone):
             served.load(self.method.state())
         served.receive(download)
         self.method, self.joined = served, True
+
+    def stand_in(self) -> bool:
+        """Stand in for a server that has answered and is away now; return whether that changed anything.
+
+        What the member makes of its own images alone takes the place of the last download as soon as it rests on more
+        evidence, which the method's ``outweighs(download)`` says.
+        """
+        outweighs = getattr(self.method, "outweighs", None)
+        if not self.joined or outweighs is None or (upload := upload_of(self.method)) is None:
+            return False
+        self.exchange.push(NAME, upload)
+        download = self.exchange.pull(NAME)
+        if not outweighs(download):
+            return False
+        self.method.receive(download)
+        return True
 
     def reset(self) -> None:
         """Forget everything."""
