@@ -393,7 +393,7 @@ class DeviceLoop:
 
         With noise it does not: a head that was made without noise must not have a part in what is uploaded.
         """
-        method = self.method
+        method: Any = self.method
         if isinstance(method, PrivateClient):
             method = None if method.privacy.noise else method.method
         return isinstance(method, OwnServer) and method.stand_in()
