@@ -365,10 +365,11 @@ class RunningDevice:
             self.device.close()
         sync = self.device.current_status().sync_problem
         away = f"; sync: {sync}" if sync else ""
-        unread = self.lines.unread
-        left = f"; lines that nobody read: latte edge results --after {unread - 1}" if unread is not None else ""
+        unread, folder = self.lines.unread, self.device.record.folder
+        results = f"; lines that nobody read: latte edge results --state {folder} --after"
+        left = f"{results} {unread - 1}" if unread is not None else ""
         bad = f"; {self.unreadable} could not be read" if self.unreadable else ""
-        return f"{self.device.record.number} images are recorded in {self.device.record.folder}{bad}{away}{left}"
+        return f"{self.device.record.number} images are recorded in {folder}{bad}{away}{left}"
 
 
 def _open_device(chosen: EdgeOptions, stack: ExitStack) -> DeviceLoop:

@@ -29,7 +29,7 @@ from ...errors import refuse
 from ...version import __version__
 from ...wire.messages import DeviceReport, FleetWord
 from ...wire.task import Task
-from ..classify.classify import EmbeddedPicture, answer_picture, fill_of
+from ..classify.classify import EmbeddedPicture, OwnServer, answer_picture, fill_of
 from ..classify.evidence import Labelled, Tally, collapse_of
 from .feeds import PictureFeed
 from .labels import (
@@ -383,8 +383,20 @@ class DeviceLoop:
             self.save()
         if upload is not None:
             link.offer(upload, self.summary_report())
+        if link.state.problem and self._stand_in():
+            self._save()  # as after a download
         self._clock.restart()
         self._unshared_lessons = 0
+
+    def _stand_in(self) -> bool:
+        """Learn from its own images only, while the server is away; return whether that changed anything.
+
+        With noise it does not: a head that was made without noise must not have a part in what is uploaded.
+        """
+        method: Any = self.method
+        if isinstance(method, PrivateClient):
+            method = None if method.privacy.noise else method.method
+        return isinstance(method, OwnServer) and method.stand_in()
 
     def save(self) -> None:
         """Store the memory now."""

@@ -237,6 +237,10 @@ class Ristretto(BaseMethod[RistrettoParams]):
         self._learn()  # with the trust of the head that labelled it
         self._use(head)
 
+    def outweighs(self, download: Head) -> bool:
+        """Return whether a head rests on more evidence than the one in use."""
+        return bool(download.trust > self.head.trust)
+
     @property
     def head(self) -> Head:
         """The head in use."""
