@@ -108,7 +108,8 @@ class Pta(ArrayMethod[PtaParams]):
         prototype += weight[:, None] * (vector - prototype)
         evidence += weight * (tau - evidence)  # images, at most tau
         refined = self.params.alpha * self.memory["refined"] + (1 - self.params.alpha) * self.prototypes()
-        self.memory["refined"] = refined / np.linalg.norm(refined, axis=1, keepdims=True)
+        lengths = np.linalg.norm(refined, axis=1, keepdims=True)
+        np.divide(refined, lengths, out=self.memory["refined"], where=lengths > 0)  # with alpha = 0, a text stays
         if self.params.gate:
             scores = self._gated(logits, touched, vector)
         else:
@@ -147,16 +148,25 @@ class PtaFedParams(PtaParams):
     ----------
     weights
         "sum" counts all clients alike, "near" those most whose prototypes are like one's own.
+    cap
+        How many images of a class a client counts for at most in the eyes of others; 0 leaves it at tau.
     """
 
     weights: str = "near"
+    cap: float = 0.0
 
     def __post_init__(self) -> None:
         super(PtaFedParams, self).__post_init__()
         choice("weights", self.weights, ("sum", "near"))
+        factor("cap", self.cap)
+
+    @property
+    def most(self) -> float:
+        """The most images of a class that a client counts for: its evidence cannot exceed tau."""
+        return min(self.cap or self.tau, self.tau)
 
 
-class PtaFed(Adding[PtaParams], Pta):
+class PtaFed(Adding[PtaFedParams], Pta):
     """A client that adds the prototypes of others to its own. No client stands for more than tau images of a class.
 
     >>> import numpy as np
@@ -185,16 +195,15 @@ class PtaFed(Adding[PtaParams], Pta):
         return Content(classes, numbers=classes), Content(classes, numbers=classes)
 
     @classmethod
-    def most_images(cls, params: PtaParams | None) -> float:
-        """Return tau: the evidence for a prototype cannot be more."""
-        return (params or cls.Params()).tau
+    def most_images(cls, params: PtaFedParams | None) -> float:
+        """Return the most images of a class that a client counts for."""
+        return (params or PtaFedParams()).most
 
     def summary(self) -> ClassStatistics:
         """Return the prototypes and their evidence."""
-        sums = self.params.tau * self.memory["prototype"]
-        return ClassStatistics.of(
-            self.memory["evidence"], sums, np.zeros((0, sums.shape[1])), self.zero_shot.fingerprint
-        )
+        sums, evidence = self.params.tau * self.memory["prototype"], self.memory["evidence"]
+        whole = ClassStatistics.of(evidence, sums, np.zeros((0, sums.shape[1])), self.zero_shot.fingerprint)
+        return replace(whole, counts=np.minimum(evidence, self.params.most))
 
     def prototypes(self) -> Reals:
         """Return own prototypes plus those of the others."""
