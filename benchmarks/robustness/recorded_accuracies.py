@@ -1,10 +1,11 @@
 """Accuracies of the methods of the field beside recorded ones, which a second implementation of each measured.
 
-LATTE_DATA=FOLDER python benchmarks/robustness/recorded_accuracies.py run RECORDED.csv FILE.jsonl [--settings central,local]
+LATTE_DATA=FOLDER python benchmarks/robustness/recorded_accuracies.py run RECORDED.csv FILE.jsonl
 python benchmarks/robustness/recorded_accuracies.py table RECORDED.csv FILE.jsonl
 
 `run` adds a line of JSON to FILE for every row of RECORDED.csv that FILE lacks; a row is met where the mean of the
 same seeds is within three standard deviations of the recorded one, or half a point. `table` prints them as Markdown.
+--settings, --datasets and --methods choose among the rows.
 
 - central: one client, its stream `default_rng(seed).permutation(n)`, of PACS and CIFAR-10-C the first 5,000 images
 - local: 10 clients per domain, each by itself; of CIFAR-10-C the first client of each domain

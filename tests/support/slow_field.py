@@ -10,6 +10,16 @@ import math
 import numpy as np
 
 
+def stream(seed, n, c, d, v):
+    """Return texts (c, d) and views (n, v, d), like those of a model: images are nearer to each other than to texts."""
+    rng = np.random.default_rng(seed)
+    text = rng.normal(size=d) + 0.6 * rng.normal(size=(c, d))
+    text /= np.linalg.norm(text, axis=1, keepdims=True)
+    centres = rng.normal(size=d) + 0.7 * np.sqrt(d) * text
+    views = centres[rng.integers(0, c, n), None] + 0.5 * rng.normal(size=(n, 1, d)) + 0.3 * rng.normal(size=(n, v, d))
+    return text.astype(np.float32), (views / np.linalg.norm(views, axis=2, keepdims=True)).astype(np.float32)
+
+
 def softmax(z):
     e = np.exp(z - z.max())
     return e / e.sum()
@@ -39,7 +49,7 @@ def oga(T, images, k=8, tau=0.05, mean="capacity"):
         p, y = softmax(z), int(z.argmax())
         H = np.float16(-(p * np.log(p + 1e-9)).sum())
         entropies = [np.float16(math.log(c)) if item is None else item[1] for item in memory[y]]
-        stored_at.append(any(H < h for h in entropies))
+        stored_at.append(any(h > H for h in entropies))
         if stored_at[-1]:
             memory[y][entropies.index(max(entropies))] = (f.astype(np.float16).astype(float), H)
             stored = [[item[0] for item in row if item is not None] for row in memory]

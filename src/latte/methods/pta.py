@@ -127,7 +127,8 @@ class Pta(ArrayMethod[PtaParams]):
     def _gated(self, logits: Reals, touched: Any, vector: Reals) -> Reals:
         """Return z + g (s - b): prototypes speak among the touched classes only, and are neutral on average."""
         images = self.images()
-        g = np.where(touched, images / (images + self.params.kappa), 0.0)
+        counted = touched & (images > 0)
+        g = np.divide(images, images + self.params.kappa, out=np.zeros_like(images), where=counted)
         if not g.any():
             return logits
         s = self.zero_shot.scale * (normalised(self.prototypes()).astype(np.float64) @ vector)
