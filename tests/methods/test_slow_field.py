@@ -44,3 +44,17 @@ def test_the_answers_are_those_of_the_formulas(name, options):
         held = method.state()
         for key in memory.keys() & held.keys() - {"similarities"} if name != "adapt" else ["means"]:
             np.testing.assert_allclose(held[key], memory[key], atol=1e-5, err_msg=key)
+
+
+def test_who_gives_a_method_what_it_is_bad_at_is_told(monkeypatch):
+    text, images = slow_field.stream(0, 20, 5, 8, 1)
+    zero_shot = ZeroShot(text, [f"class {y}" for y in range(5)])
+    create("onzeta", zero_shot).expect(50)
+    create("onzeta", zero_shot, horizon=1000).expect(49)
+    with pytest.warns(UserWarning, match="fewer than 10 images per class"):
+        create("onzeta", zero_shot).expect(49)
+    monkeypatch.setattr("latte.methods.ecalp.MANY", 15)
+    create("ecalp", zero_shot, window=14).predict_many(images)
+    create("ecalp", zero_shot).predict_many(images[:15])
+    with pytest.warns(UserWarning, match="choose a window"):
+        create("ecalp", zero_shot).predict_many(images)
