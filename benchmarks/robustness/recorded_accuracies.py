@@ -118,7 +118,8 @@ def table(rows: list[dict[str, Any]], measured: dict[tuple[str, str, str], dict[
             continue
         here, recorded = float(np.mean(found["accuracies"])), float(row["accuracy_mean"])
         late = "" if abs(here - recorded) <= slack(row) else " **not met**"
-        numbers = f"{recorded:.2f} | {here:.2f} | {here - recorded:+.2f}{late} | {slack(row):.2f} | {found['ms']:.2f}"
+        cost = format(found["ms"], ".2f") if "ms" in found else found["source"]
+        numbers = f"{recorded:.2f} | {here:.2f} | {here - recorded:+.2f}{late} | {slack(row):.2f} | {cost}"
         print(f"| {' | '.join(key(row))} | {numbers} |")
 
 
