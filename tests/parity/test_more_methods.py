@@ -123,13 +123,13 @@ def check_oga(case, differ, half):
     np.testing.assert_array_equal(case.stored, case.arrays["stored"])
     np.testing.assert_array_equal(memory["valid"].sum(axis=1), case.arrays["count"])
     np.testing.assert_array_equal(memory["entropy"], case.arrays["mem_entropy"].astype(np.float16))
-    case.close("mu", case.ours.gaussians()[0], atol=1e-3)  # of embeddings in float16
+    case.close("mu", case.ours.gaussians()[0], atol=2e-3)  # of embeddings in float16
 
 
 def check_dota(case, differ, half):
     assert case.worst("logits") <= (0.05 if half else 1e-3) and differ <= half
     memory = case.ours.state()
-    case.close("count_end", memory["counts"], atol=0.1 if half else 1e-3)
+    case.close("count_end", memory["counts"], atol=0.5 if half else 1e-3)
     case.close("mu_end", memory["means"], atol=1e-3 if half else 1e-5)
     case.close("sigma_bar_diag_end", memory["covariance"].diagonal(), atol=1e-5 if half else 1e-6)
 
@@ -143,8 +143,8 @@ def check_onzeta(case, differ, half):
         double = "64" in str(case.params.get("dtype", case.params.get("precision", "")))
         assert case.worst("probs") <= (1e-9 if double else 5e-3 if case.params["alpha"] == 0 else 2e-4)
         assert not differ
-        case.close("w_end", case.ours.state()["proxies"], atol=1e-6 if double else 1e-3)
-        case.close("rho_end", case.ours.state()["multipliers"], atol=1e-9 if double else 1e-3)
+        case.close("w_end", case.ours.state()["proxies"], atol=1e-6 if double else 1e-2)
+        case.close("rho_end", case.ours.state()["multipliers"], atol=1e-9 if double else 1e-2)
 
 
 def check_ecalp(case, differ, half):
