@@ -150,7 +150,7 @@ class PtaFedParams(PtaParams):
     weights
         "sum" counts all clients alike, "near" those most whose prototypes are like one's own.
     cap
-        How many images of a class a client counts for at most in the eyes of others; 0 leaves it at tau.
+        How many images of a class all others together count for at most; 0 sets no limit.
     """
 
     weights: str = "near"
@@ -160,11 +160,6 @@ class PtaFedParams(PtaParams):
         super(PtaFedParams, self).__post_init__()
         choice("weights", self.weights, ("sum", "near"))
         factor("cap", self.cap)
-
-    @property
-    def most(self) -> float:
-        """The most images of a class that a client counts for: its evidence cannot exceed tau."""
-        return min(self.cap or self.tau, self.tau)
 
 
 class PtaFed(Adding[PtaFedParams], Pta):
@@ -197,14 +192,21 @@ class PtaFed(Adding[PtaFedParams], Pta):
 
     @classmethod
     def most_images(cls, params: PtaFedParams | None) -> float:
-        """Return the most images of a class that a client counts for."""
-        return (params or PtaFedParams()).most
+        """Return tau: the evidence for a prototype cannot be more."""
+        return (params or PtaFedParams()).tau
 
     def summary(self) -> ClassStatistics:
         """Return the prototypes and their evidence."""
-        sums, evidence = self.params.tau * self.memory["prototype"], self.memory["evidence"]
-        whole = ClassStatistics.of(evidence, sums, np.zeros((0, sums.shape[1])), self.zero_shot.fingerprint)
-        return replace(whole, counts=np.minimum(evidence, self.params.most))
+        sums = self.params.tau * self.memory["prototype"]
+        return ClassStatistics.of(
+            self.memory["evidence"], sums, np.zeros((0, sums.shape[1])), self.zero_shot.fingerprint
+        )
+
+    def receive(self, download: ClassStatistics) -> None:
+        """Replace what the others have learnt."""
+        super().receive(download)
+        if self.params.cap:
+            self.others = replace(self.others, counts=np.minimum(self.others.counts, self.params.cap))
 
     def prototypes(self) -> Reals:
         """Return own prototypes plus those of the others."""
