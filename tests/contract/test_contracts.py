@@ -166,7 +166,7 @@ METHOD_FAULTS = [
 ]
 EXCHANGE_FAULTS = [
     (Unlocked, "serves many threads"),
-    (Trimming, "keeps odd names apart"),
+    (Trimming, "tells similar names apart"),
     (Hasty, "leaves nothing of bad names"),
     (Hasty, "refuses damaged states"),
 ]
