@@ -229,7 +229,7 @@ def embed(
     dataset: str,
     encoder: str,
     device: str,
-    precision: str,
+    compute: str,
     batch: int,
     out: Path,
     views: str,
@@ -268,7 +268,7 @@ def embed(
     random_views = ViewPlan(kind or "augmix", count, seed) if count else None
     plan = EmbedPlan(random_views, words, dtype, os.cpu_count() or 1, skip_bad, batch, sentences)
     images = open_images(dataset, CorruptionPlan(severity, seed, textures))
-    model = options.open_encoder(encoder, device, precision)
+    model = options.open_encoder(encoder, device, compute)
     try:
         with bar("embed", len(images), "images") as advance:
             embeddings = embed_images(images, model, out, plan, advance)

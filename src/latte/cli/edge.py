@@ -62,6 +62,7 @@ _OPTIONS: list[options.Option] = [
     STATE,
     options.ENCODER,
     options.DEVICE,
+    options.NUMBERS,
     click.option("--any-encoder", is_flag=True, help="Take an encoder that is not the task's."),
     click.option(
         "--threads", type=click.IntRange(0), default=0, show_default=True, help="Threads of the encoder; 0: all."
@@ -125,6 +126,7 @@ class EdgeOptions:
     state: Path | None
     encoder: str
     device: str
+    compute: str
     any_encoder: bool
     threads: int
     max_pixels: int
@@ -392,7 +394,7 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> DeviceLoop:
     device = open_loop(
         membership,
         chosen.folder,
-        lambda task: options.open_encoder(chosen.encoder, chosen.device, threads=chosen.threads),
+        lambda task: options.open_encoder(chosen.encoder, chosen.device, chosen.compute, chosen.threads),
         any_encoder=chosen.any_encoder,
         seconds=chosen.sync_seconds,
         pause=chosen.sync_pause,

@@ -68,7 +68,7 @@ def table(
     images: Path | None,
     encoder: str | None,
     device: str,
-    precision: str,
+    compute: str,
     batch: int,
     hours: bool,
     seeds: str,
@@ -117,7 +117,7 @@ def table(
         wanted = [*files, reproduce.tuning_source(benchmark, backbone, folder) if baselines == "tuned" else None]
         missing = [file for file in wanted if file is not None and not file.path.is_file()]
         if missing:
-            _make_files(missing, images, encoder or reproduce.ENCODERS[backbone], device, precision, batch, hours)
+            _make_files(missing, images, encoder or reproduce.ENCODERS[backbone], device, compute, batch, hours)
     elif hours:
         raise click.UsageError("--hours measures with the images: give --images")
     if hours:

@@ -29,6 +29,7 @@ def task() -> None:
     help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR; DIR may be a name in the folder $LATTE_MODELS.",
 )
 @options.DEVICE
+@options.NUMBERS
 @options.BATCH
 @click.option("--classes", "classnames", help="Class names, comma-separated, or a file with one per line.")
 @options.TEMPLATES
@@ -61,6 +62,7 @@ def create(
     out: Path,
     encoder: str | None,
     device: str,
+    compute: str,
     batch: int,
     classnames: str | None,
     templates: str | None,
@@ -111,7 +113,7 @@ def create(
         names = read_classnames(str(classnames))
         sentences = class_descriptions(read_descriptions(descriptions), names) if descriptions else {}
         prompts = use_templates(None if templates is None else read_templates(templates), sentences)
-        model = options.open_encoder(str(encoder), device)
+        model = options.open_encoder(str(encoder), device, compute)
         classifier, identity = zero_shot(model, names, prompts or None, batch, descriptions=sentences), identify(model)
     made = make_task(
         classifier,
