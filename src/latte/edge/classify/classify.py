@@ -325,6 +325,12 @@ class OwnServer(Alone):
         served.receive(download)
         self.method, self.joined = served, True
 
+    def take_over(self, earlier: OwnServer) -> None:
+        """Go on with what a member of an earlier version of the task has learnt."""
+        method: Any = self._methods[earlier.joined]
+        method.take_over(earlier.method)
+        self.method, self.joined, self.images = method, earlier.joined, earlier.images
+
     def reset(self) -> None:
         """Forget everything."""
         self.method, self.joined = self._methods[False], False
