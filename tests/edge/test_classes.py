@@ -8,6 +8,7 @@ import pytest
 from devices import RowEncoder, rows
 from latte import InputError, Privacy, ZeroShot, create
 from latte.core.sync import sync
+from latte.edge.classify.classify import answer_of
 from latte.edge.clients.http import HttpExchange
 from latte.edge.device.program import Device
 from latte.edge.device.record import read_answers, task_of_record
@@ -183,7 +184,7 @@ def test_a_crash_between_the_record_and_the_task_leaves_one_version(tmp_path):
     with serving(first, tmp_path / "data") as server:
         with a_device(server, tmp_path / "state") as device:
             device.answer(rows(1)[0])
-            begin_version(second, device.method, Privacy(), device.state)
+            begin_version(second, device.method, Membership(server.address), device.state)
         assert join(Membership(server.address), tmp_path / "state").task.fingerprint == first.fingerprint
     assert not (tmp_path / "state" / NEXT_FILE).exists(), "the record did not follow"
     assert task_of_record(tmp_path / "state") == first.fingerprint
@@ -253,3 +254,52 @@ def test_a_task_of_other_classes_that_is_no_version_is_refused_as_before(tmp_pat
         wait_until(lambda: device.answer(images(1)[0]) and "other_task" in device.status.sync_problem, "a refusal")
     device.close(0)
     assert device.task.fingerprint == first.fingerprint
+
+
+# --- classes that a device cannot meet --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("privacy", [None, Privacy(least_images=2)])
+def test_a_masked_class_never_wins_and_is_not_learnt(method, privacy):
+    task = make_task(classifier(*NAMES), method, {"near_copy": 0.0}, period=4)
+    masked, plain = new_member(task, privacy, ["owl"]), new_member(task, privacy)
+    exchange, zero_shot = served_exchange(task), task.zero_shot
+    owls = 0
+    for number, image in enumerate(images(60)):
+        before = masked.state()
+        prediction = masked.predict(image)
+        assert prediction.classname != "owl" and prediction.probabilities[3] == 0
+        answer = answer_of("x", image, zero_shot, prediction)
+        assert answer.zero_shot != "owl" and 0 < answer.zero_shot_probability <= 1
+        if zero_shot.logits(image).argmax() == 3:
+            owls += 1
+            assert prediction.learnt is None
+            for name, array in masked.state().items():
+                np.testing.assert_array_equal(array, before[name], err_msg=name)
+        else:
+            plain.predict(image)
+        if number % 10 == 9:
+            sync([("masked", masked), ("plain", plain)], exchange)
+    assert owls > 3
+    upload = masked.summary()
+    assert not np.any((upload.vectors if method == "latte" else upload.counts)[3])
+    masked.correct(images(1)[0], 3)  # a person may know better
+    sync([("masked", masked)], exchange)
+    other = new_member(task, privacy, ["owl"])
+    other.load(masked.state())
+    np.testing.assert_array_equal(other.predict(images(1, 5)[0]).scores, masked.predict(images(1, 5)[0]).scores)
+    for without in (["eagle"], ["owl", "cat", "dog"]):
+        with pytest.raises(InputError):
+            new_member(task, privacy, without)
+
+
+def test_a_mask_stays_when_classes_join_and_leave(tmp_path):
+    first, second, third = versions("ristretto")
+    membership = Membership("http://127.0.0.1:1", without=("dog",))
+    member = new_member(first, None, membership.without)
+    for task in (second, third):
+        for image in images(20):
+            assert member.predict(image).classname != "dog"
+        member = begin_version(task, member, membership, tmp_path)
+    assert {member.predict(image).classname for image in images(30)} <= set(third.zero_shot.classnames)

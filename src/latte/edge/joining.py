@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from ipaddress import ip_address
@@ -27,6 +27,7 @@ from ..methods import create, create_exchange, describe, resolve
 from ..wire.messages import DeviceReport, FleetWord
 from ..wire.task import EarlierTask, EncoderIdentity, Task, read_task, write_task
 from .classify.classify import OwnServer
+from .classify.masked import Masked
 from .clients.calls import Calls, Connection, RefusedError, UnreachableError, check_token_text
 from .clients.folder import TASK_FILE as TASK_FILE
 from .clients.folder import FolderExchange, Hidden, folder_of, is_folder
@@ -43,6 +44,8 @@ _LONGEST_TOKEN = 4096  # bytes of a token file
 class Membership:
     """A server, and how to talk to it; ``name`` is needed only if the server asks for no token.
 
+    ``without`` are classes that the device cannot meet: they never win, and nothing is learnt of them.
+
     Instead of an address, ``server`` may be a folder, ``folder:DIR``, whose messages another program carries. A
     ``token_file`` is read when it is needed, and again after a refusal: ``token`` is for programs that have none.
     """
@@ -54,6 +57,7 @@ class Membership:
     connection: Connection = field(default_factory=Connection)
     privacy: Privacy = field(default_factory=Privacy)
     token_file: Path | None = None
+    without: tuple[str, ...] = ()
 
     def current_token(self) -> str | None:
         """Return the token; that of the file as it is now."""
@@ -117,9 +121,9 @@ def join(membership: Membership, folder: Path) -> DeviceIdentity:
     return identity
 
 
-def begin_version(task: Task, earlier: Method, privacy: Privacy, folder: Path) -> Method:
+def begin_version(task: Task, earlier: Method, membership: Membership, folder: Path) -> Method:
     """Return a member that goes on with a later version of the task; the task is stored beside that of the record."""
-    member: Any = new_member(task, privacy)
+    member: Any = new_member(task, membership.privacy, membership.without)
     member.take_over(earlier)
     write_task(folder / NEXT_FILE, task)
     return cast(Method, member)
@@ -185,8 +189,10 @@ def check_encoder(task: Task, encoder: Encoder, any_encoder: bool = False) -> No
     raise refuse("encoder", f"{encoder.name} ({encoder.fingerprint[:12]}…)", want)
 
 
-def new_member(task: Task, privacy: Privacy | None = None) -> Collaborative[Any, Any]:
+def new_member(task: Task, privacy: Privacy | None = None, without: Iterable[str] = ()) -> Collaborative[Any, Any]:
     """Return the method of a device in a fleet; with ``privacy``, its summaries hide single images.
+
+    Classes that it is ``without`` never win.
 
     It predicts, and goes into a sync: ``sync([("camera 7", member)], exchange)``.
 
@@ -205,6 +211,12 @@ def new_member(task: Task, privacy: Privacy | None = None) -> Collaborative[Any,
         if task.joined and hasattr(exchange, "watch_classes"):
             exchange.watch_classes(task.joined)
         method = OwnServer(_before_others(task, params, noisy), exchange, info.sync, method)
+    versions = [task.zero_shot.classnames, *(earlier.classnames for earlier in task.history)]
+    known = tuple(sorted({name for names in versions for name in names}))
+    for name in (classes := tuple(without)):  # one that has left the task may join it again
+        choice("without", name, known)
+    if classes:
+        method = Masked(method, task.zero_shot, classes)
     return PrivateClient(method, privacy) if privacy is not None and privacy.hides else method
 
 

@@ -176,7 +176,7 @@ def answer_picture(
 def answer_of(file: str, row: Vectors, zero_shot: ZeroShot, prediction: Prediction) -> Answer:
     """Return the answer that a ``prediction`` for the embedding ``row`` (D,) stands for."""
     names = zero_shot.classnames
-    logits = zero_shot.logits(row)
+    logits = np.where(np.isneginf(prediction.scores), -np.inf, zero_shot.logits(row))  # of classes that may win
     plain = int(logits.argmax())
     return Answer(
         file=file,

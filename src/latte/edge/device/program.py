@@ -222,7 +222,7 @@ def open_loop(
 ) -> DeviceLoop:
     """Join the fleet, make the encoder, and continue what the record in ``folder`` has."""
     task, name = join(membership, folder)
-    method = new_member(task, membership.privacy)
+    method = new_member(task, membership.privacy, membership.without)
     record = DeviceRecord(folder, task.fingerprint, on_full)
     try:
         encoder = make_encoder(task)  # after all that can be refused at once
@@ -235,7 +235,7 @@ def open_loop(
 
         def renew(newer: Task, earlier: Method) -> Method:
             check_encoder(newer, encoder, any_encoder)
-            return begin_version(newer, earlier, membership.privacy, folder)
+            return begin_version(newer, earlier, membership, folder)
 
         renewed = partial(settle_version, folder)
         loop = DeviceLoop(encoder, task, method, record, link, times, fallback, read, renew, renewed)
