@@ -310,8 +310,8 @@ def _check_alike(first: Any, second: Any, what: str) -> None:
             alike = np.allclose(array, other[name], ROUNDING, ROUNDING)
             assert alike, f"{what}: {name} must be the same up to rounding"
     for image in images(seed=6):
-        scores = [copy.deepcopy(method).predict(image).scores for method in (first, second)]
-        assert np.allclose(*scores, ROUNDING, ROUNDING), f"{what}: predictions must be the same up to rounding"
+        one, other = (copy.deepcopy(method).predict(image).scores for method in (first, second))
+        assert np.allclose(one, other, ROUNDING, ROUNDING), f"{what}: predictions must be the same up to rounding"
 
 
 def _refuses_odd_labels(make: MakeMethod) -> None:
