@@ -48,7 +48,7 @@ def figures() -> str:
 
 
 def page() -> str:
-    names = sorted(path.stem for path in RESULTS.glob("*.json") if not path.stem.endswith(".manifest"))
+    names = sorted(path.name.removesuffix(".manifest.json") for path in RESULTS.glob("*.manifest.json"))
     views = [name for name in names if name.startswith("views_")]
     words = (ROOT / "tools" / "results_text.md").read_text(encoding="utf-8")
     plain = grid([name for name in names if name not in views])
