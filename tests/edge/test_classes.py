@@ -8,6 +8,7 @@ import pytest
 from devices import RowEncoder, rows
 from latte import InputError, Privacy, ZeroShot, create
 from latte.core.sync import sync
+from latte.core.types import Prototypes
 from latte.edge.classify.classify import answer_of
 from latte.edge.clients.http import HttpExchange
 from latte.edge.device.program import Device
@@ -303,3 +304,15 @@ def test_a_mask_stays_when_classes_join_and_leave(tmp_path):
             assert member.predict(image).classname != "dog"
         member = begin_version(task, member, membership, tmp_path)
     assert {member.predict(image).classname for image in images(30)} <= set(third.zero_shot.classnames)
+
+
+def test_a_store_of_a_method_that_cannot_go_on_is_refused_and_stays(tmp_path, monkeypatch):
+    first, second, _ = versions("latte")
+    with serving(first, tmp_path / "data") as server, HttpExchange(server.address) as http:
+        sync([("ann", used(first))], http)
+    with monkeypatch.context() as patched:
+        patched.delattr(Prototypes, "class_fields")
+        with pytest.raises(InputError, match="class_fields"), serving(second, tmp_path / "data"):
+            pass
+    with serving(first, tmp_path / "data") as server:
+        assert set(server.service.hub.versions) == {"ann"}

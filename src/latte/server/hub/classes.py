@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from ...errors import InputError
+from ...errors import InputError, refuse
 from ...methods import describe
 from ...methods.classes import move_upload, places_of
 from ...wire.blocks import SameShapes, complete, decode, encode
@@ -28,6 +28,9 @@ def follow_classes(store: Store, task: Task) -> bool:
     if owner == task.fingerprint or earlier is None:
         return False
     kind, exchange = describe(task.method).kind.Upload, served_exchange(task)
+    if not hasattr(kind, "class_fields"):
+        want = "a method whose uploads name their class_fields, as those of Latte and Ristretto do"
+        raise refuse("classes", f"others than before, with {task.method}", want)
     places, fingerprint = places_of(task.zero_shot.classnames, earlier), task.zero_shot.fingerprint
     moved, count = list[Record](), 0
     for record in store.changes():
