@@ -31,11 +31,15 @@ def test_ristretto_over_http_keeps_the_contract(check, tmp_path):
 
 
 @pytest.mark.parametrize("schedule", [Schedule(period=10), Schedule(period=7, barrier=False)], ids=["barrier", "alone"])
-@pytest.mark.parametrize("method", ["latte", "ristretto"])
-def test_the_predictions_are_those_of_one_process(method, schedule, tmp_path):
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("latte", {}), ("ristretto", {}), ("ristretto", {"trust": "open"})],
+    ids=["latte", "fleet", "open"],
+)
+def test_the_predictions_are_those_of_one_process(method, params, schedule, tmp_path):
     federation = fixed_federation(read_benchmark(find_benchmark("cifar10c-mini")))
     streams = [federation.stream(client)[:30] for client in federation.clients[:8]]
-    task = make_task(federation.embeddings.zero_shot, method)
+    task = make_task(federation.embeddings.zero_shot, method, params)
     expected = _run(task, create_exchange(method, task.zero_shot, task.params), streams, schedule)
     for number, precision in enumerate(PRECISIONS[method]):
         with serving(task, tmp_path / str(number)) as server, HttpExchange(server.address, precision=precision) as http:

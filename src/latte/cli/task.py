@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import (
-    BATCH,
-    DATA,
-    DESCRIPTIONS,
-    DEVICE,
-    JSON,
-    NEAR_COPY,
-    PLUGINS,
-    TEMPLATES,
-    InputFile,
-    OutputFile,
-    load_plugins,
-    open_encoder,
-)
+from . import options
 from .output import line
 
 if TYPE_CHECKING:
@@ -34,20 +21,20 @@ def task() -> None:
 
 
 @task.command("create")
-@click.argument("out", type=OutputFile())
+@click.argument("out", type=options.OutputFile())
 @click.option(
     "--encoder",
     envvar="LATTE_ENCODER",
     show_envvar=True,
     help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR; DIR may be a name in the folder $LATTE_MODELS.",
 )
-@DEVICE
-@BATCH
+@options.DEVICE
+@options.BATCH
 @click.option("--classes", "classnames", help="Class names, comma-separated, or a file with one per line.")
-@TEMPLATES
-@DESCRIPTIONS
+@options.TEMPLATES
+@options.DESCRIPTIONS
 @click.option("--benchmark", help="Take classes and text embeddings from an embedding file instead of an encoder.")
-@DATA
+@options.DATA
 @click.option(
     "--method",
     "spec",
@@ -61,7 +48,7 @@ def task() -> None:
     type=click.Choice(["open", "fleet"]),
     help="Ristretto: fleet if every device is yours; open (the default) limits what hostile ones can do.",
 )
-@PLUGINS
+@options.PLUGINS
 @click.option(
     "--sync",
     type=click.Choice(["every", "doubling", "powers"]),
@@ -69,7 +56,7 @@ def task() -> None:
     "powers: after 1, 2, 4, 8, ... images (default: the method's own).",
 )
 @click.option("--period", type=click.IntRange(1), default=16, show_default=True, help="Images between two syncs.")
-@NEAR_COPY
+@options.NEAR_COPY
 def create(
     out: Path,
     encoder: str | None,
@@ -111,7 +98,7 @@ def create(
         raise click.UsageError(
             "--classes, --templates and --descriptions go with --encoder: a benchmark has its text embeddings"
         )
-    load_plugins(plugins)
+    options.load_plugins(plugins)
     chosen = parse_method(spec)
     given = with_near_copy(describe(chosen["name"]).params, _with_trust(chosen, trust), near_copy)
     params = resolve(chosen["name"], given, chosen["preset"])
@@ -124,7 +111,7 @@ def create(
         names = read_classnames(str(classnames))
         sentences = class_descriptions(read_descriptions(descriptions), names) if descriptions else {}
         prompts = use_templates(None if templates is None else read_templates(templates), sentences)
-        model = open_encoder(str(encoder), device)
+        model = options.open_encoder(str(encoder), device)
         classifier, identity = zero_shot(model, names, prompts or None, batch, descriptions=sentences), identify(model)
     made = make_task(
         classifier,
@@ -229,8 +216,8 @@ def remove_class(file: Path, out: Path, classnames: tuple[str, ...], plugins: tu
 
 
 @task.command("show")
-@click.argument("file", type=InputFile())
-@JSON
+@click.argument("file", type=options.InputFile())
+@options.JSON
 def show(file: Path, as_json: bool) -> None:
     """Show what the task FILE says."""
     from ..wire.task import read_task

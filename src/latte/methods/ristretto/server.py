@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -39,6 +40,7 @@ from .sums import EPS, LIVE, ClassSums, Head, checked_sums
 
 LARGEST_SECRET = 2**128 - 1
 NO_LIMIT = 2**63 - 1
+NUMBERS = re.compile(r"(\d+)", re.ASCII)
 # Up to so many clients an exact answer costs about as much as an approximate one (benchmarks/robustness/ristretto.py
 # crowd): in a simulation, where everyone syncs at once, and behind a server, where every pull is one client's.
 EXACT_TOGETHER, EXACT_ALONE = 1024, 256
@@ -253,12 +255,14 @@ class RistrettoExchange(TableExchange[ClassSums]):
     def _everyone(self, table: SumsTable, rows: Integers) -> tuple[list[Head], Reals]:
         """Return the heads and routes of ``rows``, where all clients are solved for at once.
 
-        They are the same to the last bit whatever the clients are called.
+        They are the same to the last bit in whatever order the clients came; in a fleet, whatever they are called, too.
+        In an open task they stand in the order of their names, as in the specification: before clients have seen a few
+        images of each class, the last bit of a sum turns the span (see ``span_of``).
         """
         if not len(table):
             return [], np.zeros((0, 0))
         if self._solved is None:
-            order = table.by_content
+            order = table.by_content if self.params.trust == "fleet" else by_name(table.names)
             place = np.argsort(order)
             evidence = Evidence(*(array[order] for array in table.evidence))
             if not (evidence.counts.sum(axis=1) > LIVE).any():  # nobody has an image without a label
@@ -411,6 +415,16 @@ class RistrettoExchange(TableExchange[ClassSums]):
         with self._lock:
             own = {"_table": copy.deepcopy(self._table), "_labels": copy.copy(self._labels)}
             return {**vars(self), **own, "_solved": None, "_lock": None}
+
+
+def by_name(names: Sequence[str]) -> Integers:
+    """Return the rows (n,) in the order of the names, and of the numbers in them.
+
+    >>> by_name(["client 10", "client 9", "b"])
+    array([2, 1, 0])
+    """
+    parts = [[int(part) if i % 2 else part for i, part in enumerate(NUMBERS.split(name))] for name in names]
+    return np.array(sorted(range(len(names)), key=lambda row: (parts[row], names[row])), np.int64)
 
 
 def sample_rows(n: int, size: int, turn: int) -> Integers:
