@@ -144,8 +144,8 @@ def _with_trust(chosen: dict[str, Any], trust: str | None) -> dict[str, Any]:
 
 
 @task.command("add-class")
-@click.argument("file", type=InputFile())
-@click.argument("out", type=OutputFile())
+@click.argument("file", type=options.InputFile())
+@click.argument("out", type=options.OutputFile())
 @click.argument("classnames", metavar="CLASS...", nargs=-1, required=True)
 @click.option(
     "--encoder",
@@ -154,10 +154,10 @@ def _with_trust(chosen: dict[str, Any], trust: str | None) -> dict[str, Any]:
     required=True,
     help="The encoder of the task: onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR.",
 )
-@DEVICE
-@BATCH
-@DESCRIPTIONS
-@PLUGINS
+@options.DEVICE
+@options.BATCH
+@options.DESCRIPTIONS
+@options.PLUGINS
 def add_class(
     file: Path,
     out: Path,
@@ -178,12 +178,12 @@ def add_class(
     from ..encoders.prompts import class_descriptions
     from ..wire.task import read_task, write_task
 
-    load_plugins(plugins)
+    options.load_plugins(plugins)
     before = read_task(file)
     names = (*before.zero_shot.classnames, *classnames)
     known = {name: tuple(several) for name, several in before.descriptions.items()}
     sentences = {**known, **(class_descriptions(read_descriptions(descriptions), classnames) if descriptions else {})}
-    model = open_encoder(encoder, device)
+    model = options.open_encoder(encoder, device)
     check_encoder(before, model)
     made = next_version(
         before, zero_shot(model, names, before.templates or None, batch, descriptions=sentences), sentences
@@ -193,17 +193,17 @@ def add_class(
 
 
 @task.command("remove-class")
-@click.argument("file", type=InputFile())
-@click.argument("out", type=OutputFile())
+@click.argument("file", type=options.InputFile())
+@click.argument("out", type=options.OutputFile())
 @click.argument("classnames", metavar="CLASS...", nargs=-1, required=True)
-@PLUGINS
+@options.PLUGINS
 def remove_class(file: Path, out: Path, classnames: tuple[str, ...], plugins: tuple[Path, ...]) -> None:
     """Write the task OUT: that of FILE, which each CLASS has left."""
     from ..core.zero_shot import ZeroShot
     from ..edge.joining import next_version
     from ..wire.task import read_task, write_task
 
-    load_plugins(plugins)
+    options.load_plugins(plugins)
     before = read_task(file)
     here = before.zero_shot.classnames
     if unknown := [name for name in classnames if name not in here]:
