@@ -101,6 +101,7 @@ _OPTIONS: list[options.Option] = [
         show_default=True,
         help="Add noise of this length to each class that is uploaded; what that guarantees is printed.",
     ),
+    click.option("--without", metavar="CLASS", multiple=True, help="A class that cannot be here; may be repeated."),
     options.PLUGINS,
     *options.connection_options("the device's", "this device"),
     click.option(
@@ -137,6 +138,7 @@ class EdgeOptions:
     noise: float
     share_labels: bool
     fallback: bool
+    without: tuple[str, ...]
     plugins: tuple[Path, ...]
     server_ca: Path | None
     cert: Path | None
@@ -387,7 +389,7 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> DeviceLoop:
     connection = Connection(attempts=1, authority=chosen.server_ca, certificate=chosen.cert, key=chosen.key)
     privacy = Privacy(chosen.least_images, chosen.noise, chosen.share_labels)
     membership = Membership(  # one attempt per sync, because the device has its own pauses
-        chosen.server, None, chosen.name, chosen.precision, connection, privacy, token_file=chosen.token_file
+        chosen.server, None, chosen.name, chosen.precision, connection, privacy, chosen.token_file, chosen.without
     )
     if membership.shows_token:
         problem(f"warning: the token goes to {chosen.server} in plain text, where others may read it: https is safe")

@@ -145,6 +145,78 @@ def _with_trust(chosen: dict[str, Any], trust: str | None) -> dict[str, Any]:
     return {"trust": trust or "open", **given}
 
 
+@task.command("add-class")
+@click.argument("file", type=options.InputFile())
+@click.argument("out", type=options.OutputFile())
+@click.argument("classnames", metavar="CLASS...", nargs=-1, required=True)
+@click.option(
+    "--encoder",
+    envvar="LATTE_ENCODER",
+    show_envvar=True,
+    required=True,
+    help="The encoder of the task: onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR.",
+)
+@options.DEVICE
+@options.BATCH
+@options.DESCRIPTIONS
+@options.PLUGINS
+def add_class(
+    file: Path,
+    out: Path,
+    classnames: tuple[str, ...],
+    encoder: str,
+    device: str,
+    batch: int,
+    descriptions: Path | None,
+    plugins: tuple[Path, ...],
+) -> None:
+    """Write the task OUT: that of FILE, which each CLASS has joined.
+
+    Start the server again with OUT and the same folder. Devices get it with their next sync, and go on with what they
+    have learnt.
+    """
+    from ..edge.joining import check_encoder, next_version
+    from ..encoders import read_descriptions, zero_shot
+    from ..encoders.prompts import class_descriptions
+    from ..wire.task import read_task, write_task
+
+    options.load_plugins(plugins)
+    before = read_task(file)
+    names = (*before.zero_shot.classnames, *classnames)
+    known = {name: tuple(several) for name, several in before.descriptions.items()}
+    sentences = {**known, **(class_descriptions(read_descriptions(descriptions), classnames) if descriptions else {})}
+    model = options.open_encoder(encoder, device)
+    check_encoder(before, model)
+    made = next_version(
+        before, zero_shot(model, names, before.templates or None, batch, descriptions=sentences), sentences
+    )
+    write_task(out, made)
+    _show(made, False)
+
+
+@task.command("remove-class")
+@click.argument("file", type=options.InputFile())
+@click.argument("out", type=options.OutputFile())
+@click.argument("classnames", metavar="CLASS...", nargs=-1, required=True)
+@options.PLUGINS
+def remove_class(file: Path, out: Path, classnames: tuple[str, ...], plugins: tuple[Path, ...]) -> None:
+    """Write the task OUT: that of FILE, which each CLASS has left."""
+    from ..core.zero_shot import ZeroShot
+    from ..edge.joining import next_version
+    from ..wire.task import read_task, write_task
+
+    options.load_plugins(plugins)
+    before = read_task(file)
+    here = before.zero_shot.classnames
+    if unknown := [name for name in classnames if name not in here]:
+        raise click.UsageError(f"{unknown[0]!r} is none of the classes: {', '.join(here)}")
+    left = [place for place, name in enumerate(here) if name not in classnames]
+    names = tuple(here[place] for place in left)
+    made = next_version(before, ZeroShot(before.zero_shot.text[left], names, before.zero_shot.scale))
+    write_task(out, made)
+    _show(made, False)
+
+
 @task.command("show")
 @click.argument("file", type=options.InputFile())
 @options.JSON
@@ -168,6 +240,7 @@ def _show(made: Task, as_json: bool) -> None:
         "encoder": made.encoder.name if made.encoder else "none: embeddings come from elsewhere",
         "templates": list(made.templates),
         "descriptions": {name: len(sentences) for name, sentences in made.descriptions.items()},
+        "joined": list(made.joined),
     }
     if as_json:
         line(json.dumps(facts))

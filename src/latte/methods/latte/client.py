@@ -24,6 +24,7 @@ from ...core.types import Arrays, External, MemoryFill, Prediction, Prototypes, 
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
 from ..base import BaseMethod, Given, Origin
+from ..classes import move_labels, move_rows, places_of
 from ..labels import LabelledImages, split_state
 from ..traffic import Content, CostShape, Messages, Terms
 from .donors import EMPTY_QUERIES, Routing
@@ -415,6 +416,22 @@ class Latte(BaseMethod[LatteParams]):
             counted = self._image_sum.copy(), np.array(self._images, np.int64)
             state |= dict(zip(TAUGHT, (*head, *counted), strict=True))
         return {**state, **self._labelled.state()}
+
+    def take_over(self, earlier: Latte) -> None:
+        """Go on with what a client of an earlier version of the task has learnt.
+
+        What zero-shot puts into another class by now is dropped: a server would refuse a prototype with it.
+        """
+        places = places_of(self.zero_shot.classnames, earlier.zero_shot.classnames)
+        state = move_labels(earlier.state(), places)
+        rows = [name for name in state if name.startswith(("local.", "external."))]
+        state |= {name: move_rows(state[name], places) for name in rows}
+        found = self.zero_shot.logits(state["local.vectors"]).argmax(axis=2)
+        state["local.valid"] &= found == np.arange(self.zero_shot.classes)[:, None]
+        order = np.argsort(~state["local.valid"], axis=1, kind="stable")  # slots are filled from the first on
+        at = np.arange(len(order))[:, None], order
+        state |= {f"local.{name}": state[f"local.{name}"][at] for name in NAMES}
+        self.load(state)
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""

@@ -19,6 +19,7 @@ from ...core.types import Arrays, Integers, Mask, Reals, Rounding, State, Teachi
 from ...core.validate import at_least, check_task, exactly, pack_names, pack_task, require, unpack_names
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
+from ..classes import YOUNG
 from ..labels import LabelSums, LabelTable, label_fields, label_inverse, split_state
 from .heads import Heads, HeadTask, RistrettoParams, SharedCovariance, heads_of, solve, teach
 from .pooling import (
@@ -91,10 +92,11 @@ class Freshness:
 
 
 class Solved(NamedTuple):
-    """The heads and the routes (n, n) of everyone, and the ``place`` (n,) of each row of the table in them."""
+    """Heads, routes (n, n) and pooled counts (n, C) of all, and the ``place`` (n,) of each row of the table in them."""
 
     heads: Heads
     routes: Reals
+    counts: Reals
     place: Integers
 
 
@@ -126,6 +128,7 @@ class RistrettoExchange(TableExchange[ClassSums]):
         self.freshness = freshness or Freshness.of(self.params)
         self._task = HeadTask.of(zero_shot, self.params)
         self._approximated = False
+        self._joined = np.zeros(zero_shot.classes, np.bool_)
         self._labels = LabelTable(label_fields(zero_shot))
         if self.params.trust == "open":
             self._labels.grant(TeachingRights(frozenset()))
@@ -140,6 +143,11 @@ class RistrettoExchange(TableExchange[ClassSums]):
                 self.freshness = Freshness.of(self.params, secret, served)
             else:
                 self.freshness = dataclasses.replace(self.freshness, secret=secret)
+
+    def watch_classes(self, joined: Iterable[str]) -> None:
+        """Let zero-shot decide on these classes, which have joined the task, while there is little evidence of them."""
+        with self._lock:
+            self._joined = np.isin(self.zero_shot.classnames, list(joined))
 
     @property
     def approximation(self) -> str:
@@ -260,7 +268,7 @@ class RistrettoExchange(TableExchange[ClassSums]):
             if not (evidence.counts.sum(axis=1) > LIVE).any():  # nobody has an image without a label
                 shape = evidence.means.shape
                 heads = Heads(np.zeros(shape), np.zeros(shape[:2]), np.zeros(len(table)))
-                self._shared, self._solved = None, Solved(heads, np.eye(len(table)), place)
+                self._shared, self._solved = None, Solved(heads, np.eye(len(table)), np.zeros(shape[:2]), place)
                 return self._everyone(table, rows)
             solution = solve(evidence.times(factors_within(evidence.counts, self.params.count_cap)), self._task)
             heads, centre = heads_of(solution.offsets, solution.shared, self._task), solution.offsets.centre
@@ -270,9 +278,9 @@ class RistrettoExchange(TableExchange[ClassSums]):
                 inverse = label_inverse(solution.shared.covariance)
                 shares = solution.routes[:, at]
                 teach(heads, centre, shares, centre[at], LabelSums(**sums), solution.spread, inverse, self.params.eta)
-            self._shared, self._solved = None, Solved(heads, solution.routes, place)
-        heads, routes, place = self._solved
-        return self._messages(heads, place[rows]), routes[np.ix_(place[rows], place)]
+            self._shared, self._solved = None, Solved(heads, solution.routes, solution.offsets.counts, place)
+        heads, routes, counts, place = self._solved
+        return self._messages(heads, counts, place[rows]), routes[np.ix_(place[rows], place)]
 
     def _some(self, table: CrowdTable, rows: Integers) -> tuple[list[Head], Reals]:
         """Return the heads and routes of ``rows`` alone, with a covariance that may be some uploads old."""
@@ -304,13 +312,15 @@ class RistrettoExchange(TableExchange[ClassSums]):
                 assert self._spread is not None
                 shares = routes[part][:, at]
                 teach(heads, offsets.centre, shares, donors, LabelSums(**sums), self._spread, inverse, params.eta)
-            messages += self._messages(heads, np.arange(len(heads.trust)))
+            messages += self._messages(heads, offsets.counts, np.arange(len(heads.trust)))
         return messages, routes
 
-    def _messages(self, heads: Heads, places: Integers) -> list[Head]:
-        """Return some of the heads, each with arrays of its own."""
+    def _messages(self, heads: Heads, counts: Reals, places: Integers) -> list[Head]:
+        """Return some of the heads, each with arrays of its own; ``counts`` (m, C) are what they rest on."""
         weights, bias, trust = heads
-        return [Head(weights[i].copy(), bias[i].copy(), np.array(trust[i]), self.task) for i in places]
+        young = self._joined & (counts < YOUNG)
+        masks = [young[i].copy() if young[i].any() else None for i in range(len(young))]
+        return [Head(weights[i].copy(), bias[i].copy(), np.array(trust[i]), self.task, masks[i]) for i in places]
 
     # --- state --------------------------------------------------------------------------------------------
 

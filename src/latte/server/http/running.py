@@ -24,6 +24,7 @@ import uvicorn
 
 from ...errors import refuse
 from ...wire.task import Task
+from ..hub.classes import follow_classes
 from ..hub.hub import Hub, Limits
 from ..store.audit import Audit
 from ..store.base import open_store, open_tokens
@@ -78,6 +79,9 @@ def open_service(task: Task, options: ServerOptions) -> Service:
     place = options.store or str(options.data)
     store = open_store(place)
     try:
+        if follow_classes(store, task):
+            store.close()
+            store = open_store(place)
         hub = Hub(task, store, options.limits)
         return Service(hub, open_tokens(place), replace(options.access, local=local), Audit(options.data), options.data)
     except BaseException:
