@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import latte
+from waiting import ROOT as CHECKOUT
 from waiting import run
 
 HEAVY = (
@@ -92,3 +93,11 @@ def test_lazy_names_are_public_and_others_are_refused(name):
 def test_public_packages_are_light():
     statement = "import latte.data, latte.edge, latte.files; dir(latte.data)"
     assert not loaded_by(statement) & {*HEAVY, "numpy", "msgspec"}
+
+
+def test_a_release_with_placeholders_is_refused():
+    """Drop this test with the first release."""
+    done = run("bash", CHECKOUT / "scripts" / "release-check", "--publish")
+    assert done.returncode == 1
+    for reason in ("placeholder addresses", "no date for this version", "relative links", "there is no release"):
+        assert reason in done.stderr, (reason, done.stderr)

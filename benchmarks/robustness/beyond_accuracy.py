@@ -2,7 +2,8 @@
 
 LATTE_DATA=FOLDER python benchmarks/robustness/beyond_accuracy.py clip_dtd pacs --methods clip,pta --out FILE.jsonl
 
-One line of JSON per benchmark and method; what FILE has is not measured again. Ten clients per domain, syncs
+One line of JSON per benchmark and method; what FILE has is not measured again. With --table, FILE is printed as
+Markdown, and nothing is measured. Ten clients per domain, syncs
 after 1, 2, 4, 8, 16 images, then every 16; seed 0.
 
 - orders: the same clients with the same images in three orders
@@ -127,13 +128,39 @@ def measure(embeddings: Embeddings, method: MethodConfig) -> dict[str, float]:
     return row | unknown_classes(embeddings, method) | cost(federation, method)
 
 
+COLUMNS = (  # of the table: title, key, format
+    *(("sd", "order_sd", ".2f"), ("range", "order_range", ".2f"), ("flips", "flips", ".1f"), ("regret", "regret", "d")),
+    *(
+        ("label shift", "shift", "+.2f"),
+        ("mixed", "mixed", "+.2f"),
+        ("AUROC", "auroc", ".3f"),
+        ("FPR95", "fpr95", ".2f"),
+    ),
+    *(("contamination", "contamination", "+.2f"), ("ms", "ms", ".3f"), ("MB", "mb", ".2f")),
+)
+
+
+def table(rows: list[dict[str, Any]]) -> None:
+    for benchmark in dict.fromkeys(row["benchmark"] for row in rows):
+        print(f"| {benchmark} | " + " | ".join(title for title, _, _ in COLUMNS) + " |")
+        print("|---" * (1 + len(COLUMNS)) + "|")
+        for row in rows:
+            if row["benchmark"] == benchmark:
+                cells = [format(row[key], form) if key in row else "" for _, key, form in COLUMNS]
+                print(f"| {row['method']} | " + " | ".join(cells) + " |")
+        print()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("benchmarks", nargs="+")
-    parser.add_argument("--methods", required=True)
+    parser.add_argument("benchmarks", nargs="*")
+    parser.add_argument("--methods", default="clip")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     lines = options.out.read_text(encoding="utf-8").splitlines() if options.out.is_file() else []
+    if options.table:
+        return table([json.loads(line) for line in lines])
     done = {(row["benchmark"], row["method"]) for row in map(json.loads, lines)}
     for name in options.benchmarks:
         embeddings = read_benchmark(list_benchmarks()[name])
@@ -144,6 +171,7 @@ def main() -> None:
             with options.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             print(json.dumps(row), flush=True)
+    return None
 
 
 if __name__ == "__main__":

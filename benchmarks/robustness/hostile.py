@@ -19,7 +19,7 @@ late            as pace, but from the middle of the streams on
 new devices     as head start; half of the honest clients join in the middle of the others' streams: gains are theirs
 pace, labels    as pace, with the true labels of all images, also of those of honest clients
 start, labels   as head start, with the true labels of all images
-inflated, labels  as inflated, with the true labels of all images
+inflated, labels  as inflated, with the true labels of all images; only where --conditions names it
 
 Every method is told the same lies. Uploads of Latte have no counts: nobody can have a head start or inflate there.
 
@@ -323,7 +323,7 @@ def main() -> None:
     parser.add_argument("--in-turn", action="store_true", help="attackers of every domain in turn, not of drawn ones")
     parser.add_argument("--read", action="store_true", help="FILES are JSON lines from before: print their table")
     a = parser.parse_args()
-    groups = {"attacks": ("none", *ATTACKS), "networks": ("none", *NETWORKS)}
+    groups = {"attacks": ("none", *ATTACKS[:-1]), "networks": ("none", *NETWORKS)}
     a.conditions = groups.get(a.conditions) or merged(a.conditions.split(","))
     a.shares, a.lies = [float(s) for s in a.shares.split(",")], a.lies.split(",")
     for name in a.conditions:

@@ -17,23 +17,27 @@ from measures import auroc, fpr95, over_orders, regret
 
 SHARED = Path(__file__).parents[3] / "shared" / "golden" / "more"
 FOLDER = Path(os.environ.get("LATTE_GOLDEN_MORE", SHARED)) / "metrics"
+DETECTION = sorted(FOLDER.glob("ood_*.npz"))
+CALIBRATION = sorted(set(FOLDER.glob("*.npz")) - set(DETECTION))
 recorded = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs the recordings of the shared material")
 
 
 @recorded
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("clip_*.npz")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CALIBRATION, ids=lambda path: path.stem)
 def test_recorded_calibration(path):
     case = np.load(path)
     want, labels = json.loads(str(case["values"])), case["y"].astype(np.int64)
     right = case["q"].argmax(axis=1) == labels
+    assert 100 * right.mean() == pytest.approx(want["accuracy"], abs=1e-9)
     for bins in (15, 20):
         ours = 100 * expected_calibration_error(case["q"].max(axis=1), right, bins)
         assert ours == pytest.approx(want[f"ece{bins}"], abs=1e-9)
 
 
 @recorded
-def test_recorded_detection():
-    case = np.load(FOLDER / "ood_dtd.npz")
+@pytest.mark.parametrize("path", DETECTION, ids=lambda path: path.stem)
+def test_recorded_detection(path):
+    case = np.load(path)
     logits, known = case["logits"], case["is_id"]
     msp = softmax(logits).max(axis=1)
     scores = {"msp": msp, "max_logit": logits.max(axis=1), "mcm_tau1": softmax(logits / 100).max(axis=1)}

@@ -48,6 +48,19 @@ def test_doctor_says_how_to_get_what_is_missing(monkeypatch):
     )
 
 
+def test_another_onnxruntime_is_onnxruntime(monkeypatch):
+    """onnxruntime-gpu brings the same module, and onnxruntime beside it would take its place."""
+
+    def installed(package):
+        if package == "onnxruntime":
+            raise installation.PackageNotFoundError
+        return "1.31"
+
+    monkeypatch.setattr(installation, "version", installed)
+    onnx = next(extra for extra in installation.inspect_installation()["extras"] if extra["name"] == "onnx")
+    assert installation.is_complete(onnx) and onnx["packages"]["onnxruntime"] == "1.31 (onnxruntime-gpu)"
+
+
 def test_doctor_names_packages_as_pip_knows_them(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     missing = {encoder["kind"]: encoder["missing"] for encoder in installation.inspect_installation()["encoders"]}

@@ -166,7 +166,7 @@ METHOD_FAULTS = [
 ]
 EXCHANGE_FAULTS = [
     (Unlocked, "serves many threads"),
-    (Trimming, "keeps odd names apart"),
+    (Trimming, "tells similar names apart"),
     (Hasty, "leaves nothing of bad names"),
     (Hasty, "refuses damaged states"),
 ]
@@ -271,9 +271,10 @@ def test_an_exchange_of_its_own_messages(check):
 RISTRETTO = partial(create, "ristretto")
 
 
+@pytest.mark.parametrize("trust", ["fleet", "open"])
 @pytest.mark.parametrize("check", exchange_checks(uploads_of(RISTRETTO)))
-def test_the_exchange_of_ristretto(check):
-    exchange_checks(uploads_of(RISTRETTO))[check](partial(create_exchange, "ristretto"))
+def test_the_exchange_of_ristretto(check, trust):
+    exchange_checks(uploads_of(RISTRETTO))[check](partial(create_exchange, "ristretto", trust=trust))
 
 
 class Forgetful(CENSUS):

@@ -1,12 +1,12 @@
 """A method of one's own that learns from labels, with an exchange on ``BaseExchange``: nothing else is needed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from latte import BaseExchange, BaseMethod, check_exchange, check_method, refuse
+from latte import BaseExchange, BaseMethod, Latte, Ristretto, check_exchange, check_method, refuse
 from latte.checks.material import a_zero_shot
 from latte.core.maths import entropy_of_one, softmax
 from latte.core.validate import finite_array, positive
@@ -112,3 +112,54 @@ def test_a_state_with_half_of_an_optional_array_is_refused(name):
     del state[name]
     with pytest.raises(ValueError, match="votes"):
         VotesExchange(a_zero_shot()).load(state)
+
+
+class KeepsWhatItRead(Latte):
+    def withdraw(self, image):
+        self._labelled.take_back(self.check(image)[0])
+
+
+class CountsTwice(Latte):
+    given = 0
+
+    def correct(self, image, label, learnt=None):
+        super().correct(image, label, learnt)
+        self.given += 1
+
+    def summary(self):
+        upload = super().summary()
+        return upload if upload.labels is None else replace(upload, label_sums=upload.label_sums * self.given)
+
+
+class ForgetsAtRestart(Ristretto):
+    def state(self):
+        return {name: array for name, array in super().state().items() if not name.startswith("labels.")}
+
+
+class WithdrawsNothing(Ristretto):
+    def withdraw(self, image):
+        self.check(image)
+
+
+class LaterLabelsCountMore(Ristretto):
+    given = 0
+
+    def correct(self, image, label, learnt=None):
+        super().correct(image, label, learnt)
+        self.given += 1
+        self._sums = self._sums._replace(counts=self._sums.counts + 1e-3 * self.given * label)
+
+
+BROKEN = {
+    KeepsWhatItRead: "a withdrawn label was never given|predictions",
+    CountsTwice: "replaces another one",
+    ForgetsAtRestart: "state",
+    WithdrawsNothing: "withdrawn",
+    LaterLabelsCountMore: "counts",
+}
+
+
+@pytest.mark.parametrize("method", BROKEN)
+def test_a_method_that_breaks_the_contract_of_labels_is_found(method):
+    with pytest.raises(AssertionError, match=BROKEN[method]):
+        check_method(method)

@@ -1,4 +1,4 @@
-"""Many pulls at once give what as many pulls give, bit for bit."""
+"""``pull_many`` gives what single pulls give, bit for bit."""
 
 import numpy as np
 import pytest

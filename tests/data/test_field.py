@@ -1,10 +1,12 @@
 """Data in the layouts of the field, in miniature: CoOp's splits, ImageNet's folders, feature caches of other code."""
 
 import json
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
 import pytest
 
+from latte.data.caches import read_cache
 from latte.data.embeddings import load_embeddings
 from latte.data.images import open_images, read_folders, read_imagenet, read_split
 from waiting import latte
@@ -170,6 +172,35 @@ def test_a_torch_file_that_would_run_code_is_refused(tmp_path):
     torch.save({"features": Trap()}, tmp_path / "a.pt")
     answer = latte("data", "convert", tmp_path / "a.pt", tmp_path / "a.safetensors", "--classes", "cat,dog")
     assert answer.returncode == 2 and "does not load safely" in answer.stderr and not (tmp_path / "ran").exists()
+
+
+def test_text_embeddings_that_were_parameters(cache, tmp_path):
+    torch = pytest.importorskip("torch")
+    arrays = {"features": torch.from_numpy(cache[0]["features"]), "labels": torch.from_numpy(cache[0]["labels"])}
+    text = torch.nn.Parameter(torch.from_numpy(cache[1]))
+    torch.save({**arrays, "text": text, "classes": ["cat", "dog", "owl"]}, tmp_path / "a.pt")
+    latte("data", "convert", tmp_path / "a.pt", tmp_path / "a.safetensors", "--scale", 50, check=True)
+    check(tmp_path / "a.safetensors", cache)
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        (lambda torch: torch.eye(5).to_sparse(), "no plain array"),
+        (lambda torch: torch.empty(5, 8, device="meta"), "no plain array"),
+        (lambda torch: torch.zeros(1).expand(10**6, 10**6), "1000000000000 numbers in"),
+        (lambda torch: torch.zeros(10**6), "bytes that unpack to 4000"),
+    ],
+)
+def test_a_torch_file_of_odd_tensors_is_refused(tmp_path, odd, message):
+    """Also what would take terabytes: a number that is repeated, and an archive that unpacks."""
+    torch = pytest.importorskip("torch")
+    torch.save({"features": odd(torch), "labels": torch.arange(5)}, tmp_path / "plain.pt")
+    with ZipFile(tmp_path / "plain.pt") as plain, ZipFile(tmp_path / "a.pt", "w") as target:
+        for name in plain.namelist():
+            target.writestr(name, plain.read(name), ZIP_DEFLATED if "unpack" in message else ZIP_STORED)
+    with pytest.raises(ValueError, match=message):
+        read_cache(tmp_path / "a.pt", classes=("cat", "dog"))
 
 
 @pytest.mark.parametrize(

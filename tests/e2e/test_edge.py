@@ -215,7 +215,7 @@ def test_a_reader_that_has_stopped_does_not_keep_the_device_from_ending(server, 
         said = errors.read().decode()
     shown = os.read(reader, 1 << 20).decode().splitlines()
     os.close(reader)
-    after = int(re.search(r"latte edge results --after (\d+)", said)[1])
+    after = int(re.search(r"--after (\d+)", said)[1])
     assert [json.loads(line)["number"] for line in shown[:after]] == list(range(1, after + 1))
     assert shown[:after] == devices.result_lines(state)[:after] and recorded(state) >= after
 
@@ -293,7 +293,7 @@ def test_a_reader_that_is_gone_ends_the_device_with_a_word_and_a_last_sync(serve
         assert process.wait(DEADLINE) == 1
         errors.seek(0)
         said = errors.read().decode()
-    assert "nobody reads the lines any more" in said and "latte edge results --after 0" in said
+    assert "nobody reads the lines any more" in said and f"results --state {state} --after 0" in said
     assert "Traceback" not in said and status(state)["sync_images"] == recorded(state) > 0
 
 

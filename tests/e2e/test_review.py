@@ -1,4 +1,4 @@
-"""The review page in a real browser: five pictures that somebody labels there change what other devices answer."""
+"""The review page in a real browser: what somebody labels there changes what other devices answer; a class joins."""
 
 import re
 import shutil
@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="needs a Chromium browser on the path"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:playwright"),
 ]
-LABELS = 5
+LABELS = 20
 PATIENCE = 120_000  # milliseconds
 EXACT = ("--precision", "exact")
 
@@ -78,7 +78,7 @@ def test_what_is_labelled_on_one_device_changes_the_answers_of_another_as_in_one
     file = devices.make_task_file(tmp_path)
     mine = write_pictures(tmp_path / "mine", 24)
     first, *later = write_pictures(tmp_path / "theirs", 25, first=100)
-    one, two = tmp_path / "one", tmp_path / "two"
+    one, two, three = (tmp_path / name for name in ("one", "two", "three"))
     with server_process(file, tmp_path / "data") as (server, _):
         run_device(server, one, "one", *EXACT, *mine)
         command = (sys.executable, "-m", "latte", "edge", "review", "--state", one, "--port", 0)
@@ -91,18 +91,20 @@ def test_what_is_labelled_on_one_device_changes_the_answers_of_another_as_in_one
         assert taught(one) == LABELS
         run_device(server, one, "one", *EXACT, "--from", "/dev/null")
         assert taught(one) == LABELS, "nothing is learnt twice"
-        run_device(server, two, "two", *EXACT, first)  # it gets what one was taught
-    run_device(server, two, "two", *EXACT, *later)  # the server is away: all that changes answers is known
-    answers = [(line["label"], line["probability"]) for line in devices.results(two)[1:]]
+        for name, state in (("two", two), ("three", three)):
+            run_device(server, state, name, *EXACT, first)  # it gets what one was taught
     expected, untaught = (in_one_process(file, mine, first, later, labels) for labels in (given, {}))
-    assert [label for label, _ in answers] == [label for label, _ in expected]
-    np.testing.assert_allclose([p for _, p in answers], [p for _, p in expected], rtol=1e-4)
+    for place, (name, state) in enumerate((("two", two), ("three", three))):
+        run_device(server, state, name, *EXACT, *later)  # the server is away: all that changes answers is known
+        answers = [(line["label"], line["probability"]) for line in devices.results(state)[1:]]
+        assert [label for label, _ in answers] == [label for label, _ in expected[place]]
+        np.testing.assert_allclose([p for _, p in answers], [p for _, p in expected[place]], rtol=1e-4)
     assert expected != untaught, "the labels change something"
-    assert "5 labels learnt" in latte("edge", "status", "--state", one).stdout
+    assert f"{LABELS} labels learnt" in latte("edge", "status", "--state", one).stdout
 
 
 def in_one_process(file, mine, first, later, given):
-    """Return what device two answers, made with two methods and an exchange; nobody has the right to teach."""
+    """Return what devices two and three answer, made with methods and an exchange; nobody has the right to teach."""
     task, encoder = read_task(file), load_encoder(devices.ENCODER)
 
     def row(path):
@@ -110,7 +112,7 @@ def in_one_process(file, mine, first, later, given):
 
     exchange = served_exchange(task)
     exchange.grant(TeachingRights(frozenset()))
-    one, two = new_member(task), new_member(task)
+    one, *others = (new_member(task) for _ in range(3))
     for path in mine:
         one.predict(row(path)[None])
     for path in mine:
@@ -118,7 +120,8 @@ def in_one_process(file, mine, first, later, given):
             one.correct(row(path), given[path.name])
     for _ in range(2):  # it ran twice; since the first download it knows that the fleet has labels
         sync([("one", one)], exchange)
-    two.predict(row(first)[None])
-    sync([("two", two)], exchange)
-    predictions = [two.predict(row(path)[None]) for path in later]
-    return [(one.classname, one.probability) for one in predictions]
+    for name, member in zip(("two", "three"), others, strict=True):
+        member.predict(row(first)[None])
+        sync([(name, member)], exchange)
+    predictions = [[member.predict(row(path)[None]) for path in later] for member in others]
+    return [[(each.classname, each.probability) for each in answered] for answered in predictions]

@@ -362,10 +362,15 @@ def test_a_file_that_may_not_be_read_is_tried_again(tmp_path, monkeypatch):
     while given and (arrival := place.read(given[0], prepare)) is None:
         while not (given := watch.look()):
             clock.now += 0.5
-    assert [round(at - begin) for at in tries] == [0, 1, 3, 7, 15, 31, 63, 127], "ever more seldom, and not for ever"
+    assert [round(at - begin) for at in tries] == [0, 1, 3, 7, 15, 31, 63, 127], "ever more seldom"
     assert arrival.source == Source(str(path)) and arrival.picture.passing, "of no version: the next start tries again"
     assert "Permission denied" in str(arrival.picture)
     assert watch.look() == []
+    for _ in range(3):
+        clock.now += 3600.0
+        (again,) = watch.look()
+        assert place.read(again, prepare) is None, "it was reported"
+    assert [clock.now - at for at in tries[-3:]] == [7200.0, 3600.0, 0.0] and watch.look() == []
     watch.forget(str(path))
     watch.look()
     clock.now += watch_folder.SETTLED_SECONDS
@@ -425,7 +430,7 @@ def test_a_file_that_may_be_read_again_is_noticed(tmp_path):
         pytest.skip("needs a file system whose events are heard")
     wait_until(lambda: watching.step() is None and watch._files, "the first try")
     with watch._lock:
-        watch._files[str(path)].tries = watch_folder.MOST_TRIES
+        watch._files[str(path)].tries = watch_folder.MOST_TRIES - 1
     wait_until(lambda: watching.step(), "the end of the tries")
     may.append(True)
     path.chmod(0o640)

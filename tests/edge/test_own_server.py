@@ -1,5 +1,7 @@
 """A member of a fleet whose server is away, with a method that learns from an exchange: it is its own server."""
 
+from random import Random
+
 import numpy as np
 import pytest
 
@@ -99,6 +101,55 @@ def test_from_the_first_download_on_the_server_decides(tmp_path, trust):
         not member.joined
         and member.predict(given[0]).scores.tolist() == new_member(task).predict(given[0]).scores.tolist()
     )
+
+
+@pytest.mark.parametrize(
+    ("params", "privacy", "donated", "stands_in"),
+    [
+        ({"trust": "fleet"}, None, 0, True),
+        ({"trust": "open"}, None, 0, True),
+        ({"trust": "fleet"}, Privacy(least_images=2), 0, True),
+        ({"trust": "fleet"}, Privacy(noise=0.5), 0, False),
+        ({"trust": "fleet", "routing": "everyone"}, None, 400, False),
+    ],
+)
+def test_a_server_that_goes_away_again_is_stood_in_for(tmp_path, params, privacy, donated, stands_in):
+    """A head of its own images takes the place of a download that rests on fewer; a crash changes nothing of that."""
+    task, given = small_task("ristretto", **params), stream(120)
+    exchange = create_exchange("ristretto", task.zero_shot, task.params)
+    if donated:
+        donor = create("ristretto", task.zero_shot, task.params)
+        for row in stream(donated):
+            donor.predict(row)
+        exchange.push("donor", donor.summary())
+    served = []
+
+    def trip(upload, report):
+        if served:
+            raise ConnectionError("away")
+        served.append(upload)
+        exchange.push("device", upload)
+        return exchange.pull("device")
+
+    device = device_in(tmp_path, task, BackgroundSync(trip, rng=Random(0)), privacy)
+    frames = device.answer_frames(given)
+    while not (_member(device).joined and device.link.state.problem):
+        next(frames)
+        device.link.drain(0.05)
+    before = _member(device).method.head.trust
+    for _ in range(20):
+        next(frames)
+    assert (_member(device).method.head.trust > before) == stands_in
+    state = device.method.state()
+    device.record.close()  # without device.close(): as a kill
+    again = device_in(tmp_path, task, None, privacy)
+    assert same(again.method.state(), state)
+    again.record.close()
+    device.link.stop()
+
+
+def _member(device):
+    return device.method.method if isinstance(device.method, PrivateClient) else device.method
 
 
 def test_a_state_or_a_download_that_does_not_fit_changes_nothing():

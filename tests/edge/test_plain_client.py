@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from latte import Prototypes, ZeroShot
+from latte import Prototypes, ZeroShot, create
 from latte.edge.clients.http import HttpExchange
 from latte.edge.joining import make_task
 from latte.wire.messages import Have
@@ -68,6 +68,30 @@ def test_its_downloads_are_those_of_the_exchange(tmp_path, precision, dim):
     assert left_out > 20, "rows that it has are not sent again"
     assert right > 50
     assert client.version == 4
+
+
+def test_what_labels_add_to_a_download_changes_no_rows_that_it_has(tmp_path):
+    plain = runpy.run_path(str(EXAMPLE))
+    task, labels, rows = federation(24)
+    with (
+        serving(task, tmp_path) as server,
+        HttpExchange(server.address, precision="fp16", connection=IMPATIENT) as exchange,
+    ):
+        teacher = create("latte", task.zero_shot, task.params)
+        for row, label in zip(rows[:20], labels, strict=False):
+            teacher.predict(row)
+            teacher.correct(row, int(label))
+        exchange.push("teacher", teacher.summary())
+        client = plain["Client"](server.address, "plain")
+        client.predict(rows[20])
+        for _ in range(2):
+            exchange.push("teacher", teacher.summary())
+            got = client.sync()
+            assert "weights" in got
+            have = plain["row_ids"](client.held, client.seed)
+            assert len(have) == 8 * got["vectors"].shape[0] * got["vectors"].shape[1]
+            want = exchange.pull("plain")
+            np.testing.assert_array_equal(got["vectors"], want.vectors)
 
 
 def test_it_runs_without_latte(tmp_path):

@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 
 import tiny_onnx
+import tiny_open_clip
+from latte.cli.edge import edge
 from latte.encoders import load_encoder
+from latte.encoders.base import BATCH
 from latte.encoders.devices import find_providers, list_devices
+from latte.encoders.onnx import OnnxEncoder
+from latte.errors import InputError
 from tiny_models import make_photo, save_clip
+from waiting import latte
 
 PICTURES = [make_photo(40 + 9 * number, 60) for number in range(6)]
 TEXTS = ["a photo of a dog.", "a polar bear"]
@@ -34,7 +40,7 @@ def test_auto_is_the_processor_where_there_is_nothing_else(torch, clip):
         pytest.skip("this machine has another device")
     encoder = load_encoder(clip, device="auto")
     assert str(encoder.placement) == "cpu, fp32" and list_devices()["torch"] == ("cpu",)
-    for device in ("cuda", "mps", "cuda:7", "gpu"):
+    for device in ("cuda", "mps", "cuda:7", "gpu", "hpu"):  # hpu: torch's error is that of an import
         with pytest.raises(ValueError, match=f"device: got '{device}'.*want a device of torch here: cpu"):
             load_encoder(clip, device=device)
 
@@ -52,11 +58,17 @@ def test_half_precision_on_the_processor(torch, clip):
         load_encoder(clip, precision="fp16")
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_on_another_device_everything_is_there_before_it_is_used(torch, clip, monkeypatch, precision):
+@pytest.mark.parametrize(
+    ("model", "precision"),
+    [("hf", "fp32"), ("hf", "bf16"), ("hf", "fp16"), ("clip", "fp16"), ("tower", "bf16"), ("siglip", "fp16")],
+)
+def test_on_another_device_everything_is_there_before_it_is_used(torch, clip, tmp_path, monkeypatch, model, precision):
     """On "meta", a device of tensors without values: a product with a tensor that stayed behind is torch's error."""
     from latte.encoders.hf import TorchEncoder
 
+    if model != "hf":
+        pytest.importorskip("open_clip")
+        clip = f"local:{tiny_open_clip.save(tmp_path / model, model)}"
     encoder = load_encoder(clip, device="meta", precision=precision)
     meta = torch.device("meta")
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
@@ -100,6 +112,58 @@ def test_tf32_is_not_fp32(torch, clip, monkeypatch):
     assert place_torch(torch, "cuda:1", "fp32")[0] == real("cuda:1") and not settings.allow_tf32
 
 
+@pytest.mark.parametrize("kind", ["torch", "onnx"])
+def test_too_large_a_batch_is_said_to_be_one(torch, clip, monkeypatch, kind):
+    encoder = load_encoder(clip if kind == "torch" else f"onnx:{tiny_onnx.FOLDER}")
+
+    def fail(*_):
+        raise (
+            torch.OutOfMemoryError("CUDA out of memory.")
+            if kind == "torch"
+            else RuntimeError("Non-zero status code: BFCArena: Failed to allocate memory for requested buffer")
+        )
+
+    if kind == "torch":
+        monkeypatch.setattr(encoder, "image_features", fail)
+    else:
+        monkeypatch.setattr(encoder, "_image", types.SimpleNamespace(run=fail))
+    with pytest.raises(InputError, match=r"batch: got 4 at once, for which there is no memory, want fewer.*--batch"):
+        encoder.images(PICTURES, batch_size=4)
+
+
+def test_every_command_hands_on_where_and_how(tmp_path, monkeypatch):
+    """--device, --compute and --batch of embed, classify and task, and of edge, which takes pictures one by one."""
+    asked, batches = [], []
+
+    class Noting(OnnxEncoder):
+        def texts(self, texts, batch_size=BATCH, progress=None):
+            batches.append(batch_size)
+            return super().texts(texts, batch_size, progress)
+
+    def load(spec, threads, device, precision):
+        asked.append((threads, device, precision))
+        return Noting(tiny_onnx.FOLDER)
+
+    for name in ("cat", "dog"):
+        (tmp_path / "p" / name).mkdir(parents=True)
+        make_photo(40, 40).save(tmp_path / "p" / name / "1.png")
+    monkeypatch.setattr("latte.encoders.load_encoder", load)
+    given = ("--encoder", f"onnx:{tiny_onnx.FOLDER}", "--device", "cuda:1", "--compute", "fp16")
+    latte("embed", f"classes:{tmp_path / 'p'}", "--out", tmp_path / "a.safetensors", *given, "--batch", 5, check=True)
+    latte("classify", tmp_path / "p", "--classes", "cat,dog", *given, "--batch", 6, check=True)
+    latte("task", "create", tmp_path / "a.task", "--classes", "cat,dog", *given, "--batch", 7, check=True)
+    assert asked == [(0, "cuda:1", "fp16")] * 3 and batches == [5, 6, 7]
+    monkeypatch.setattr(
+        "latte.edge.device.program.open_loop", lambda membership, folder, load, **_: load(None) and 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        edge.main(
+            [str(tmp_path / "p"), "--server", "http://127.0.0.1:9", "--state", str(tmp_path), *given, "--threads", "3"],
+            standalone_mode=False,
+        )
+    assert asked[3:] == [(3, "cuda:1", "fp16")]
+
+
 # --- ONNX Runtime
 
 ALL = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "OpenVINOExecutionProvider", "CPUExecutionProvider"]
@@ -110,7 +174,7 @@ ALL = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "OpenVINOExecutionP
     [
         ("auto", ["CUDAExecutionProvider", "CPUExecutionProvider"]), ("cuda", ["CUDAExecutionProvider"]),
         ("CUDAExecutionProvider", ["CUDAExecutionProvider"]), ("openvino", ["OpenVINOExecutionProvider"]),
-        ("TensorRT", ["TensorrtExecutionProvider"]), ("cpu", ["CPUExecutionProvider"]),
+        ("TensorRT", ["TensorrtExecutionProvider"]), ("CPU", ["CPUExecutionProvider"]),
     ],
 )  # fmt: skip
 def test_providers_by_name(device, found):
@@ -119,20 +183,25 @@ def test_providers_by_name(device, found):
 
 def test_a_provider_that_is_not_there_is_refused():
     pytest.importorskip("onnxruntime")
-    with pytest.raises(ValueError, match=r"want auto, or a provider of this onnxruntime: .*cpu.*onnxruntime-gpu"):
-        load_encoder(f"onnx:{tiny_onnx.FOLDER}", device="cuda")
+    for device in ("cuda", "CUDA", "cuda:1"):
+        with pytest.raises(ValueError, match=r"want auto, or a provider of this onnxruntime: .*cpu.*onnxruntime-gpu"):
+            load_encoder(f"onnx:{tiny_onnx.FOLDER}", device=device)
+    with pytest.raises(ValueError, match="device: got 'azure'"):  # a service elsewhere is no device
+        find_providers(["AzureExecutionProvider", "CPUExecutionProvider"], "azure")
     with pytest.raises(ValueError, match=r"precision \(--compute\): got \'fp16\', want fp32: an ONNX folder"):
         load_encoder(f"onnx:{tiny_onnx.FOLDER}", precision="fp16")
 
 
 @pytest.mark.parametrize("starts", [True, False])
-def test_a_provider_that_cannot_start(monkeypatch, starts):
+def test_a_provider_that_cannot_start(monkeypatch, capsys, starts):
     """ONNX Runtime would go on with the processor: "auto" does so and says it, a name is refused."""
     runtime = pytest.importorskip("onnxruntime")
-    asked, real = [], runtime.InferenceSession
+    asked, settings, real = [], [], runtime.InferenceSession
 
     def session(path, options, providers):
         asked.append([providers[0][0], *providers[1:]])
+        settings.append(providers[0][1])
+        print("EP Error")  # as ONNX Runtime does
         made = real(path, options, providers=["CPUExecutionProvider"])
         if starts and providers[0][0] != "CPUExecutionProvider":
             monkeypatch.setattr(made, "get_providers", lambda: asked[-1])
@@ -145,6 +214,13 @@ def test_a_provider_that_cannot_start(monkeypatch, starts):
     cuda, cpu = ["CUDAExecutionProvider", "CPUExecutionProvider"], ["CPUExecutionProvider"]
     assert asked == (["libraries", cuda] if starts else ["libraries", cuda, cpu])
     assert str(encoder.placement) == f"{'CUDA' if starts else 'CPU'}ExecutionProvider, fp32"
+    assert not encoder._image._enable_fallback and "device_id" not in settings[0], "an error must not move it"
+    if starts:
+        second = load_encoder(f"onnx:{tiny_onnx.FOLDER}", device="cuda:1")
+        assert settings[-1]["device_id"] == "1" and second.placement.device == "CUDAExecutionProvider:1"
+        load_encoder(f"onnx:{tiny_onnx.FOLDER}", device="openvino:GPU")
+        assert settings[-1]["device_type"] == "GPU"
+    assert not capsys.readouterr().out, "where answers are printed"
     if not starts:
         with pytest.raises(ValueError, match="device: got 'openvino', want its driver and libraries"):
             load_encoder(f"onnx:{tiny_onnx.FOLDER}", device="openvino")

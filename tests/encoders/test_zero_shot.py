@@ -71,6 +71,9 @@ def test_a_file_of_descriptions(tmp_path):
     assert read_descriptions(path) == SENTENCES
     with pytest.raises(ValueError, match="descriptions: got none for cat, want every class; there is"):
         zero_shot(Words(), ["dog", "cat"], descriptions=read_descriptions(path))
+    twice = {"dog": ["It barks."], "Dog": ["It growls."]}
+    with pytest.raises(ValueError, match="descriptions: got 'dog' and 'Dog', the same words"):
+        zero_shot(Words(), ["dog", "cat"], descriptions=twice)
     for bad in ("{}", "[]", '{"dog": []}', '{"dog": [" "]}', '{"dog": "a dog"}', "no json"):
         path.write_text(bad, encoding="utf-8")
         with pytest.raises(ValueError, match=r"cupl\.json"):

@@ -224,3 +224,5 @@ def test_a_table_says_which_rows_are_approximate():
     assert Result.from_json(results[1].to_json()) == results[1]
     notes = [note for note in build_table(results).notes if "approximate" in note]
     assert len(notes) == 1 and "more than 1,024 clients" in notes[0] and "approximation=off" in notes[0]
+    clip, approximate = summarise(results)  # what latte run prints
+    assert "approximate" not in clip and approximate["approximate"] == results[1].approximation

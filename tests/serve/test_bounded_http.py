@@ -125,10 +125,49 @@ def test_a_head_that_is_too_long_gets_a_problem(task, tmp_path):
             assert read_all(connection).startswith(b"HTTP/1.1 200")
 
 
-def test_what_is_no_http_gets_a_problem(task, tmp_path):
+@pytest.mark.parametrize("before", [b"", b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+@pytest.mark.parametrize(
+    "content",
+    [b"\x16\x03\x01 nonsense\r\n\r\n", b"CONNECT localhost:80 HTTP/1.1\r\n\r\n", b"GET http:// HTTP/1.1\r\n\r\n"],
+)
+def test_what_is_no_http_gets_a_problem(task, tmp_path, before, content, caplog):
     with serving(task, tmp_path) as server, connect(server.address) as connection:
-        connection.sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
+        connection.sendall(before)
+        if before:
+            read_answer(connection)
+        connection.sendall(content)
         assert problem_of(read_all(connection)) == "bad_request"
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of a process from /proc")
+def test_half_a_head_of_many_short_headers_takes_no_memory(tmp_path):
+    with (
+        server_process(task_file(tmp_path, a_zero_shot()), tmp_path / "data") as (address, process),
+        ExitStack() as all_,
+    ):
+        before = memory(process.pid)
+        for _ in range(100):
+            connection = all_.enter_context(connect(address))
+            send(connection, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n", b"ab:cd\r\n" * 7000, 1)
+        assert httpx2.get(f"{address}/livez").status_code == 200
+        assert memory(process.pid) < before + 24
+
+
+def test_of_many_halves_of_heads_the_oldest_is_given_up(task, tmp_path):
+    with serving(task, tmp_path) as server, ExitStack() as stack:
+        held, head = server.service.held, b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 20_000
+        held._most = 100_000
+        opened = [stack.enter_context(connect(server.address)) for _ in range(9)]
+        for number, connection in enumerate(opened):
+            connection.sendall(head)
+            wait_until(lambda number=number: held._total >= 20_000 * min(4, number + 1), "the head")
+        for connection in opened[:5]:
+            assert read_all(connection) == b""
+        for connection in opened[5:]:
+            connection.sendall(b"\r\nConnection: close\r\n\r\n")
+            assert read_all(connection).endswith(b"ok")
+        assert held._total == 0 and not held._holders
 
 
 def test_half_a_request_is_not_waited_for(task, tmp_path, impatient):
@@ -253,7 +292,7 @@ def test_an_answer_that_is_not_read_is_given_up(tmp_path, monkeypatch):
         held = server.service.held
         with small_connection(server.address) as connection:
             connection.sendall(request)
-            wait_until(lambda: held._total > MEGABYTE, "an answer that is not read")
+            wait_until(lambda: held._total > 7_000_000, "an answer that is not read, nearly all of it")
             wait_until(lambda: held._total == 0, "its end")
             assert len(read_all(connection)) < 8_000_000
         monkeypatch.setattr(bounded_http, "QUIET_SECONDS", DEADLINE)

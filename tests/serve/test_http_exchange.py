@@ -15,6 +15,7 @@ from latte.methods.ristretto.client import Ristretto
 from latte.simulation.wrapped import WrappedExchange
 from serving import Servers, serving
 
+ADDING = ("pta-fed", "oga-fed", "dota-fed")
 PRECISIONS = {"latte": ("fp32", "exact"), "ristretto": ("exact",)}
 
 
@@ -30,12 +31,28 @@ def test_ristretto_over_http_keeps_the_contract(check, tmp_path):
         exchange_checks(uploads_of(Ristretto))[check](servers.make)
 
 
+@pytest.mark.parametrize("method", ADDING)
+def test_sums_over_http_are_those_of_one_process(method, tmp_path):
+    """Rounded on the way, they are accepted, too, and a scatter is still a covariance."""
+    federation = fixed_federation(read_benchmark(find_benchmark("cifar10c-mini")))
+    streams = [federation.stream(client)[:20] for client in federation.clients[:3]]
+    task = make_task(federation.embeddings.zero_shot, method)
+    expected = _run(task, create_exchange(method, task.zero_shot, task.params), streams, Schedule(period=5))
+    for precision, most in (("exact", 0.0), ("int8", 5.0)):
+        with serving(task, tmp_path / precision) as server, HttpExchange(server.address, precision=precision) as http:
+            assert np.abs(_run(task, http, streams, Schedule(period=5)) - expected).max() <= most
+
+
 @pytest.mark.parametrize("schedule", [Schedule(period=10), Schedule(period=7, barrier=False)], ids=["barrier", "alone"])
-@pytest.mark.parametrize("method", ["latte", "ristretto"])
-def test_the_predictions_are_those_of_one_process(method, schedule, tmp_path):
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("latte", {}), ("ristretto", {}), ("ristretto", {"trust": "open"})],
+    ids=["latte", "fleet", "open"],
+)
+def test_the_predictions_are_those_of_one_process(method, params, schedule, tmp_path):
     federation = fixed_federation(read_benchmark(find_benchmark("cifar10c-mini")))
     streams = [federation.stream(client)[:30] for client in federation.clients[:8]]
-    task = make_task(federation.embeddings.zero_shot, method)
+    task = make_task(federation.embeddings.zero_shot, method, params)
     expected = _run(task, create_exchange(method, task.zero_shot, task.params), streams, schedule)
     for number, precision in enumerate(PRECISIONS[method]):
         with serving(task, tmp_path / str(number)) as server, HttpExchange(server.address, precision=precision) as http:

@@ -1,9 +1,11 @@
 """A server that is slow, is being stopped, or fails: every request gets an answer in time, and the log says why."""
 
 import asyncio
+import gc
 import json
 import logging
 import resource
+import shutil
 import signal
 import socket
 import sys
@@ -16,15 +18,14 @@ from urllib.parse import urlsplit
 import httpx2
 import numpy as np
 import pytest
-from starlette.requests import Request
 
+from latte import ZeroShot
 from latte.checks.material import a_zero_shot, an_upload
 from latte.edge.joining import make_task
-from latte.server.http.limits import Body, HeldBytes
 from latte.server.hub import batches
 from latte.server.hub.batches import Batches
 from latte.server.store.tokens import TokenFile, new_token
-from latte.wire.blocks import encode
+from latte.wire.blocks import Block, encode
 from latte.wire.messages import MEDIA_TYPE, Problem, SyncRequest, pack
 from serving import server_process, serving, task_file
 from waiting import DEADLINE, run, wait_until
@@ -290,6 +291,16 @@ def test_nothing_that_is_sent_makes_another_line(tmp_path):
             json.loads(line)
 
 
+def test_a_store_that_is_gone_is_said_once_and_not_at_every_request(tmp_path):
+    """Nobody can fill a disk with the log, least of all without a token."""
+    data = tmp_path / "data"
+    with server_process(task_file(tmp_path, a_zero_shot()), data) as (address, process), httpx2.Client() as client:
+        shutil.rmtree(data)
+        for _ in range(30):
+            assert client.get(f"{address}/v1/task").status_code == 503
+        assert process.so_far().stderr.count("was removed or replaced") == 1
+
+
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="changes the limit of another process")
 def test_the_log_says_that_file_descriptors_ran_out(tmp_path):
     with (
@@ -303,34 +314,39 @@ def test_the_log_says_that_file_descriptors_ran_out(tmp_path):
         wait_until(lambda: "connections are not accepted" in process.so_far().stderr, "the line", process)
 
 
-def endless_request():
-    """Return a request of a megabyte whose last byte does not come."""
-    parts = iter([bytes(65_536)] * 16)
-
-    async def receive():
-        part = next(parts, None)
-        if part is None:
-            await asyncio.sleep(DEADLINE)
-        return {"type": "http.request", "body": part, "more_body": True}
-
-    return Request({"type": "http", "headers": []}, receive)
-
-
-def test_a_body_that_was_given_up_takes_no_memory():
-    async def given_up():
-        held = HeldBytes(most=2 << 20)
-        readers = [asyncio.ensure_future(Body(held, None).read(endless_request(), 2 << 20)) for _ in range(20)]
-        done, waiting = await asyncio.wait(readers, timeout=0.2)
-        size = tracemalloc.get_traced_memory()[0]
-        for one in waiting:
-            one.cancel()
-        await asyncio.wait(readers)
-        return [one.exception().code for one in done], size
-
-    tracemalloc.start()
-    try:
-        codes, size = asyncio.run(given_up())
-    finally:
-        tracemalloc.stop()
-    assert set(codes) == {"busy"} and len(codes) >= 17
-    assert size < 5 << 20  # two or three of twenty
+@pytest.mark.parametrize("how", ["closed", "given up", "no message", "another task", "bad upload"])
+def test_a_body_that_is_refused_takes_no_memory(tmp_path, how):
+    """Not even until the garbage collector comes, which is seldom."""
+    text, size = np.eye(20, 1000, dtype=np.float32), 200_000
+    task = make_task(ZeroShot(text, [str(i) for i in range(20)]), "latte", {"k_e": 3})
+    upload = (Block("x", "f4", (1,), "raw", b"x" * size),)
+    tasks = {"another task": "x", "bad upload": task.fingerprint}
+    body = pack(SyncRequest(tasks[how], "a", version=1, upload=upload)) if how in tasks else b"x" * size
+    left = how in ("closed", "given up")  # bytes that do not come
+    head = f"POST /v1/sync HTTP/1.1\r\nHost: localhost\r\nContent-Type: {MEDIA_TYPE}\r\n"
+    content = f"{head}Content-Length: {len(body) + left}\r\n\r\n".encode() + body
+    with serving(task, tmp_path) as server, ExitStack() as opened:
+        held, parts, connections = server.service.held, urlsplit(server.address), []
+        if how == "given up":
+            held._most = size + 1000
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            for number in range(20):
+                connection = socket.create_connection((parts.hostname, parts.port), timeout=DEADLINE)
+                opened.enter_context(closing(connection)).sendall(content)
+                if not left:
+                    assert connection.recv(1 << 16).startswith(b"HTTP/1.1 4")
+                elif how == "closed":
+                    wait_until(lambda: held._total == size, "the body")
+                    connection.close()
+                    wait_until(lambda: not held._holders, "its end")
+                elif number:
+                    assert connections[-1].recv(1 << 16).startswith(b"HTTP/1.1 503")
+                connections.append(connection)
+            taken = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+    assert taken < 5 * size

@@ -6,11 +6,13 @@ from contextlib import closing
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 import pytest
 
 from latte.checks.material import a_zero_shot, an_upload
 from latte.edge.clients.http import HttpExchange
 from latte.edge.joining import make_task
+from latte.server.hub import check
 from latte.server.hub.check import StoreReport, check_store, forget_damaged
 from latte.server.store.backup import StorePlace
 from latte.server.store.base import DamagedRecordError, Record, open_store
@@ -65,6 +67,13 @@ def turned(upload):
 def test_a_sound_store_has_no_damage(place):
     assert check_store(place, TASK).damages == check_store(place).damages == ()
     assert check_store(place).clients == 5
+
+
+def test_a_bug_of_ours_is_no_damage(place, monkeypatch):
+    """--forget-damaged would remove what is sound."""
+    monkeypatch.setattr(check, "unpack", lambda *_: np.zeros(3) + np.zeros(4))
+    with pytest.raises(ValueError, match="broadcast"):
+        check_store(place)
 
 
 def test_damage_is_found_named_and_removed(place):

@@ -1,8 +1,9 @@
 """What attackers send passes every check and misleads a fleet, an open task less; honest uploads stay as they are."""
 
+import functools
+import importlib.util
+import itertools
 import json
-import re
-import subprocess
 import sys
 
 import numpy as np
@@ -121,13 +122,25 @@ def test_refusals(change, match):
         exchange.alter(object(), [], None)
 
 
+def recorded(name):
+    return [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+@functools.cache
+def program():
+    described = importlib.util.spec_from_file_location("hostile_program", PROGRAM)
+    module = sys.modules["hostile_program"] = importlib.util.module_from_spec(described)
+    described.loader.exec_module(module)
+    return module
+
+
 def table_of(file):
-    command = [sys.executable, str(PROGRAM), str(file), "--read"]
-    return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.splitlines()
+    """Return what --read prints."""
+    return program().table(program().read_measurements(file, program().Measurement)).splitlines()
 
 
 @in_checkout
-@pytest.mark.parametrize("name", ["attacks", "networks", "splits"])
+@pytest.mark.parametrize("name", sorted(file.stem for file in RESULTS.glob("*.jsonl")))
 def test_the_page_has_the_tables_of_the_results(name):
     page = (RESULTS.parent / "hostile.md").read_text(encoding="utf-8").splitlines()
     lines = table_of(RESULTS / f"{name}.jsonl")
@@ -137,29 +150,48 @@ def test_the_page_has_the_tables_of_the_results(name):
 
 @in_checkout
 def test_the_page_has_the_worst_of_the_attacks():
-    """The summary of docs/robustness.md is the least gain over all conditions, share by share."""
-    worst: dict[str, list[list[float]]] = {}
-    for line in table_of(RESULTS / "attacks.jsonl")[2:]:
-        condition, method, *cells = [cell.strip() for cell in line.replace("−", "-").strip("|").split("|")]
-        if condition != "none":
-            gains = [[float(part) for part in re.sub(r"\(.*", "", cell).split("/")] for cell in cells]
-            old = worst.setdefault(method, gains)
-            worst[method] = [[min(pair) for pair in zip(*both, strict=True)] for both in zip(old, gains, strict=True)]
+    """The summary of docs/robustness.md is the least gain over all conditions and lies, share by share."""
+    gains: dict[tuple[str, str, float], dict[tuple[str, ...], list[float]]] = {}
+    for name in ("attacks", "every-domain"):
+        for m in recorded(name):
+            if m["lie"]:
+                cell = gains.setdefault((m["method"], m["benchmark"], m["share"]), {})
+                cell.setdefault((name, m["condition"], m["lie"]), []).append(m["accuracy"] - m["zero_shot"])
+    worst = {cell: min(np.mean(values) for values in lies.values()) for cell, lies in gains.items()}
     page = (ROOT / "docs" / "robustness.md").read_text(encoding="utf-8").replace("−", "-")
     titles = {
-        "Latte": "Latte",
-        "Ristretto, open": "Ristretto, `trust=open`",
-        "Ristretto, fleet": "Ristretto, `trust=fleet`",
+        "latte": "Latte",
+        "ristretto+trust=open": "Ristretto, `trust=open`",
+        "ristretto": "Ristretto, `trust=fleet`",
     }
-    assert worst.keys() == titles.keys()
-    for method, cells in worst.items():
-        shown = " | ".join(" / ".join(f"{gain:+.1f}" for gain in cell) for cell in cells)
-        assert f"| {titles[method]} | {shown} |" in page, (method, shown)
+    for method, title in titles.items():
+        sets = ("pacs", "cifar10c", "clip_dtd", "clip_pets")
+        cells = [" / ".join(f"{worst[method, name, share]:+.1f}" for share in (0.1, 0.3, 0.5)) for name in sets]
+        assert f"| {title} | {' | '.join(cells)} |" in page
+
+
+@in_checkout
+def test_the_page_has_the_poor_networks():
+    titles = {
+        "none": "nothing is wrong",
+        "missing": "half of the syncs are missed",
+        "joins": "half of the clients join late",
+        "int8": "vectors travel as int8",
+        "skew": "clients see different classes",
+    }
+    gains: dict[tuple[str, ...], list[float]] = {}
+    for m in recorded("networks"):
+        gains.setdefault((m["condition"], m["benchmark"], m["method"]), []).append(m["accuracy"] - m["zero_shot"])
+    page = (ROOT / "docs" / "robustness.md").read_text(encoding="utf-8").replace("−", "-")
+    for condition, title in titles.items():
+        columns = itertools.product(("pacs", "cifar10c"), ("latte", "ristretto+trust=open"))
+        cells = " | ".join(f"{np.mean(gains[condition, *column]):+.1f}" for column in columns)
+        assert f"| {title} | {cells} |" in page
 
 
 @in_checkout
 def test_every_method_was_told_every_lie_with_every_seed(tmp_path):
-    measured = [json.loads(line) for line in (RESULTS / "attacks.jsonl").read_text(encoding="utf-8").splitlines()]
+    measured = recorded("attacks")
     for benchmark in {m["benchmark"] for m in measured}:
         column = [m for m in measured if m["benchmark"] == benchmark]
         told = {(m["method"], m["condition"], m["share"], m["lie"], m["seed"]) for m in column if m["lie"]}

@@ -38,7 +38,7 @@ class ThreadServer:
 def serving(task: Task, folder: Path, **options: object) -> Iterator[ThreadServer]:
     """Serve ``task`` in a thread until the block ends; without limits of rate, unless ``options`` have some."""
     chosen = replace(ServerOptions(folder, port=0, access=UNLIMITED), **options)
-    service, listener = open_service(task, chosen), listen(chosen.host, 0)
+    service, listener = open_service(task, chosen), listen(chosen.host, chosen.port)
     server = uvicorn.Server(loaded_config(service, chosen))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
     thread.start()

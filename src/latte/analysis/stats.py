@@ -131,9 +131,7 @@ def paired(
     return Paired(*names, gap.mean, gap.mean - half, gap.mean + half, gap.seeds)
 
 
-def with_images(
-    pair: Paired, first: Mapping[int, Answers], second: Mapping[int, Answers], level: float = LEVEL
-) -> Paired:
+def with_images(pair: Paired, first: Mapping[int, Answers], second: Mapping[int, Answers]) -> Paired:
     """Return ``pair``, a difference of accuracies, with its interval over splits and images.
 
     ``first`` and ``second`` are the answers by seed. An image is in every split, under both methods: a replicate draws
@@ -165,7 +163,7 @@ def with_images(
     drawn = np.random.default_rng(0).multinomial(len(images), shares, size=REPLICATES) @ kinds
     draws = 100 * drawn[:, 0] / (len(seeds) * drawn[:, 1])
     centre = 100 * (shares @ kinds[:, 0]) / (len(seeds) * (shares @ kinds[:, 1]))
-    ends = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2]) - centre
+    ends = np.quantile(draws, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2]) - centre
     down, up = (0.0, 0.0) if pair.low is None or pair.high is None else (pair.mean - pair.low, pair.high - pair.mean)
     low, high = pair.mean - math.hypot(down, ends[0]), pair.mean + math.hypot(up, ends[1])
     return replace(pair, image_low=low, image_high=high)

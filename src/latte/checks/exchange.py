@@ -49,13 +49,13 @@ def exchange_checks(upload: MakeUpload = an_upload) -> dict[str, Check]:
         "serves one task": _serves_one_task,
         "keeps the latest upload": _keeps_the_latest_upload,
         "does not depend on the order of pushes": _does_not_depend_on_order,
-        "many pulls are as many pulls": _many_pulls_are_as_many_pulls,
+        "pull_many gives what single pulls give": _pull_many_gives_what_single_pulls_give,
         "returns a copy": _returns_a_copy,
         "keeps a copy": _keeps_a_copy,
         "refuses unknown clients": _refuses_unknown_clients,
         "keeps nothing of a bad upload": _keeps_nothing_of_a_bad_upload,
         "leaves nothing of bad names": _leaves_nothing_of_bad_names,
-        "keeps odd names apart": _keeps_odd_names_apart,
+        "tells similar names apart": _tells_similar_names_apart,
         "serves many threads": _serves_many_threads,
         "withdrawn labels leave nothing": _withdrawn_labels_leave_nothing,
         "state round-trips": _state_round_trips,
@@ -63,7 +63,7 @@ def exchange_checks(upload: MakeUpload = an_upload) -> dict[str, Check]:
         "refuses doubled clients": _refuses_doubled_clients,
     }
     of_prototypes: dict[str, Check] = {  # the exchange must return at least one per class, if there is one
-        "alone gets nothing": _alone_gets_nothing,
+        "a client alone gets nothing": _a_client_alone_gets_nothing,
         "never returns one's own": _never_returns_ones_own,
         "returns the most similar": _returns_the_most_similar,
         "few clients give few slots": _few_clients_give_few_slots,
@@ -98,7 +98,7 @@ def _leaves_nothing_of_bad_names(make: MakeExchange, upload: MakeUpload) -> None
         assert unchanged, f"after an upload of {name!r:.40} nothing may have changed"
 
 
-def _keeps_odd_names_apart(make: MakeExchange, upload: MakeUpload) -> None:
+def _tells_similar_names_apart(make: MakeExchange, upload: MakeUpload) -> None:
     """Names that differ in one odd character are different clients (or such a name is refused)."""
     exchange, plain, restored = (make(a_zero_shot()) for _ in range(3))
     plain_names = {}  # in the same order, in which an exchange may sum
@@ -171,7 +171,7 @@ def _pause(frame: FrameType, event: str, argument: Any) -> Any:
 # --- exchanges of Latte's prototypes: which of them a client gets ----------------------------------------------
 
 
-def _alone_gets_nothing(make: MakeExchange) -> None:
+def _a_client_alone_gets_nothing(make: MakeExchange) -> None:
     exchange = make(a_zero_shot())
     exchange.push("a", an_upload(1))
     assert not exchange.pull("a").valid.any(), "with no other client the external memory is empty"
@@ -256,13 +256,13 @@ def _does_not_depend_on_order(make: MakeExchange, upload: MakeUpload) -> None:
         assert same_message(first.pull(name), second.pull(name)), "the order of pushes must not matter"
 
 
-def _many_pulls_are_as_many_pulls(make: MakeExchange, upload: MakeUpload) -> None:
+def _pull_many_gives_what_single_pulls_give(make: MakeExchange, upload: MakeUpload) -> None:
     exchange = filled(make, upload)
     for names in ("", "c", "abcdef", "fda", "cc"):
         downloads = exchange.pull_many(list(names))
         assert len(downloads) == len(names), "pull_many returns a download per client"
         for name, got in zip(names, downloads, strict=True):
-            assert same_message(got, exchange.pull(name)), "pull_many returns what as many pulls return, in order"
+            assert same_message(got, exchange.pull(name)), "pull_many returns what single pulls return, in order"
     refuses(lambda: exchange.pull_many(["a", "nobody"]), "pull of a client that never pushed, among others")
     if hasattr(exchange, "pull_traced"):
         downloads, amounts = exchange.pull_traced(list("ace"))

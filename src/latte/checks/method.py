@@ -285,6 +285,7 @@ def _a_withdrawn_label_was_never_given(make: MakeMethod) -> None:
         if method is None:
             return
         method.correct(images()[3], 2)  # another class than before, which counts once
+        _check_alike(method, _taught(make, ((3, 2), *GIVEN[1:]), synced), "a label that replaces another one")
         for place, _ in GIVEN:
             method.withdraw(images()[place])
         _check_alike(method, never, "a label that was withdrawn")
@@ -308,6 +309,9 @@ def _check_alike(first: Any, second: Any, what: str) -> None:
         for name, array in one.items():
             alike = np.allclose(array, other[name], ROUNDING, ROUNDING)
             assert alike, f"{what}: {name} must be the same up to rounding"
+    for image in images(seed=6):
+        one, other = (copy.deepcopy(method).predict(image).scores for method in (first, second))
+        assert np.allclose(one, other, ROUNDING, ROUNDING), f"{what}: predictions must be the same up to rounding"
 
 
 def _refuses_odd_labels(make: MakeMethod) -> None:
@@ -329,6 +333,9 @@ def _labels_are_part_of_a_state(make: MakeMethod) -> None:
     other = used(make, 3)
     other.load(method.state())
     assert same(method.state(), other.state()), "load(state()) restores labels, bit for bit"
+    assert other.labels == method.labels, "load(state()) restores labels: state() has them"
+    if isinstance(method, Collaborative):
+        assert same(arrays_of(method.summary()), arrays_of(other.summary())), "and what they add to an upload"
     check_refusals(used(make, 5), method.state())
     for duplicate in (other, *_copies(method)):
         for image in images(seed=3):

@@ -85,7 +85,7 @@ class ClassifyOptions:
     classnames: str
     encoder: str
     device: str
-    precision: str
+    compute: str
     batch: int
     templates: str | None
     descriptions: Path | None
@@ -178,7 +178,7 @@ class Classifying:
         memory, self.table = self._lock_files(names, stack)
         check_encoder_spec(chosen.encoder)
         self.labels = read_labels(chosen.labels, names) if chosen.labels is not None else {}
-        self.model = options.open_encoder(chosen.encoder, chosen.device, chosen.precision)
+        self.model = options.open_encoder(chosen.encoder, chosen.device, chosen.compute)
         self.bias: float | None = getattr(self.model, "bias", None)
         if chosen.sigmoid and self.bias is None:
             raise refuse("--sigmoid", f"{self.model.name}, which has no bias", "a model trained with one, as SigLIP is")

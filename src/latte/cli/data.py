@@ -11,21 +11,7 @@ from typing import Any
 import click
 
 from ..errors import InputError, refuse
-from .options import (
-    BATCH,
-    DATA,
-    DESCRIPTIONS,
-    DEVICE,
-    ENCODER,
-    JSON,
-    NUMBERS,
-    TEMPLATES,
-    Folder,
-    InputFile,
-    OutputFile,
-    OutputFolder,
-    open_encoder,
-)
+from . import options
 from .output import absolute, bar, line, print_rows, problem
 
 
@@ -35,8 +21,8 @@ def data() -> None:
 
 
 @data.command("list")
-@DATA
-@JSON
+@options.DATA
+@options.JSON
 def list_data(data: Path | None, as_json: bool) -> None:
     """List the bundled benchmarks and those in the data folder."""
     from ..data.catalogue import list_benchmarks, summarise_benchmark
@@ -54,8 +40,8 @@ def list_data(data: Path | None, as_json: bool) -> None:
 
 @data.command("show")
 @click.argument("name")
-@DATA
-@JSON
+@options.DATA
+@options.JSON
 def show(name: str, data: Path | None, as_json: bool) -> None:
     """Show what is in the benchmark NAME, or in a file."""
     import numpy as np
@@ -94,8 +80,8 @@ def show(name: str, data: Path | None, as_json: bool) -> None:
 
 @data.command("check")
 @click.argument("names", nargs=-1)
-@DATA
-@JSON
+@options.DATA
+@options.JSON
 def check(names: tuple[str, ...], data: Path | None, as_json: bool) -> None:
     """Check that the files of benchmarks are sound.
 
@@ -127,10 +113,12 @@ def check(names: tuple[str, ...], data: Path | None, as_json: bool) -> None:
 
 
 @data.command("convert")
-@click.argument("source", type=InputFile())
-@click.argument("out", type=OutputFile())
-@click.option("--labels", type=InputFile(), help="File with the labels, if SOURCE has none.")
-@click.option("--text", type=InputFile(), help="File with the text embeddings (C, D) or (D, C), if SOURCE has none.")
+@click.argument("source", type=options.InputFile())
+@click.argument("out", type=options.OutputFile())
+@click.option("--labels", type=options.InputFile(), help="File with the labels, if SOURCE has none.")
+@click.option(
+    "--text", type=options.InputFile(), help="File with the text embeddings (C, D) or (D, C), if SOURCE has none."
+)
 @click.option("--classes", "classnames", help="Class names, comma-separated, or a file, if SOURCE has none.")
 @click.option("--scale", type=click.FloatRange(0, min_open=True), default=100.0, show_default=True, help="Logit scale.")
 @click.option("--encoder", help="The name of the encoder, to be recorded.")
@@ -166,9 +154,13 @@ def convert(
 @data.command("fetch")
 @click.argument("name", required=False)
 @click.option(
-    "--out", type=OutputFolder(), default=Path("data"), show_default=True, help="Folder that the dataset goes to."
+    "--out",
+    type=options.OutputFolder(),
+    default=Path("data"),
+    show_default=True,
+    help="Folder that the dataset goes to.",
 )
-@click.option("--from", "source", type=Folder(exists=True), help="Folder in which the dataset already is.")
+@click.option("--from", "source", type=options.Folder(exists=True), help="Folder in which the dataset already is.")
 def fetch(name: str | None, out: Path, source: Path | None) -> None:
     """Get the images of the dataset NAME; without NAME, list the names.
 
@@ -199,14 +191,14 @@ def fetch(name: str | None, out: Path, source: Path | None) -> None:
 
 @click.command()
 @click.argument("dataset")
-@ENCODER
-@DEVICE
-@NUMBERS
-@BATCH
-@click.option("--out", required=True, type=OutputFile(), help="The .safetensors file to write.")
+@options.ENCODER
+@options.DEVICE
+@options.NUMBERS
+@options.BATCH
+@click.option("--out", required=True, type=options.OutputFile(), help="The .safetensors file to write.")
 @click.option("--views", default="0", help="Random views besides the plain image: 63 (AugMix) or crop_flip:63.")
-@TEMPLATES
-@DESCRIPTIONS
+@options.TEMPLATES
+@options.DESCRIPTIONS
 @click.option(
     "--severity",
     type=click.IntRange(1, 5),
@@ -222,7 +214,7 @@ def fetch(name: str | None, out: Path, source: Path | None) -> None:
 )
 @click.option(
     "--frost",
-    type=Folder(exists=True),
+    type=options.Folder(exists=True),
     help="Folder of frost images for cifar10c: and cifar100c:, instead of the drawn frost.",
 )
 @click.option(
@@ -237,7 +229,7 @@ def embed(
     dataset: str,
     encoder: str,
     device: str,
-    precision: str,
+    compute: str,
     batch: int,
     out: Path,
     views: str,
@@ -276,7 +268,7 @@ def embed(
     random_views = ViewPlan(kind or "augmix", count, seed) if count else None
     plan = EmbedPlan(random_views, words, dtype, os.cpu_count() or 1, skip_bad, batch, sentences)
     images = open_images(dataset, CorruptionPlan(severity, seed, textures))
-    model = open_encoder(encoder, device, precision)
+    model = options.open_encoder(encoder, device, compute)
     try:
         with bar("embed", len(images), "images") as advance:
             embeddings = embed_images(images, model, out, plan, advance)
@@ -289,14 +281,14 @@ def embed(
 
 @click.command()
 @click.argument("encoder")
-@click.argument("out", type=OutputFolder())
+@click.argument("out", type=options.OutputFolder())
 @click.option(
     "--variants", default="fp32", show_default=True, help="fp32, and on request fp16 and int8, comma-separated."
 )
 @click.option(
     "--images", type=click.Path(exists=True, path_type=Path), help="Images to compare on (default: synthetic)."
 )
-@JSON
+@options.JSON
 def export(encoder: str, out: Path, variants: str, images: Path | None, as_json: bool) -> None:
     """Write ENCODER (hf:ID, openclip:MODEL/WEIGHTS or a folder) to the folder OUT: image, text, tokenizer, model.json.
 

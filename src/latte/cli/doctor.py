@@ -15,7 +15,7 @@ import click
 
 from ..data.catalogue import FILE_SUFFIXES, data_folder
 from ..encoders import ENCODER_PACKAGES, MODELS, kind_of
-from ..encoders.devices import list_devices
+from ..encoders.devices import ONNXRUNTIMES, list_devices
 from ..errors import pip_line, requirements_of
 from ..version import __version__
 from .options import JSON
@@ -88,7 +88,7 @@ def doctor(as_json: bool) -> None:
     line("")
     line(f"engine: {_LOOPS[state['loops']]}")
     for library, names in state["devices"].items():
-        line(f"devices of {library}: {', '.join(names)} (--device auto takes the first)")
+        line(f"devices of {library}: {', '.join(names)} (--device auto takes the first that starts)")
     files = f"{len(state['benchmarks'])} embedding files" if state["benchmarks"] else "no embedding files yet"
     line(f"data folder: {state['data']}, {files} (latte data list; latte embed makes them)")
     for name, value in state["variables"].items():
@@ -123,10 +123,7 @@ def inspect_installation() -> dict[str, Any]:
         packages: dict[str, str | None] = {}
         for requirement in requirements_of(name):
             package = re.split(r"[<>=!~\[ ]", requirement, maxsplit=1)[0]
-            try:
-                packages[package] = version(package)
-            except PackageNotFoundError:
-                packages[package] = None
+            packages[package] = _installed(package)
         extras.append({"name": name, "use": use, "packages": packages, "install": pip_line(name)})
     return {
         "version": __version__,
@@ -141,6 +138,16 @@ def inspect_installation() -> dict[str, Any]:
         "devices": list_devices(),
         "variables": {name: os.environ.get(name) for name in VARIABLES},
     }
+
+
+def _installed(package: str) -> str | None:
+    """Return the version of a package, or of another that brings the same module."""
+    for name in (package, *(ONNXRUNTIMES.values() if package == "onnxruntime" else ())):
+        try:
+            return version(name) if name == package else f"{version(name)} ({name})"
+        except PackageNotFoundError:
+            continue
+    return None
 
 
 def _encoder(kind: str) -> dict[str, Any]:

@@ -62,6 +62,7 @@ _OPTIONS: list[options.Option] = [
     STATE,
     options.ENCODER,
     options.DEVICE,
+    options.NUMBERS,
     click.option("--any-encoder", is_flag=True, help="Take an encoder that is not the task's."),
     click.option(
         "--threads", type=click.IntRange(0), default=0, show_default=True, help="Threads of the encoder; 0: all."
@@ -100,6 +101,7 @@ _OPTIONS: list[options.Option] = [
         show_default=True,
         help="Add noise of this length to each class that is uploaded; what that guarantees is printed.",
     ),
+    click.option("--without", metavar="CLASS", multiple=True, help="A class that cannot be here; may be repeated."),
     options.PLUGINS,
     *options.connection_options("the device's", "this device"),
     click.option(
@@ -125,6 +127,7 @@ class EdgeOptions:
     state: Path | None
     encoder: str
     device: str
+    compute: str
     any_encoder: bool
     threads: int
     max_pixels: int
@@ -135,6 +138,7 @@ class EdgeOptions:
     noise: float
     share_labels: bool
     fallback: bool
+    without: tuple[str, ...]
     plugins: tuple[Path, ...]
     server_ca: Path | None
     cert: Path | None
@@ -365,10 +369,11 @@ class RunningDevice:
             self.device.close()
         sync = self.device.current_status().sync_problem
         away = f"; sync: {sync}" if sync else ""
-        unread = self.lines.unread
-        left = f"; lines that nobody read: latte edge results --after {unread - 1}" if unread is not None else ""
+        unread, folder = self.lines.unread, self.device.record.folder
+        results = f"; lines that nobody read: latte edge results --state {folder} --after"
+        left = f"{results} {unread - 1}" if unread is not None else ""
         bad = f"; {self.unreadable} could not be read" if self.unreadable else ""
-        return f"{self.device.record.number} images are recorded in {self.device.record.folder}{bad}{away}{left}"
+        return f"{self.device.record.number} images are recorded in {folder}{bad}{away}{left}"
 
 
 def _open_device(chosen: EdgeOptions, stack: ExitStack) -> DeviceLoop:
@@ -384,14 +389,14 @@ def _open_device(chosen: EdgeOptions, stack: ExitStack) -> DeviceLoop:
     connection = Connection(attempts=1, authority=chosen.server_ca, certificate=chosen.cert, key=chosen.key)
     privacy = Privacy(chosen.least_images, chosen.noise, chosen.share_labels)
     membership = Membership(  # one attempt per sync, because the device has its own pauses
-        chosen.server, None, chosen.name, chosen.precision, connection, privacy, token_file=chosen.token_file
+        chosen.server, None, chosen.name, chosen.precision, connection, privacy, chosen.token_file, chosen.without
     )
     if membership.shows_token:
         problem(f"warning: the token goes to {chosen.server} in plain text, where others may read it: https is safe")
     device = open_loop(
         membership,
         chosen.folder,
-        lambda task: options.open_encoder(chosen.encoder, chosen.device, threads=chosen.threads),
+        lambda task: options.open_encoder(chosen.encoder, chosen.device, chosen.compute, chosen.threads),
         any_encoder=chosen.any_encoder,
         seconds=chosen.sync_seconds,
         pause=chosen.sync_pause,

@@ -157,7 +157,8 @@ def summarise(results: Iterable[Result], deployment: bool = True, **first: Any) 
     """Return one row per method and parameters: accuracy over samples and over clients, mean and sd over seeds.
 
     Where a run measured it, ``ece`` is the expected calibration error in per cent. With ``deployment``, the means of
-    the worst client and domain, and over the first and the last quarter of streams (None in older records).
+    the worst client and domain, and over the first and the last quarter of streams (None in older records). Where
+    answers were approximate, ``approximate`` says how.
     """
     from ..analysis.stats import estimate
     from ..report.tables import QUARTERS, WORST, group
@@ -171,7 +172,9 @@ def summarise(results: Iterable[Result], deployment: bool = True, **first: Any) 
         row |= {"kB/client": _mean(same.values("sent").values())}
         row |= {"ece": _mean(same.values("ece").values())} if calibrated else {}
         more = (*WORST, *QUARTERS[:2]) if deployment else ()
-        rows.append(row | {column.key: _mean(same.values(column.key).values()) for column in more})
+        row |= {column.key: _mean(same.values(column.key).values()) for column in more}
+        words = {result.approximation for result in same.results.values() if result.approximation}
+        rows.append(row | ({"approximate": "; ".join(sorted(words))} if words else {}))
     return rows
 
 

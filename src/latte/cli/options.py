@@ -120,7 +120,6 @@ DEVICE = click.option(
 )
 NUMBERS = click.option(
     "--compute",
-    "precision",
     type=click.Choice(["fp32", "bf16", "fp16"]),
     default="fp32",
     show_default=True,

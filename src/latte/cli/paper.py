@@ -13,21 +13,8 @@ import click
 
 from ..errors import InputError
 from ..text import short_count
+from . import options
 from .experiments import collect_failures, follow, how_to_run, run_searches
-from .options import (
-    BATCH,
-    DATA,
-    DEVICE,
-    JOBS,
-    JSON,
-    NUMBERS,
-    PLUGINS,
-    RUNS,
-    SET,
-    OutputFolder,
-    load_plugins,
-    open_encoder,
-)
 from .output import bar, block, line, print_rows
 from .report import BACKBONES, format_of, report_options, write_output
 
@@ -47,7 +34,7 @@ def paper() -> None:
 @click.option(
     "--backbone", type=BACKBONES, default="ViT-B/16", show_default=True, help="The paper's encoder of the data files."
 )
-@DATA
+@options.DATA
 @click.option("--text-encoder", help="hf:ID or openclip:MODEL/WEIGHTS of the same model, for TPT.")
 @click.option(
     "--images",
@@ -55,9 +42,9 @@ def paper() -> None:
     help="The images, as latte embed BENCHMARK:PATH takes them: make the files that are missing first.",
 )
 @click.option("--encoder", help="What makes the files: the paper's CLIP in any form (default: through open_clip).")
-@DEVICE
-@NUMBERS
-@BATCH
+@options.DEVICE
+@options.NUMBERS
+@options.BATCH
 @click.option("--hours", is_flag=True, help="Only say what is missing, and how long --images would take here.")
 @click.option("--seeds", default="0-4", show_default=True, help="Seeds, such as 0-4 or 0,2,7.")
 @click.option(
@@ -68,10 +55,10 @@ def paper() -> None:
     help="TDA and DMN: tuned on other seeds, on the reported ones, or not at all.",
 )
 @click.option("--methods", metavar="SPEC,...", help="More rows: [LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated.")
-@SET
-@PLUGINS
-@RUNS
-@JOBS
+@options.SET
+@options.PLUGINS
+@options.RUNS
+@options.JOBS
 @report_options
 def table(
     benchmark: str,
@@ -81,7 +68,7 @@ def table(
     images: Path | None,
     encoder: str | None,
     device: str,
-    precision: str,
+    compute: str,
     batch: int,
     hours: bool,
     seeds: str,
@@ -117,7 +104,7 @@ def table(
     from ..report.tables import build_table
 
     check_writable_folder(runs, "--runs")
-    load_plugins(plugins)
+    options.load_plugins(plugins)
     numbers, folder = parse_seeds(seeds), data_folder(data)
     plain, viewed = files = reproduce.paper_files(benchmark, backbone, folder)
     if text_encoder is not None:
@@ -130,7 +117,7 @@ def table(
         wanted = [*files, reproduce.tuning_source(benchmark, backbone, folder) if baselines == "tuned" else None]
         missing = [file for file in wanted if file is not None and not file.path.is_file()]
         if missing:
-            _make_files(missing, images, encoder or reproduce.ENCODERS[backbone], device, precision, batch, hours)
+            _make_files(missing, images, encoder or reproduce.ENCODERS[backbone], device, compute, batch, hours)
     elif hours:
         raise click.UsageError("--hours measures with the images: give --images")
     if hours:
@@ -148,16 +135,16 @@ def table(
     search = None if baselines == "default" else reproduce.make_search(bench_files[0], baselines, runs, pool)
     if tuning is not None and search is not None and not search.apart:
         line(f"tuning under the reported corruptions: {tuning.missing()}", err=True)
-    options = how_to_run(jobs, plugins)
+    chosen = how_to_run(jobs, plugins)
     with collect_failures():
         tuned = None
         if search is not None:
-            run_searches(list(search.tunings), search.folder, options)
+            run_searches(list(search.tunings), search.folder, chosen)
             tuned = reproduce.choose(search)
             line(f"wrote {search.file}", err=True)
         plans = [bench.plan(tuned) for bench in bench_files]
         for plan in plans:
-            follow(execute(plan, runs, options), len(plan.items()), plan.config.benchmark)
+            follow(execute(plan, runs, chosen), len(plan.items()), plan.config.benchmark)
         source, zero_shot = bench_files[0].source, bench_files[0].benchmark.embeddings.zero_shot
         folders = [read_run(runs / plan.name) for plan in plans]
         encoder = next(iter(encoders(folders).values()), None)
@@ -180,7 +167,7 @@ def _make_files(
 
     check_encoder_spec(spec)
     works = plan_works(missing, images, EmbedPlan(workers=os.cpu_count() or 1, batch=batch))
-    encoder = open_encoder(spec, device, precision)
+    encoder = options.open_encoder(spec, device, precision)
     check_works(works, encoder)
     line("measuring two batches of each file ...", err=True)
     for work, hours in zip(works, estimate_hours(works, encoder), strict=True):
@@ -211,15 +198,17 @@ VARIED = ("decentralisation", "period")
 @paper.command()
 @click.argument("name", type=click.Choice(FIGURE_NAMES))
 @click.option("--benchmark", default="cifar10c-mini", show_default=True, help="Benchmark by name or file.")
-@DATA
+@options.DATA
 @click.option("--seeds", default="0-2", show_default=True, help="Seeds, such as 0-4 or 0,2,7.")
 @click.option("--clients", type=click.IntRange(1), help="Clients per domain (default: the benchmark's own).")
 @click.option("--preset", help="Latte's parameters (default: those published for the benchmark, if any).")
-@SET
+@options.SET
 @click.option("--values", help="The values of a decentralisation or period figure, such as 1,2,5,10.")
-@click.option("--out", type=OutputFolder(), default=Path("figures"), show_default=True, help="Folder for the figures.")
-@JOBS
-@JSON
+@click.option(
+    "--out", type=options.OutputFolder(), default=Path("figures"), show_default=True, help="Folder for the figures."
+)
+@options.JOBS
+@options.JSON
 def figure(
     name: str,
     benchmark: str,
@@ -294,7 +283,7 @@ def figure(
 @paper.command("theory")
 @click.option(
     "--out",
-    type=OutputFolder(),
+    type=options.OutputFolder(),
     default=Path("theory"),
     show_default=True,
     help="Folder for the figures (PNG, SVG, CSV), theory.json and theory.txt.",
@@ -303,7 +292,7 @@ def figure(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of the simulations."
 )
 @click.option("--quick", is_flag=True, help="Fewer repetitions, for a first look.")
-@JSON
+@options.JSON
 def theory(out: Path, seed: int, quick: bool, as_json: bool) -> None:
     """Check the paper's bounds, rates and limits in simulations."""
     from ..errors import need
@@ -343,12 +332,12 @@ class _Encoder:
 )
 @click.option("--clients", type=click.IntRange(1, 10**9), default=190, show_default=True, help="Clients of the server.")
 @click.option("--methods", default=COST_METHODS, help="[LABEL=]NAME[:PRESET][+KEY=VALUE...], comma-separated.")
-@PLUGINS
+@options.PLUGINS
 @click.option("--encoder", metavar="DIR", help="Encoder to time: a model folder, or a name such as onnx:DIR, hf:ID.")
 @click.option(
     "--encoder-macs", type=click.FloatRange(1, 1e15), help="MACs of one image (default: counted, else CLIP ViT-B/16)."
 )
-@JSON
+@options.JSON
 def cost(
     classes: int,
     dim: int,
@@ -371,7 +360,7 @@ def cost(
     from ..methods.traffic import CostShape
     from ..paper.cost import cost_record, cost_rows
 
-    load_plugins(plugins)
+    options.load_plugins(plugins)
     shape = CostShape(classes, dim, views)
     chosen = [MethodConfig(**parse_method(text)) for text in methods.split(",")]
     against = _encoder(encoder, None if encoder_macs is None else int(real("--encoder-macs", encoder_macs, 1)))

@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import (
-    BATCH,
-    DATA,
-    DESCRIPTIONS,
-    DEVICE,
-    JSON,
-    NEAR_COPY,
-    PLUGINS,
-    TEMPLATES,
-    InputFile,
-    OutputFile,
-    load_plugins,
-    open_encoder,
-)
+from . import options
 from .output import line
 
 if TYPE_CHECKING:
@@ -34,20 +21,21 @@ def task() -> None:
 
 
 @task.command("create")
-@click.argument("out", type=OutputFile())
+@click.argument("out", type=options.OutputFile())
 @click.option(
     "--encoder",
     envvar="LATTE_ENCODER",
     show_envvar=True,
     help="onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR; DIR may be a name in the folder $LATTE_MODELS.",
 )
-@DEVICE
-@BATCH
+@options.DEVICE
+@options.NUMBERS
+@options.BATCH
 @click.option("--classes", "classnames", help="Class names, comma-separated, or a file with one per line.")
-@TEMPLATES
-@DESCRIPTIONS
+@options.TEMPLATES
+@options.DESCRIPTIONS
 @click.option("--benchmark", help="Take classes and text embeddings from an embedding file instead of an encoder.")
-@DATA
+@options.DATA
 @click.option(
     "--method",
     "spec",
@@ -61,7 +49,7 @@ def task() -> None:
     type=click.Choice(["open", "fleet"]),
     help="Ristretto: fleet if every device is yours; open (the default) limits what hostile ones can do.",
 )
-@PLUGINS
+@options.PLUGINS
 @click.option(
     "--sync",
     type=click.Choice(["every", "doubling", "powers"]),
@@ -69,11 +57,12 @@ def task() -> None:
     "powers: after 1, 2, 4, 8, ... images (default: the method's own).",
 )
 @click.option("--period", type=click.IntRange(1), default=16, show_default=True, help="Images between two syncs.")
-@NEAR_COPY
+@options.NEAR_COPY
 def create(
     out: Path,
     encoder: str | None,
     device: str,
+    compute: str,
     batch: int,
     classnames: str | None,
     templates: str | None,
@@ -111,7 +100,7 @@ def create(
         raise click.UsageError(
             "--classes, --templates and --descriptions go with --encoder: a benchmark has its text embeddings"
         )
-    load_plugins(plugins)
+    options.load_plugins(plugins)
     chosen = parse_method(spec)
     given = with_near_copy(describe(chosen["name"]).params, _with_trust(chosen, trust), near_copy)
     params = resolve(chosen["name"], given, chosen["preset"])
@@ -124,7 +113,7 @@ def create(
         names = read_classnames(str(classnames))
         sentences = class_descriptions(read_descriptions(descriptions), names) if descriptions else {}
         prompts = use_templates(None if templates is None else read_templates(templates), sentences)
-        model = open_encoder(str(encoder), device)
+        model = options.open_encoder(str(encoder), device, compute)
         classifier, identity = zero_shot(model, names, prompts or None, batch, descriptions=sentences), identify(model)
     made = make_task(
         classifier,
@@ -156,9 +145,81 @@ def _with_trust(chosen: dict[str, Any], trust: str | None) -> dict[str, Any]:
     return {"trust": trust or "open", **given}
 
 
+@task.command("add-class")
+@click.argument("file", type=options.InputFile())
+@click.argument("out", type=options.OutputFile())
+@click.argument("classnames", metavar="CLASS...", nargs=-1, required=True)
+@click.option(
+    "--encoder",
+    envvar="LATTE_ENCODER",
+    show_envvar=True,
+    required=True,
+    help="The encoder of the task: onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR.",
+)
+@options.DEVICE
+@options.BATCH
+@options.DESCRIPTIONS
+@options.PLUGINS
+def add_class(
+    file: Path,
+    out: Path,
+    classnames: tuple[str, ...],
+    encoder: str,
+    device: str,
+    batch: int,
+    descriptions: Path | None,
+    plugins: tuple[Path, ...],
+) -> None:
+    """Write the task OUT: that of FILE, which each CLASS has joined.
+
+    Start the server again with OUT and the same folder. Devices get it with their next sync, and go on with what they
+    have learnt.
+    """
+    from ..edge.joining import check_encoder, next_version
+    from ..encoders import read_descriptions, zero_shot
+    from ..encoders.prompts import class_descriptions
+    from ..wire.task import read_task, write_task
+
+    options.load_plugins(plugins)
+    before = read_task(file)
+    names = (*before.zero_shot.classnames, *classnames)
+    known = {name: tuple(several) for name, several in before.descriptions.items()}
+    sentences = {**known, **(class_descriptions(read_descriptions(descriptions), classnames) if descriptions else {})}
+    model = options.open_encoder(encoder, device)
+    check_encoder(before, model)
+    made = next_version(
+        before, zero_shot(model, names, before.templates or None, batch, descriptions=sentences), sentences
+    )
+    write_task(out, made)
+    _show(made, False)
+
+
+@task.command("remove-class")
+@click.argument("file", type=options.InputFile())
+@click.argument("out", type=options.OutputFile())
+@click.argument("classnames", metavar="CLASS...", nargs=-1, required=True)
+@options.PLUGINS
+def remove_class(file: Path, out: Path, classnames: tuple[str, ...], plugins: tuple[Path, ...]) -> None:
+    """Write the task OUT: that of FILE, which each CLASS has left."""
+    from ..core.zero_shot import ZeroShot
+    from ..edge.joining import next_version
+    from ..wire.task import read_task, write_task
+
+    options.load_plugins(plugins)
+    before = read_task(file)
+    here = before.zero_shot.classnames
+    if unknown := [name for name in classnames if name not in here]:
+        raise click.UsageError(f"{unknown[0]!r} is none of the classes: {', '.join(here)}")
+    left = [place for place, name in enumerate(here) if name not in classnames]
+    names = tuple(here[place] for place in left)
+    made = next_version(before, ZeroShot(before.zero_shot.text[left], names, before.zero_shot.scale))
+    write_task(out, made)
+    _show(made, False)
+
+
 @task.command("show")
-@click.argument("file", type=InputFile())
-@JSON
+@click.argument("file", type=options.InputFile())
+@options.JSON
 def show(file: Path, as_json: bool) -> None:
     """Show what the task FILE says."""
     from ..wire.task import read_task
@@ -179,6 +240,7 @@ def _show(made: Task, as_json: bool) -> None:
         "encoder": made.encoder.name if made.encoder else "none: embeddings come from elsewhere",
         "templates": list(made.templates),
         "descriptions": {name: len(sentences) for name, sentences in made.descriptions.items()},
+        "joined": list(made.joined),
     }
     if as_json:
         line(json.dumps(facts))

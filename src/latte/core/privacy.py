@@ -243,6 +243,11 @@ class PrivateClient:
         self.method.reset()
         self._noise.reset()
 
+    def take_over(self, earlier: PrivateClient) -> None:
+        """Go on with what a client of an earlier version of the task has learnt; the noise is drawn anew."""
+        self.method.take_over(earlier.method)
+        self._noise.reset()
+
     def memory_fill(self) -> MemoryFill | None:
         """Return how much the method remembers; None if it does not say."""
         fill = getattr(self.method, "memory_fill", None)

@@ -216,6 +216,14 @@ class Prototypes:
     """
 
     vector_fields: ClassVar[tuple[str, ...]] = ("vectors",)
+    class_fields: ClassVar[tuple[str, ...]] = (
+        "vectors",
+        "seen",
+        "residual_sums",
+        "residual_counts",
+        "label_counts",
+        "label_sums",
+    )  # fmt: skip  with a row per class
 
     vectors: Vectors
     seen: Mask

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +98,10 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     if path.suffix not in (".pt", ".pth"):
         raise refuse(str(path), f"a {path.suffix or 'nameless'} file", "a feature cache: .npz, .npy or .pt")
     torch = need("torch", "torch")
+    size = path.stat().st_size
     try:
+        if is_zipfile(path) and (whole := sum(part.file_size for part in ZipFile(path).infolist())) > size:
+            raise ValueError(f"{size} bytes that unpack to {whole}")  # torch writes its archives without compression
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # what torch does not trust, and what is no such file
         raise refuse(str(path), f"what torch does not load safely ({shorten(error, 160)})", "tensors only") from None
@@ -110,7 +114,13 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     found = {}
     for name, value in content.items():
         if isinstance(value, torch.Tensor):
-            found[str(name)] = (value.float() if value.is_floating_point() else value).numpy()
+            try:
+                if value.numel() * value.element_size() > size:
+                    raise TypeError(f"{value.numel()} numbers in {size} bytes")  # one of them, repeated by its strides
+                found[str(name)] = (value.float() if value.is_floating_point() else value).numpy(force=True)
+            except (TypeError, RuntimeError) as error:  # sparse, quantised, nested, or without values
+                got = f"what is no plain array ({shorten(error, 120)})"
+                raise refuse(f"{path}: {shorten(name)}", got, "a dense tensor of numbers") from None
         elif isinstance(value, (list, tuple)) and value and all(isinstance(one, (str, int)) for one in value):
             found[str(name)] = np.array(value)
     return found

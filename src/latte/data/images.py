@@ -33,6 +33,7 @@ import numpy as np
 from ..core.types import Integers
 from ..core.validate import choice, near
 from ..encoders.pictures import PICTURE_SUFFIXES
+from ..encoders.prompts import plain_name
 from ..errors import refuse
 from ..files.documents import parse_toml, read_json, structure
 from .cifar import CifarImages, load_classnames, open_cifar_c, read_cifar
@@ -361,11 +362,6 @@ def read_imagenet(root: str | Path) -> ImageFolders:
     names = tuple(known[numbers[name]][1] for name in folders)
     paths = tuple(path for found in pictures for path in found)
     return ImageFolders(top, (top.resolve().name,), names, paths, labels, np.zeros_like(labels))
-
-
-def plain_name(name: str) -> str:
-    """Return a class name in the form used for comparison: Sea_Lion and "sea lion" are the same class."""
-    return " ".join(name.replace("_", " ").split()).casefold()
 
 
 def list_folders(parent: Path) -> list[str]:

@@ -130,7 +130,7 @@ class Classifier:
             raise refuse("classes", ", ".join(classes), f"none, or those of {membership.server}: {', '.join(names)}")
         self.encoder, self.zero_shot = as_encoder(encoder, task.zero_shot.dim), task.zero_shot
         check_encoder(task, self.encoder)
-        self.method = new_member(task, membership.privacy)
+        self.method = new_member(task, membership.privacy, membership.without)
         self._link = link_to(membership, task, self.name, log_problem)
         self._clock = SyncClock(SyncTimes(task.sync, task.period))
 

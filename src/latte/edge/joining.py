@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,21 +25,26 @@ from ..files.atomic import write_text
 from ..files.documents import parse_json, read_text
 from ..methods import create, create_exchange, describe, resolve
 from ..wire.messages import DeviceReport, FleetWord
-from ..wire.task import EncoderIdentity, Task, read_task, write_task
+from ..wire.task import EarlierTask, EncoderIdentity, Task, read_task, write_task
 from .classify.classify import OwnServer
+from .classify.masked import Masked
 from .clients.calls import Calls, Connection, RefusedError, UnreachableError, check_token_text
 from .clients.folder import TASK_FILE as TASK_FILE
 from .clients.folder import FolderExchange, Hidden, folder_of, is_folder
 from .clients.http import HttpExchange, fetch_task
+from .device.record import task_of_record
 from .device.syncing import BackgroundSync
 
 NAME_FILE = "name.txt"
+NEXT_FILE = "next.task"  # a later version of the task, until the record has it
 _LONGEST_TOKEN = 4096  # bytes of a token file
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
     """A server, and how to talk to it; ``name`` is needed only if the server asks for no token.
+
+    ``without`` are classes that the device cannot meet: they never win, and nothing is learnt of them.
 
     Instead of an address, ``server`` may be a folder, ``folder:DIR``, whose messages another program carries. A
     ``token_file`` is read when it is needed, and again after a refusal: ``token`` is for programs that have none.
@@ -52,6 +57,7 @@ class Membership:
     connection: Connection = field(default_factory=Connection)
     privacy: Privacy = field(default_factory=Privacy)
     token_file: Path | None = None
+    without: tuple[str, ...] = ()
 
     def current_token(self) -> str | None:
         """Return the token; that of the file as it is now."""
@@ -104,6 +110,7 @@ def join(membership: Membership, folder: Path) -> DeviceIdentity:
     The first time both come from the server. They are stored in ``folder``, so that the next start needs no server.
     """
     path, name_path = folder / TASK_FILE, folder / NAME_FILE
+    settle_version(folder)
     if path.is_file() and name_path.is_file():
         stored = read_text(name_path, "name").rstrip("\n")
         return DeviceIdentity(read_task(path), _own_name(membership.name, stored))
@@ -112,6 +119,24 @@ def join(membership: Membership, folder: Path) -> DeviceIdentity:
     write_task(path, identity.task)
     write_text(name_path, f"{identity.name}\n")
     return identity
+
+
+def begin_version(task: Task, earlier: Method, membership: Membership, folder: Path) -> Method:
+    """Return a member that goes on with a later version of the task; the task is stored beside that of the record."""
+    member: Any = new_member(task, membership.privacy, membership.without)
+    member.take_over(earlier)
+    write_task(folder / NEXT_FILE, task)
+    return cast(Method, member)
+
+
+def settle_version(folder: Path) -> None:
+    """Let the task of a device be that of its record, wherever a crash has left the two."""
+    path = folder / NEXT_FILE
+    if path.is_file():
+        if read_task(path).fingerprint == task_of_record(folder):
+            path.replace(folder / TASK_FILE)
+        else:
+            path.unlink()
 
 
 def ask(membership: Membership) -> DeviceIdentity:
@@ -164,8 +189,10 @@ def check_encoder(task: Task, encoder: Encoder, any_encoder: bool = False) -> No
     raise refuse("encoder", f"{encoder.name} ({encoder.fingerprint[:12]}…)", want)
 
 
-def new_member(task: Task, privacy: Privacy | None = None) -> Collaborative[Any, Any]:
+def new_member(task: Task, privacy: Privacy | None = None, without: Iterable[str] = ()) -> Collaborative[Any, Any]:
     """Return the method of a device in a fleet; with ``privacy``, its summaries hide single images.
+
+    Classes that it is ``without`` never win.
 
     It predicts, and goes into a sync: ``sync([("camera 7", member)], exchange)``.
 
@@ -181,7 +208,15 @@ def new_member(task: Task, privacy: Privacy | None = None) -> Collaborative[Any,
     info = describe(task.method)
     if info.alone:
         exchange = create_exchange(task.method, task.zero_shot, params)
+        if task.joined and hasattr(exchange, "watch_classes"):
+            exchange.watch_classes(task.joined)
         method = OwnServer(_before_others(task, params, noisy), exchange, info.sync, method)
+    versions = [task.zero_shot.classnames, *(earlier.classnames for earlier in task.history)]
+    known = tuple(sorted({name for names in versions for name in names}))
+    for name in (classes := tuple(without)):  # one that has left the task may join it again
+        choice("without", name, known)
+    if classes:
+        method = Masked(method, task.zero_shot, classes)
     return PrivateClient(method, privacy) if privacy is not None and privacy.hides else method
 
 
@@ -210,10 +245,12 @@ class ServerTrip:
         self._exchange: HttpExchange | None = None
         self._token: str | None = None
         self._refused: str | None = None  # the token that the server does not know
+        self._newer: Task | None = None  # the version of the task that the server has
+        self._follows = False  # whether it was taken over since the last trip
 
     def __call__(self, upload: Any, report: DeviceReport) -> Any:
         """Upload and download; after a refusal of the token, the next connection reads it again."""
-        member = self._membership
+        member, self._follows = self._membership, False
         try:
             if self._exchange is None:
                 self._token = member.current_token()
@@ -230,10 +267,30 @@ class ServerTrip:
             if error.code == "unauthorized":
                 self._refused = self._token
                 self.close()
+            if error.code == "other_task" and self._look_for_newer():
+                raise RefusedError(error.code, error.status, "the classes of the task have changed") from None
             raise
 
+    def _look_for_newer(self) -> bool:
+        """Return whether the server's task is a later version of this device's."""
+        self.close()
+        with closing(Calls(self._membership.server, self._token, self._membership.connection)) as calls:
+            task = fetch_task(calls)
+        self._newer = None if task.classes_of(self._task.fingerprint) is None else task
+        return self._newer is not None
+
+    def newer(self) -> Task | None:
+        """Return the later version of the task that the server has; None if it has none."""
+        return self._newer
+
+    def follow(self, task: Task) -> None:
+        """Go on with a later version of the task."""
+        self._task, self._newer, self._follows = task, None, True
+
     def mended(self) -> bool:
-        """Return whether there is another token than the one that was refused."""
+        """Return whether there is another token, or another task, than the one that was refused."""
+        if self._follows:
+            return True
         if self._refused is None or self._membership.token_file is None:
             return False
         try:
@@ -268,7 +325,8 @@ def link_to(
         exchange = FolderExchange(folder_of(membership.server), task, membership.precision, hidden)
         return BackgroundSync(exchange.push_pull, tell=tell)
     trip = ServerTrip(membership, task, name)
-    return BackgroundSync(trip, close=trip.close, notice=trip.notice, mended=trip.mended, tell=tell, fleet=trip.fleet)
+    calls = {name: getattr(trip, name) for name in ("close", "notice", "mended", "fleet", "newer", "follow")}
+    return BackgroundSync(trip, tell=tell, **calls)
 
 
 def make_task(
@@ -300,6 +358,31 @@ def make_task(
     chosen = asdict(resolve(method, params))
     sentences = {name: tuple(several) for name, several in (descriptions or {}).items()}
     return Task(single, method, chosen, kind, period, tuple(templates), encoder, sentences)
+
+
+def next_version(task: Task, zero_shot: ZeroShot, descriptions: Mapping[str, Sequence[str]] | None = None) -> Task:
+    """Return a task with the classes of another classifier: what was learnt with ``task`` goes on in it.
+
+    >>> import numpy as np
+    >>> task = make_task(ZeroShot(np.eye(3)[:2], ("cat", "dog")), "ristretto")
+    >>> after = next_version(task, ZeroShot(np.eye(3), ("cat", "dog", "fox")))
+    >>> after.joined, after.classes_of(task.fingerprint)
+    (('fox',), ('cat', 'dog'))
+    """
+    before = task.zero_shot
+    names = zero_shot.classnames
+    if (zero_shot.dim, zero_shot.scale) != (before.dim, before.scale):
+        got = f"{zero_shot.dim} dimensions and a scale of {zero_shot.scale:g}"
+        raise refuse("classifier", got, f"{before.dim} and {before.scale:g}, as before")
+    if set(names) == set(before.classnames):
+        raise refuse("classes", "the same as before", "classes that join or leave")
+    new = [name for name in names if name in task.joined or name not in before.classnames]
+    single = ZeroShot(zero_shot.text, names, zero_shot.scale)
+    sentences = {name: tuple(several) for name, several in (descriptions or task.descriptions).items() if name in names}
+    made = replace(task, zero_shot=single, descriptions=sentences, joined=tuple(new))
+    earlier = [each for each in task.history if each.fingerprint != made.fingerprint]
+    history = (*earlier, EarlierTask(task.fingerprint, before.classnames))
+    return replace(made, history=history)
 
 
 def identify(encoder: Encoder) -> EncoderIdentity:

@@ -96,7 +96,14 @@ class BaseEncoder:
         rows = np.empty((total, self.dim), np.float32)
         for start in range(0, total, at_least("batch_size", batch_size, 1)):
             stop = min(start + batch_size, total)
-            rows[start:stop] = unit_rows("embeddings", encode(items[start:stop]), self.dim, normalise=True)
+            try:
+                encoded = encode(items[start:stop])
+            except (MemoryError, RuntimeError) as error:
+                if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":  # torch's
+                    raise
+                got = f"{stop - start} at once, for which there is no memory"
+                raise refuse("batch", got, "fewer at once (--batch)") from None
+            rows[start:stop] = unit_rows("embeddings", encoded, self.dim, normalise=True)
             if progress is not None:
                 progress(stop, total)
         return rows

@@ -1,8 +1,8 @@
 """Devices and precisions: where an encoder runs and in which numbers, for torch and for ONNX Runtime.
 
 Both have names of their own: torch's devices ("cuda", "cuda:1", "mps", "cpu"), and ONNX Runtime's execution providers,
-with or without their ending ("cuda" is CUDAExecutionProvider). "auto" takes the first of an order that works here, and
-the :class:`Placement` of an encoder says which it was.
+with or without their ending ("cuda" is CUDAExecutionProvider), also of a second card ("cuda:1"). "auto" takes the first
+of an order that works here, and the :class:`Placement` of an encoder says which it was.
 """
 
 from __future__ import annotations
@@ -22,9 +22,16 @@ PRECISIONS = ("fp32", "bf16", "fp16")
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 TORCH_ORDER = ("cuda", "mps", "cpu")
 PROVIDER = "ExecutionProvider"  # the ending of every name of ONNX Runtime
-_CPU = "CPUExecutionProvider"
+CPU, _AZURE = "CPUExecutionProvider", "AzureExecutionProvider"  # Azure: a service elsewhere
+# the packages that bring a provider, each in place of onnxruntime
+ONNXRUNTIMES = {
+    "cuda": "onnxruntime-gpu",
+    "tensorrt": "onnxruntime-gpu",
+    "openvino": "onnxruntime-openvino",
+    "dml": "onnxruntime-directml",
+}
 # TensorRT (minutes of compiling), CoreML and OpenVINO (which may round more) are taken when they are asked for.
-PROVIDER_ORDER = ("CUDAExecutionProvider", "MIGraphXExecutionProvider", "DmlExecutionProvider", _CPU)
+PROVIDER_ORDER = ("CUDAExecutionProvider", "MIGraphXExecutionProvider", "DmlExecutionProvider", CPU)
 # fp32 is to mean 24 bits of mantissa: by default CUDA rounds to TF32, OpenVINO to bf16 where the processor has it.
 # "EXHAUSTIVE", the default, would search again for every batch size: also for the last batch.
 _PROVIDER_OPTIONS = {
@@ -55,9 +62,9 @@ def place_torch(torch: Any, device: str, precision: str) -> tuple[Any, Any, Plac
     here = torch_devices(torch)
     name = here[0] if device == AUTO else device
     try:
-        place = torch.device(name)
+        place = torch.device(name.lower())
         torch.empty(1, device=place)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, ImportError) as error:  # ImportError: of a device in a package of its own
         reason = shorten(str(error).partition("\n")[0], 120)
         raise refuse("device", f"{device!r} ({reason})", f"a device of torch here: {', '.join(here)}") from None
     half = {"cpu": ("bf16",), "mps": ("fp16",)}.get(place.type, ("bf16", "fp16"))
@@ -82,19 +89,23 @@ def open_session(runtime: Any, path: str, device: str, threads: int) -> Any:
 
     ONNX Runtime goes on with the processor where a provider cannot start. Asked for by name, that is refused here.
     """
-    for name in find_providers(runtime.get_available_providers(), device):
+    kind, _, card = device.partition(":")
+    for name in find_providers(runtime.get_available_providers(), kind):
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3  # errors only
         settings = _PROVIDER_OPTIONS.get(name, {})
         if name == "OpenVINOExecutionProvider" and threads:
             settings = settings | {"num_of_threads": str(threads)}
-        if name == "CUDAExecutionProvider" and hasattr(runtime, "preload_dlls"):
-            with redirect_stdout(sys.stderr):  # what it does not find, it prints
+        if card and name != CPU:
+            settings = settings | {"device_type" if name == "OpenVINOExecutionProvider" else "device_id": card}
+        rest = [] if name == CPU else [CPU]  # for the operators that another provider does not have
+        with redirect_stdout(sys.stderr):  # what cannot start is printed
+            if name == "CUDAExecutionProvider" and hasattr(runtime, "preload_dlls"):
                 runtime.preload_dlls()  # the libraries of CUDA that pip installed, which are on no path of the system
-        rest = [] if name == _CPU else [_CPU]  # for the operators that another provider does not have
-        session = runtime.InferenceSession(path, options, providers=[(name, settings), *rest])
+            session = runtime.InferenceSession(path, options, providers=[(name, settings), *rest])
         if session.get_providers()[0] == name:
+            session.disable_fallback()  # or an error in the middle would move it to the processor
             return session
     want = "its driver and libraries, or --device cpu: onnxruntime has it but cannot start it"
     raise refuse("device", repr(device), want)
@@ -110,10 +121,11 @@ def find_providers(available: list[str], device: str) -> list[str]:
     """
     if device == AUTO:
         return [name for name in PROVIDER_ORDER if name in available]
-    known = {name.removesuffix(PROVIDER).casefold(): name for name in available}
+    known = {name.removesuffix(PROVIDER).casefold(): name for name in available if name != _AZURE}
     found = known.get(device.removesuffix(PROVIDER).casefold())
     if found is None:
-        hint = "; cuda needs the package onnxruntime-gpu in place of onnxruntime" if device.startswith("cuda") else ""
+        package = ONNXRUNTIMES.get(device.casefold())
+        hint = f"; {device} needs the package {package} in place of onnxruntime" if package else ""
         raise refuse("device", repr(device), f"auto, or a provider of this onnxruntime: {', '.join(known)}{hint}")
     return [found]
 
@@ -126,7 +138,7 @@ def list_devices() -> dict[str, tuple[str, ...]]:
         found["torch"] = tuple(torch_devices(torch))
     if importlib.util.find_spec("onnxruntime"):
         names = importlib.import_module("onnxruntime").get_available_providers()
-        names = [name for name in names if name != "AzureExecutionProvider"]  # a service elsewhere
+        names = [name for name in names if name != _AZURE]
         first = find_providers(names, AUTO)[:1]
         found["onnx"] = (*first, *(name for name in names if name not in first))
     return found

@@ -23,7 +23,7 @@ from ..core.validate import at_least, choice, real
 from ..errors import InputError, need, refuse
 from ..files.documents import checksum, read_json, shorten
 from .base import BaseEncoder, too_long
-from .devices import Placement, open_session
+from .devices import CPU, Placement, open_session
 from .preprocess import INTERPOLATIONS, Preprocess, from_json
 
 LARGEST_SIZE = 1 << 16  # dimensions, and tokens: no model is near it
@@ -162,7 +162,8 @@ class OnnxEncoder(BaseEncoder):
                 raise refuse(str(path), "a damaged file (its sha256 is not the one in model.json)", _AGAIN)
         super().__init__(model.name, model.dim, model.logit_scale, image_rule(model.image), model.logit_bias)
         self._image = self._session(self.files[0], (model.image.input,), model.image.output)
-        self.placement = Placement(self._image.get_providers()[0])
+        provider, card = self._image.get_providers()[0], device.partition(":")[2]
+        self.placement = Placement(f"{provider}:{card}" if card and provider != CPU else provider)
 
     @cached_property
     def _text(self) -> Any:
@@ -241,6 +242,8 @@ class OnnxEncoder(BaseEncoder):
         try:
             rows: NDArray[Any] = session.run([output], feed)[0]
         except Exception as error:
+            if "allocate memory" in str(error):  # of a GPU: ONNX Runtime has no exception of its own for it
+                raise MemoryError from None
             fault = f"what the model does not take ({shorten(error, 200)})"
             raise refuse(f"input of {self.name}", fault, "arrays of the sizes in model.json") from None
         return rows

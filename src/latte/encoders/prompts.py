@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 
@@ -77,15 +78,21 @@ def class_descriptions(descriptions: Descriptions, classnames: Sequence[str]) ->
     >>> class_descriptions({"Polar bear": ("A white bear.",), "cat": ("It purrs.",)}, ["polar_bear"])
     {'polar_bear': ('A white bear.',)}
     """
-    known = {_plain(name): tuple(sentences) for name, sentences in descriptions.items()}
-    if missing := [name for name in classnames if _plain(name) not in known]:
-        close = near(_plain(missing[0]), sorted(known))
+    keys = tuple(descriptions)
+    _once("descriptions", tuple(map(plain_name, keys)), keys)
+    known = {plain_name(name): tuple(sentences) for name, sentences in descriptions.items()}
+    if missing := [name for name in classnames if plain_name(name) not in known]:
+        close = near(plain_name(missing[0]), sorted(known))
         raise refuse("descriptions", f"none for {', '.join(missing)}", f"every class; there is {', '.join(close)}")
-    return {name: known[_plain(name)] for name in classnames}
+    return {name: known[plain_name(name)] for name in classnames}
 
 
-def _plain(name: str) -> str:
-    return " ".join(name.replace("_", " ").split()).casefold()
+def plain_name(name: str) -> str:
+    """Return a class name in the form used for comparison: Sea_Lion and "sea lion" are the same class.
+
+    So are the two ways to write é: folders of macOS have it as e with an accent.
+    """
+    return normalize("NFC", " ".join(name.replace("_", " ").split()).casefold())
 
 
 def template_sets() -> tuple[str, ...]:

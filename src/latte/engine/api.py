@@ -250,14 +250,14 @@ def warn_of_labels(names: Iterable[str]) -> None:
     """Say on stderr which of the methods ``names``, in runs with labels, run on the slow path."""
     taught = ", ".join(name for name in dict.fromkeys(names) if describe(name).teachable and named_engine(name))
     if taught:
-        LOG.warning("runs with labels take the readable simulator, which is slower: %s", taught)
+        LOG.warning("runs with labels use the readable simulator, which is slower: %s", taught)
 
 
 def warn_of_slow_path(methods: Iterable[tuple[str, Mapping[str, object]]]) -> None:
     """Say on stderr which of ``methods``, names and parameters, the engine could run, but not here or not like this."""
     every = list(methods)
     if names := ", ".join(dict.fromkeys(name for name, _ in every if needs_loops(name) and not has_loops())):
-        text = "numba is not installed: %s takes the readable simulator, 50 times slower; %s"
+        text = "numba is not installed, so the readable simulator runs %s, 50 times slower; %s"
         LOG.warning(text, names, install_advice("fast"))
     if names := ", ".join(dict.fromkeys(name for name, params in every if params.get("near_copy"))):
-        LOG.warning("the engine looks for no near copies: %s takes the readable simulator", names)
+        LOG.warning("with near_copy, the readable simulator runs %s, which is slower", names)

@@ -160,9 +160,9 @@ class Npz:
         return header.arrange(flat)
 
 
-def map_npy(path: Path, kind: str = "file") -> NDArray[Any]:
+def map_npy(path: Path) -> NDArray[Any]:
     """Map the array of a .npy file from disk."""
-    with open_file(path, kind) as file:
+    with open_file(path, "file") as file:
         header = read_npy_header(file, str(path))
         if header.offset + header.nbytes != size_of(file):
             got = f"{size_of(file):,} bytes for {header.dtype} of shape {header.shape}"

@@ -27,19 +27,8 @@ from ..wire.blocks import Block
 from ..wire.messages import NO_VERSION, DeviceReport
 from ..wire.rows import LOSSLESS, PRECISIONS, RowFormat
 from ..wire.task import Task, describe_difference, parse_task
+from . import records
 from .benchmark import walk
-from .records import (
-    CODED,
-    FACTS,
-    NUMPY,
-    PRIVACY,
-    UPLOAD,
-    NodeQuery,
-    NodeReply,
-    array_of_bytes,
-    read_query,
-    reply_content,
-)
 from .settings import LONGEST_PARK, setting
 
 log = logging.getLogger("flwr.latte")
@@ -51,7 +40,7 @@ CallNext: TypeAlias = Callable[[Message, Context], Message]
 Mod: TypeAlias = Callable[[Message, Context, CallNext], Message]
 
 
-def attend(query: NodeQuery, folder: ExchangeFolder, privacy: Privacy | None = None) -> NodeReply:
+def attend(query: records.NodeQuery, folder: ExchangeFolder, privacy: Privacy | None = None) -> records.NodeReply:
     """Handle one query and return the reply; the reply also reports what is wrong on this node.
 
     With ``privacy``, an offer that hides less is not sent.
@@ -62,23 +51,23 @@ def attend(query: NodeQuery, folder: ExchangeFolder, privacy: Privacy | None = N
             task = parse_task(query.task_file, "the server's task")
             folder.put_task(task)
         if task is None:
-            return NodeReply("")
+            return records.NodeReply("")
         if query.answer is not None:
             folder.put_answer(query.answer)
         return _reply(query, folder, task, privacy or Privacy())
     except (OSError, InputError) as error:
         log.error("%s", error)
-        return NodeReply(query.task, problem=str(error)[:500])
+        return records.NodeReply(query.task, problem=str(error)[:500])
 
 
-def _reply(query: NodeQuery, folder: ExchangeFolder, task: Task, privacy: Privacy) -> NodeReply:
+def _reply(query: records.NodeQuery, folder: ExchangeFolder, task: Task, privacy: Privacy) -> records.NodeReply:
     """Wait for an offer that the server does not have, and return it as a reply; without one, an empty reply."""
     try:
         answer = folder.answer()
     except InputError as error:  # a damaged file counts as no answer, so that the server sends it again
         log.error("%s", error)
         answer = None
-    reply = NodeReply(task.fingerprint, received=answer.version if answer else NO_VERSION)
+    reply = records.NodeReply(task.fingerprint, received=answer.version if answer else NO_VERSION)
     if task.fingerprint != query.task:  # the device is told that it works on another task than the server
         if (offer := folder.offer()) is not None:
             detail = f"another task than the server's: {describe_difference(query.task, task.fingerprint)} differ"
@@ -130,7 +119,7 @@ def precision_mod(precision: str | None = None) -> Mod:
         reply = call_next(message, context)
         chosen = precision or setting(context.run_config, "precision", LOSSLESS)
         choice("run-config: precision", chosen, PRECISIONS)
-        if chosen != LOSSLESS and reply.has_content() and FACTS in reply.content:
+        if chosen != LOSSLESS and reply.has_content() and records.FACTS in reply.content:
             _round(reply, chosen)
         return reply
 
@@ -138,18 +127,18 @@ def precision_mod(precision: str | None = None) -> Mod:
 
 
 def _round(reply: Message, precision: str) -> None:
-    facts = reply.content[FACTS]
+    facts = reply.content[records.FACTS]
     facts["precision"] = precision
     for name, upload in list(reply.content.array_records.items()):
-        if str(name).startswith(UPLOAD):  # of a device, or of each client of a benchmark
+        if str(name).startswith(records.UPLOAD):  # of a device, or of each client of a benchmark
             arrays = dict(upload.items())
             for key in facts.get("vectors", []):
-                if key in arrays and arrays[key].stype == NUMPY:  # one that is coded already stays
-                    rows = array_of_bytes(key, arrays[key].data)
+                if key in arrays and arrays[key].stype == records.NUMPY:  # one that is coded already stays
+                    rows = records.array_of_bytes(key, arrays[key].data)
                     form = RowFormat.of(precision, rows.shape[-1], rows.dtype)
                     data = form.encode(rows.reshape(-1, rows.shape[-1])).tobytes()
                     dtype = f"{rows.dtype.kind}{rows.dtype.itemsize}"
-                    arrays[key] = Array(dtype, rows.shape, CODED + precision, data)
+                    arrays[key] = Array(dtype, rows.shape, records.CODED + precision, data)
             reply.content[name] = ArrayRecord(arrays)
 
 
@@ -165,7 +154,7 @@ def privacy_mod(least_images: int | None = None, noise: float | None = None) -> 
     def mod(message: Message, context: Context, call_next: CallNext) -> Message:
         images = setting(context.run_config, "least-images", 1) if least_images is None else least_images
         length = setting(context.run_config, "noise", 0.0) if noise is None else noise
-        message.content[PRIVACY] = ConfigRecord({"least-images": images, "noise": length})
+        message.content[records.PRIVACY] = ConfigRecord({"least-images": images, "noise": length})
         return call_next(message, context)
 
     return mod
@@ -195,8 +184,8 @@ def make_client_app(mods: Sequence[Any] = (), plugins: Sequence[str] = ()) -> Cl
 
 def _sync(message: Message, context: Context) -> Message:
     """A node of a fleet: its device offers what it learnt in the folder ``state-dir``."""
-    reply = attend(read_query(message.content), node_folder(context), _privacy(message.content))
-    return Message(reply_content(reply), reply_to=message)
+    reply = attend(records.read_query(message.content), node_folder(context), _privacy(message.content))
+    return Message(records.reply_content(reply), reply_to=message)
 
 
 def _walk(message: Message, context: Context) -> Message:
@@ -215,7 +204,7 @@ def node_folder(context: Context) -> ExchangeFolder:
 
 def _privacy(content: RecordDict) -> Privacy | None:
     """Return the privacy that a mod of this node demands of uploads."""
-    demanded = content.get(PRIVACY)
+    demanded = content.get(records.PRIVACY)
     if not isinstance(demanded, ConfigRecord):
         return None
     return Privacy(int(demanded["least-images"]), float(demanded["noise"]))

@@ -6,8 +6,9 @@ learnt from all of their images, up to order and forgetting.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from .base import ArrayMethod, P
 from .ristretto.sums import MOST_IMAGES
 
 NEARNESS = 50.0  # how fast the weight of another client falls with its similarity; chosen on PACS, DTD, Pets and Cars
+MOST_SCATTER = 1e4  # per image: unit vectors have less than 4
 TINY = 1e-12
 
 
@@ -35,7 +37,7 @@ class ClassStatistics:
     means
         (C, D), at most 1 long, zero where nothing was seen.
     scatter
-        (D, D), or (0, D) for a method that has none.
+        (D, D), per image, so that it fits into fp16 however many there are; (0, D) for a method that has none.
     task
         The fingerprint of the classifier.
     """
@@ -49,13 +51,19 @@ class ClassStatistics:
 
     @classmethod
     def of(cls, counts: Reals, sums: Reals, scatter: Reals, task: str) -> ClassStatistics:
-        """Return the statistics of sums (C, D) of embeddings."""
-        return cls(counts.copy(), sums / np.maximum(counts, TINY)[:, None], scatter.copy(), task)
+        """Return the statistics of sums (C, D) of embeddings, and of their whole scatter."""
+        means = sums / np.maximum(counts, TINY)[:, None]
+        return cls(counts.copy(), means, scatter / max(float(counts.sum()), TINY), task)
 
     @property
     def sums(self) -> Reals:
         """Counts times means (C, D)."""
         return self.counts[:, None] * self.means
+
+    @property
+    def whole_scatter(self) -> Reals:
+        """The scatter of all images (D, D)."""
+        return float(self.counts.sum()) * self.scatter
 
     def __repr__(self) -> str:
         return f"ClassStatistics({self.counts.sum():.0f} images, {len(self.counts)} classes, task={self.task[:8]!r})"
@@ -73,9 +81,26 @@ def checked(value: ClassStatistics, zero_shot: ZeroShot, scatter: int, most: flo
     if not 0 <= copy.counts.min() <= copy.counts.max() <= most:
         raise refuse(f"{prefix}counts", f"{copy.counts.min():g} to {copy.counts.max():g}", f"images, 0 to {most:g}")
     check_lengths(f"{prefix}means", copy.means, np.ones(classes))
-    if np.abs(copy.scatter).max(initial=0.0) > MOST_IMAGES:
-        raise refuse(f"{prefix}scatter", "a value that is too large", f"values up to {MOST_IMAGES:g}")
+    if np.abs(copy.scatter).max(initial=0.0) > MOST_SCATTER:
+        raise refuse(f"{prefix}scatter", "a value that is too large", f"values up to {MOST_SCATTER:g}")
     return copy
+
+
+def covariance(scatter: Reals) -> Reals:
+    """Return the covariance (D, D) nearest to what was received, which rounding or a hostile client may have made none.
+
+    >>> covariance(np.array([[2.0, 0.0], [0.0, -1.0]]))
+    array([[2., 0.],
+           [0., 0.]])
+    """
+    symmetric: Reals = (scatter + scatter.T) / 2
+    diagonal = np.eye(len(symmetric)) * max(float(np.trace(symmetric)) / max(len(symmetric), 1), TINY)
+    try:
+        np.linalg.cholesky(symmetric + 1e-6 * diagonal)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(symmetric)
+        symmetric = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return symmetric
 
 
 class SumExchange(BaseExchange[ClassStatistics, ClassStatistics]):
@@ -122,7 +147,7 @@ class SumExchange(BaseExchange[ClassStatistics, ClassStatistics]):
         for weight, other in zip(weights, others, strict=True):
             counts += weight * other.counts
             sums += weight * other.sums
-            scatter += weight * other.scatter
+            scatter += weight * other.whole_scatter
         return ClassStatistics.of(counts, sums, scatter, self.task)
 
 
@@ -168,7 +193,8 @@ class Adding(ArrayMethod[P]):
     def receive(self, download: ClassStatistics) -> None:
         """Replace what the others have learnt."""
         message("download", download, ClassStatistics, self.zero_shot.fingerprint)
-        self.others = checked(download, self.zero_shot, len(self.others.scatter), MOST_IMAGES, "download.")
+        others = checked(download, self.zero_shot, len(self.others.scatter), math.inf, "download.")
+        self.others = replace(others, scatter=covariance(others.scatter)) if self.has_scatter else others
         self.rebuild()
 
     def reset(self) -> None:
@@ -191,7 +217,7 @@ class Adding(ArrayMethod[P]):
         require(arrays, (*own, *shapes))
         counts, means, scatter = (exactly(name, arrays[name], np.float64, shape) for name, shape in shapes.items())
         others = ClassStatistics(counts, means, scatter, self.zero_shot.fingerprint)
-        others = checked(others, self.zero_shot, len(self.others.scatter), MOST_IMAGES, "others.")
+        others = checked(others, self.zero_shot, len(self.others.scatter), math.inf, "others.")
         before, self.others = self.others, others
         try:
             super().load({name: arrays[name] for name in own})

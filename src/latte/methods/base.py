@@ -270,6 +270,14 @@ class BaseMethod(WholeCopy, Generic[P]):
         """Continue from what ``state()`` returned: here, nothing, and nothing else is accepted."""
         require(arrays, ())
 
+    def take_over(self, earlier: Any) -> None:
+        """Go on with what a client of an earlier version of the task, with other classes, has learnt.
+
+        A method whose memory has classes implements it, so that classes can join and leave its tasks.
+        """
+        if earlier.state():
+            raise refuse("classes", "others than before", "a method that goes on with them, as Latte and Ristretto do")
+
 
 class ArrayMethod(BaseMethod[P]):
     """A method whose memory is arrays of fixed shapes: ``fresh`` makes them, ``rebuild`` what follows from them.

@@ -192,4 +192,4 @@ class DotaFed(Adding[DotaParams], Dota):
         images = float((own - 1).sum()), float(others.counts.sum())
         if sum(images) == 0:
             return counts, means, self.memory["covariance"]
-        return counts, means, (images[0] * self.memory["covariance"] + others.scatter) / sum(images)
+        return counts, means, (images[0] * self.memory["covariance"] + others.whole_scatter) / sum(images)

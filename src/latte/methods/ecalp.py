@@ -8,6 +8,7 @@ carried over to the next image; the answer is the softmax of ten thousand times 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 ITERATIONS, CARRIED, SHARPNESS = 3, 1 / 5, 10_000.0
 SPARE = 2  # neighbours beyond k, so that the first k stay exact when a twin leaves
 NOBODY, NO_SIMILARITY = -1, -2.0
+MANY = 5000  # images of a graph: from there on, an image takes long
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,11 @@ class Ecalp(BaseMethod[EcalpParams]):
         vector = views[0].astype(np.float64)
         if self._count == self.params.window > 0:
             self._forget_the_oldest()
+        elif self._count == MANY:
+            message = (
+                f"ECALP keeps more than {MANY} images, and an image costs more the more there are: choose a window"
+            )
+            warnings.warn(message, stacklevel=3)
         self._connect(vector)
         scores = self._propagate()
         uncertainty = entropy_of_one(self.zero_shot.logits(views[0]))

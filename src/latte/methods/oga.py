@@ -172,7 +172,7 @@ class OgaFed(Adding[OgaParams], Oga):
         """Return the means μ (C, D) of all images, and Λμ (C, D)."""
         dim = self.zero_shot.dim
         count, sums, scatter = self._own()
-        count, sums, scatter = count + self.others.counts, sums + self.others.sums, scatter + self.others.scatter
+        count, sums, scatter = count + self.others.counts, sums + self.others.sums, scatter + self.others.whole_scatter
         means: Reals = np.where(count[:, None] >= 2, sums / np.maximum(count, 1)[:, None], self.zero_shot.text)
         trace = float(np.trace(scatter))
         if count.max() <= 2 or trace <= 0:

@@ -125,6 +125,7 @@ class PtaFedOptions(PtaOptions, total=False):
     """Those of :class:`latte.methods.pta.PtaFedParams`."""
 
     weights: str
+    cap: float
 
 
 class RistrettoOptions(Options, total=False):

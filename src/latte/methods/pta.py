@@ -108,7 +108,8 @@ class Pta(ArrayMethod[PtaParams]):
         prototype += weight[:, None] * (vector - prototype)
         evidence += weight * (tau - evidence)  # images, at most tau
         refined = self.params.alpha * self.memory["refined"] + (1 - self.params.alpha) * self.prototypes()
-        self.memory["refined"] = refined / np.linalg.norm(refined, axis=1, keepdims=True)
+        lengths = np.linalg.norm(refined, axis=1, keepdims=True)
+        np.divide(refined, lengths, out=self.memory["refined"], where=lengths > 0)  # with alpha = 0, a text stays
         if self.params.gate:
             scores = self._gated(logits, touched, vector)
         else:
@@ -126,7 +127,8 @@ class Pta(ArrayMethod[PtaParams]):
     def _gated(self, logits: Reals, touched: Any, vector: Reals) -> Reals:
         """Return z + g (s - b): prototypes speak among the touched classes only, and are neutral on average."""
         images = self.images()
-        g = np.where(touched, images / (images + self.params.kappa), 0.0)
+        counted = touched & (images > 0)
+        g = np.divide(images, images + self.params.kappa, out=np.zeros_like(images), where=counted)
         if not g.any():
             return logits
         s = self.zero_shot.scale * (normalised(self.prototypes()).astype(np.float64) @ vector)
@@ -147,16 +149,20 @@ class PtaFedParams(PtaParams):
     ----------
     weights
         "sum" counts all clients alike, "near" those most whose prototypes are like one's own.
+    cap
+        How many images of a class all others together count for at most; 0 sets no limit.
     """
 
     weights: str = "near"
+    cap: float = 0.0
 
     def __post_init__(self) -> None:
         super(PtaFedParams, self).__post_init__()
         choice("weights", self.weights, ("sum", "near"))
+        factor("cap", self.cap)
 
 
-class PtaFed(Adding[PtaParams], Pta):
+class PtaFed(Adding[PtaFedParams], Pta):
     """A client that adds the prototypes of others to its own. No client stands for more than tau images of a class.
 
     >>> import numpy as np
@@ -185,9 +191,9 @@ class PtaFed(Adding[PtaParams], Pta):
         return Content(classes, numbers=classes), Content(classes, numbers=classes)
 
     @classmethod
-    def most_images(cls, params: PtaParams | None) -> float:
+    def most_images(cls, params: PtaFedParams | None) -> float:
         """Return tau: the evidence for a prototype cannot be more."""
-        return (params or cls.Params()).tau
+        return (params or PtaFedParams()).tau
 
     def summary(self) -> ClassStatistics:
         """Return the prototypes and their evidence."""
@@ -195,6 +201,12 @@ class PtaFed(Adding[PtaParams], Pta):
         return ClassStatistics.of(
             self.memory["evidence"], sums, np.zeros((0, sums.shape[1])), self.zero_shot.fingerprint
         )
+
+    def receive(self, download: ClassStatistics) -> None:
+        """Replace what the others have learnt."""
+        super().receive(download)
+        if self.params.cap:
+            self.others = replace(self.others, counts=np.minimum(self.others.counts, self.params.cap))
 
     def prototypes(self) -> Reals:
         """Return own prototypes plus those of the others."""

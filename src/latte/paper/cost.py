@@ -81,8 +81,8 @@ def traffic(name: str, params: Any, shape: CostShape, precision: str = "fp16") -
     """Return the bytes of one sync; None for a method that sends nothing.
 
     The class of a method says what it sends (:mod:`latte.methods.traffic`). Latte sends
-    one prototype per class and gets k_e back, a round being whenever a client likes. A global memory is
-    charged as the paper does, per image: the new item up, the whole memory down.
+    one prototype per class and gets k_e back. A global memory is charged as the paper does, per image: the
+    new item up, the whole memory down.
 
     >>> from latte.methods.latte.client import PRESETS
     >>> traffic("latte", PRESETS["cifar100c"], CostShape(classes=100, dim=512)).vectors    # the paper: 614 K

@@ -357,10 +357,10 @@ class MemoryItems:
         return float(self.entropy.mean()) if len(self.entropy) else float("nan")
 
 
-def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[ClientMemory]:
+def memories(setup: Setup, samples: int = 300) -> list[ClientMemory]:
     """Return the memories of the first client of some domains after ``samples`` images (or its whole stream).
 
-    On the first seed, with a sync after every round. At most ``domains`` clients are chosen, evenly over the
+    On the first seed, with a sync after every round. At most four clients are chosen, evenly over the
     benchmark's domains. What a client stores of its own does not depend on what it gets from others, so the whole
     federation need not predict: all clients store, and of all exchanges only the last has to take place.
     """
@@ -372,7 +372,7 @@ def memories(setup: Setup, samples: int = 300, domains: int = 4) -> list[ClientM
     for i, one in enumerate(federation.clients):
         first.setdefault(one.domain, i)
     firsts = [first[domain] for domain in sorted(first)]
-    chosen = [firsts[round(place)] for place in np.linspace(0, len(firsts) - 1, min(domains, len(firsts)))]
+    chosen = [firsts[round(place)] for place in np.linspace(0, len(firsts) - 1, min(4, len(firsts)))]
     last = max(map(len, federation.clients)) - 1  # there is no sync after the last round (B13)
     for client in clients:
         _store(client, 0, last)

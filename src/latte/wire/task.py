@@ -36,6 +36,14 @@ class EncoderIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierTask:
+    """A version of a task before classes joined or left it."""
+
+    fingerprint: str
+    classnames: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TaskDescription:
     """The metadata of a task file."""
 
@@ -48,13 +56,16 @@ class TaskDescription:
     templates: tuple[str, ...] = ()
     encoder: EncoderIdentity | None = None
     descriptions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    history: tuple[EarlierTask, ...] = ()
+    joined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
     """What all clients share. ``params`` are all parameters of the method; ``sync`` and ``period`` say when to sync.
 
-    ``templates`` and ``descriptions`` are a note of how the text embeddings were made.
+    ``templates`` and ``descriptions`` are a note of how the text embeddings were made. ``history`` are the versions
+    before classes joined or left, the oldest first; ``joined`` are classes that were not in the first.
     """
 
     zero_shot: ZeroShot
@@ -65,6 +76,8 @@ class Task:
     templates: tuple[str, ...] = ()
     encoder: EncoderIdentity | None = None
     descriptions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    history: tuple[EarlierTask, ...] = ()
+    joined: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Task({self.method}, {self.zero_shot!r})"
@@ -78,13 +91,19 @@ class Task:
         parts.insert(1, zero_shot.text.astype("<f4").tobytes())
         return "-".join(hashlib.sha256(part).hexdigest()[:_DIGITS] for part in parts)
 
+    def classes_of(self, fingerprint: str) -> tuple[str, ...] | None:
+        """Return the classes of an earlier version; None if it is none of this task."""
+        found = [each.classnames for each in self.history if each.fingerprint == fingerprint]
+        return found[-1] if found else None
+
     def to_bytes(self) -> bytes:
         """Return the file; the same task always gives the same bytes."""
         about = TaskDescription(
             self.zero_shot.classnames, self.zero_shot.scale, self.method, dict(self.params),
-            self.sync, self.period, self.templates, self.encoder, dict(self.descriptions),
+            self.sync, self.period, self.templates, self.encoder, dict(self.descriptions), self.history, self.joined,
         )  # fmt: skip
-        written = {name: value for name, value in asdict(about).items() if name != "descriptions" or value}
+        later = ("descriptions", "history", "joined")
+        written = {name: value for name, value in asdict(about).items() if name not in later or value}
         metadata = {"format": TASK_FORMAT, "fingerprint": self.fingerprint, "task": json.dumps(written)}
         return safetensors_bytes({"text": self.zero_shot.text}, metadata)
 
@@ -134,7 +153,7 @@ def _task(tensors: Tensors, name: str) -> Task:
         raise refuse_inside(name, error) from None
     task = Task(
         zero_shot, about.method, about.params, about.sync, about.period, about.templates, about.encoder,
-        about.descriptions,
+        about.descriptions, about.history, about.joined,
     )  # fmt: skip
     if metadata.get("fingerprint") != task.fingerprint:
         raise refuse(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,14 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...core.memory import NEAR_COPY
-from ...core.sync import is_due, sync
+from ...core.sync import is_due, sync, upload_of
 from ...core.types import Arrays, Collaborative, Exchange, MemoryFill, Method, Prediction, State, Teachable, Vectors
 from ...core.unknown import mcm_of
 from ...core.validate import at_least, exactly
 from ...core.zero_shot import ZeroShot
 from ...encoders import Encoder
 from ...encoders.base import BATCH, encode_files
-from ...encoders.pictures import MOST_PIXELS, PICTURE_SUFFIXES
+from ...encoders.pictures import HEIC_HINT, HEIC_SUFFIXES, MOST_PIXELS, PICTURE_SUFFIXES
 from ...errors import InputError, refuse
 from ...files.atomic import lock
 from ...files.documents import check_regular, parse_json, refuse_inside, shorten
@@ -37,6 +38,8 @@ MEMORY_FORMAT = "latte-memory/1"
 SAVE_SECONDS = 10  # seconds of work that a power cut may cost
 _SHARE = 20  # saving takes at most one part in 20 of the time, however large the memory and however slow the disk
 _NOTE = "unfinished"
+
+log = logging.getLogger("latte.pictures")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ def find_pictures(places: Sequence[Path]) -> list[Path]:
     pictures: list[Path] = []
     for place in places:
         if place.is_dir():
-            inside = sorted(path for path in place.rglob("*") if _is_picture(path, place))
+            inside = sorted(_pictures_below(place))
             if not inside:
                 kinds = " ".join(sorted(PICTURE_SUFFIXES))
                 raise refuse("folder", f"{place} without images", f"at least one, of {kinds}")
@@ -113,9 +116,37 @@ def absolute_name(path: Path) -> str:
     return os.path.join(os.path.realpath(path.parent), path.name)  # noqa: PTH118
 
 
-def _is_picture(path: Path, folder: Path) -> bool:
-    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-    return not hidden and path.suffix.lower() in PICTURE_SUFFIXES and path.is_file()
+def _pictures_below(folder: Path) -> Iterator[Path]:
+    """Yield the pictures in a folder and the folders in it, however deep; what is left out has a line of the log."""
+    folders, left_out = [str(folder)], []
+    while folders:
+        inside = folders.pop()
+        try:
+            with os.scandir(inside) as entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    suffix = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122  there may be very many
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    elif suffix in PICTURE_SUFFIXES and _is_file(entry):
+                        yield Path(entry.path)
+                    elif suffix in HEIC_SUFFIXES:
+                        left_out.append(entry.path)
+        except OSError as error:
+            if inside == str(folder):
+                raise
+            log.warning("%s is left out: %s", inside, error.strerror)
+    if left_out:
+        more = f" and {len(left_out) - 1} more are" if len(left_out) > 1 else " is"
+        log.warning("%s%s left out: %s", min(left_out), more, HEIC_HINT)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # reading it says what is wrong
+        return True
 
 
 def classify_pictures(encoder: Encoder, zero_shot: ZeroShot, method: Method, files: Sequence[Path]) -> Iterator[Answer]:
@@ -176,7 +207,7 @@ def answer_picture(
 def answer_of(file: str, row: Vectors, zero_shot: ZeroShot, prediction: Prediction) -> Answer:
     """Return the answer that a ``prediction`` for the embedding ``row`` (D,) stands for."""
     names = zero_shot.classnames
-    logits = zero_shot.logits(row)
+    logits = np.where(np.isneginf(prediction.scores), -np.inf, zero_shot.logits(row))  # of classes that may win
     plain = int(logits.argmax())
     return Answer(
         file=file,
@@ -271,7 +302,7 @@ class Alone:
 
 
 class OwnServer(Alone):
-    """The same for a member of a fleet: it syncs with itself until a download comes, and never after.
+    """The same for a member of a fleet: it syncs with itself until a download comes; after that, see :meth:`stand_in`.
 
     The first download goes to ``served``, which goes on with all that ``method`` has learnt: where not every client is
     trusted, it is guarded against others. Until then, nobody else has had a part in anything.
@@ -324,6 +355,28 @@ class OwnServer(Alone):
             served.load(self.method.state())
         served.receive(download)
         self.method, self.joined = served, True
+
+    def stand_in(self) -> bool:
+        """Stand in for a server that has answered and is away now; return whether that changed anything.
+
+        What the member makes of its own images alone takes the place of the last download as soon as it rests on more
+        evidence, which the method's ``outweighs(download)`` says.
+        """
+        outweighs = getattr(self.method, "outweighs", None)
+        if not self.joined or outweighs is None or (upload := upload_of(self.method)) is None:
+            return False
+        self.exchange.push(NAME, upload)
+        download = self.exchange.pull(NAME)
+        if not outweighs(download):
+            return False
+        self.method.receive(download)
+        return True
+
+    def take_over(self, earlier: OwnServer) -> None:
+        """Go on with what a member of an earlier version of the task has learnt."""
+        method: Any = self._methods[earlier.joined]
+        method.take_over(earlier.method)
+        self.method, self.joined, self.images = method, earlier.joined, earlier.images
 
     def reset(self) -> None:
         """Forget everything."""

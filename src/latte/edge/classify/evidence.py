@@ -89,7 +89,7 @@ class Course:
 def collapse_limit(classes: int) -> float:
     """Return the share of one class among zero-shot predictions above which the zero-shot model counts as collapsed.
 
-    It is half way from an even share to all.
+    It is the mean of an even share and 1.
 
     >>> collapse_limit(10)
     0.55

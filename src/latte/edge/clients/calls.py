@@ -25,16 +25,7 @@ from urllib.parse import urlsplit
 from ...errors import InputError, need, refuse
 from ...files.documents import parse_json
 from ...version import __version__
-from ...wire.messages import (
-    HEADER,
-    MEDIA_TYPE,
-    NO_VERSION,
-    PROTOCOL,
-    UNSUPPORTED,
-    choose_version,
-    read_header,
-    upgrade_advice,
-)
+from ...wire import messages
 
 MOST_ANSWER = 256 << 20  # bytes of an answer of unknown size: a task of 20,000 classes has 200 MB
 _AGAIN = (408, 429, 500, 502, 503, 504, 507)  # statuses after which a repetition may succeed
@@ -88,7 +79,7 @@ class Connection:
 class RefusedError(InputError):
     """The server refused a request: ``code`` is that of docs/protocol.md."""
 
-    def __init__(self, code: str, status: int, detail: str, stored_version: int = NO_VERSION) -> None:
+    def __init__(self, code: str, status: int, detail: str, stored_version: int = messages.NO_VERSION) -> None:
         super().__init__(f"server: {code}: {detail}")
         self.code, self.status, self.detail, self.stored_version = code, status, detail, stored_version
 
@@ -120,7 +111,7 @@ class Calls:
         for token in [tokens] if isinstance(tokens, str) else (tokens or {}).values():
             check_token_text(token)
         self.server, self._tokens, self._connection = server.rstrip("/"), tokens, connection
-        self.protocol = PROTOCOL  # the version that both sides speak
+        self.protocol = messages.PROTOCOL  # the version that both sides speak
         httpx = self._httpx = need("httpx2", "http")
         self._client = httpx.AsyncClient(
             verify=connection.tls() or True,
@@ -144,7 +135,9 @@ class Calls:
         """Remove what an address names, and return the answer."""
         return self._repeat("DELETE", path, "")
 
-    def post(self, path: str, client: str, body: bytes, most: int = MOST_ANSWER, kind: str = MEDIA_TYPE) -> bytes:
+    def post(
+        self, path: str, client: str, body: bytes, most: int = MOST_ANSWER, kind: str = messages.MEDIA_TYPE
+    ) -> bytes:
         """Send a message as ``client`` and return the answer, at most so many bytes."""
         return self._repeat("POST", path, client, body, most, {"Content-Type": kind})
 
@@ -236,11 +229,11 @@ class Calls:
         Of the protocol, a version is chosen that the server speaks. An answer without versions, such as that of a proxy
         or of an early server, changes nothing.
         """
-        if (header := answer.headers.get(HEADER)) is not None:
-            theirs = read_header(header)
-            version = choose_version(theirs)
+        if (header := answer.headers.get(messages.HEADER)) is not None:
+            theirs = messages.read_header(header)
+            version = messages.choose_version(theirs)
             if version is None:
-                raise RefusedError(UNSUPPORTED, 400, upgrade_advice(theirs))
+                raise RefusedError(messages.UNSUPPORTED, 400, messages.upgrade_advice(theirs))
             self.protocol = version
         if answer.status == 200:
             return answer.content
@@ -372,4 +365,4 @@ def _refusal(answer: HttpAnswer, sent: Mapping[str, str]) -> RefusedError:
         detail = "it does not know this token, which was removed or is of another server: --token-file"
     elif code == "unauthorized":
         detail = "it asks for a token, and none was given (--token-file, or token= in Python)"
-    return RefusedError(code, status, detail, stored if isinstance(stored, int) else NO_VERSION)
+    return RefusedError(code, status, detail, stored if isinstance(stored, int) else messages.NO_VERSION)

@@ -130,14 +130,14 @@ def _read(path: Path, kind: type[T]) -> T | None:
     return unpack(body, kind)
 
 
-def look_for(look: Callable[[], V | None], seconds: float, every: float = LOOK_SECONDS) -> V | None:
+def look_for(look: Callable[[], V | None], seconds: float) -> V | None:
     """Call ``look`` until it returns something; return that, or None after some seconds."""
     end = time.monotonic() + seconds
     while True:
         seen = look()
         if seen is not None or time.monotonic() >= end:
             return seen
-        time.sleep(every)
+        time.sleep(LOOK_SECONDS)
 
 
 def is_folder(server: str) -> bool:

@@ -18,22 +18,8 @@ from ...errors import InputError, refuse
 from ...files.documents import shorten
 from ...methods import describe, resolve
 from ...methods.traffic import traffic_of
+from ...wire import messages
 from ...wire.blocks import AtMost, complete, decode, encode, encoded_rows
-from ...wire.messages import (
-    NO_VERSION,
-    SPOKEN,
-    UNSUPPORTED,
-    DeviceReport,
-    FleetWord,
-    SameRows,
-    SyncReply,
-    SyncRequest,
-    have_of,
-    pack,
-    protocol_of,
-    unpack,
-    upgrade_advice,
-)
 from ...wire.rows import PRECISIONS, EncodedRows
 from ...wire.task import Task, describe_difference, parse_task
 from .calls import MOST_ANSWER, Calls, Connection, RefusedError
@@ -47,13 +33,15 @@ _SLACK = 1 << 20  # bytes of an answer beside its arrays
 class Conversation:
     """What a client knows of the server: its last acknowledged upload, and the rows of its last download."""
 
-    version: int = NO_VERSION
-    acknowledged: int = NO_VERSION
+    version: int = messages.NO_VERSION
+    acknowledged: int = messages.NO_VERSION
     uploaded: dict[str, EncodedRows] = field(default_factory=dict)
     held: dict[str, EncodedRows] = field(default_factory=dict)
     reused: bool = True  # whether listing what is held was of any use the last time
     name_shared: bool = False  # whether another device uses the name, too, as the last answer says
-    fleet: FleetWord = field(default_factory=FleetWord)  # what the last answer says of the whole fleet
+    fleet: messages.FleetWord = field(
+        default_factory=messages.FleetWord
+    )  # what the last answer says of the whole fleet
     seed: int = field(default_factory=lambda: secrets.randbits(63))
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -110,7 +98,7 @@ class HttpExchange:
 
     # --- the exchange -------------------------------------------------------------------------------------
 
-    def push(self, client: str, upload: Any, report: DeviceReport | None = None) -> None:
+    def push(self, client: str, upload: Any, report: messages.DeviceReport | None = None) -> None:
         """Upload the latest summary of ``client``."""
         self._send(client_name(client), upload, download=False, report=report)
 
@@ -126,7 +114,7 @@ class HttpExchange:
         with ThreadPoolExecutor(min(PARALLEL, len(names))) as pool:
             return list(pool.map(self.pull, names))
 
-    def push_pull(self, client: str, upload: Any, report: DeviceReport | None = None) -> Any:
+    def push_pull(self, client: str, upload: Any, report: messages.DeviceReport | None = None) -> Any:
         """Upload and download in one round trip."""
         return self._send(client_name(client), upload, download=True, report=report)
 
@@ -134,7 +122,7 @@ class HttpExchange:
         """Return whether, as the server says, another device has used the name of ``client`` lately."""
         return self._conversation(client_name(client)).name_shared
 
-    def fleet(self, client: str) -> FleetWord:
+    def fleet(self, client: str) -> messages.FleetWord:
         """Return what the server said of the whole fleet, when it last answered ``client``."""
         return self._conversation(client_name(client)).fleet
 
@@ -157,7 +145,7 @@ class HttpExchange:
 
     # --- one request --------------------------------------------------------------------------------------
 
-    def _send(self, client: str, upload: Any, download: bool, report: DeviceReport | None = None) -> Any:
+    def _send(self, client: str, upload: Any, download: bool, report: messages.DeviceReport | None = None) -> Any:
         if upload is not None:
             message("upload", upload, self._info.kind.Upload, self.task)
         talk = self._conversation(client)
@@ -167,7 +155,7 @@ class HttpExchange:
             except RefusedError as error:
                 if error.code not in _AGAIN:
                     raise
-                talk.version, talk.acknowledged = max(talk.version, error.stored_version), NO_VERSION
+                talk.version, talk.acknowledged = max(talk.version, error.stored_version), messages.NO_VERSION
                 talk.uploaded = {}
                 return self._exchange(client, talk, upload, download, report)
 
@@ -176,27 +164,27 @@ class HttpExchange:
             return self._conversations.setdefault(client, Conversation())
 
     def _exchange(
-        self, client: str, talk: Conversation, upload: Any, download: bool, report: DeviceReport | None
+        self, client: str, talk: Conversation, upload: Any, download: bool, report: messages.DeviceReport | None
     ) -> Any:
         request = self._request(client, talk, upload, download, report)
         route = "download" if upload is None else "sync" if download else "upload"
-        answer = self._calls.post(f"/v1/{route}", client, pack(request), self._most)
-        if protocol_of(answer) not in SPOKEN:
-            raise RefusedError(UNSUPPORTED, 200, upgrade_advice([protocol_of(answer)]))
-        return self._accept(talk, request, unpack(answer, SyncReply))
+        answer = self._calls.post(f"/v1/{route}", client, messages.pack(request), self._most)
+        if messages.protocol_of(answer) not in messages.SPOKEN:
+            raise RefusedError(messages.UNSUPPORTED, 200, messages.upgrade_advice([messages.protocol_of(answer)]))
+        return self._accept(talk, request, messages.unpack(answer, messages.SyncReply))
 
     def _request(
-        self, client: str, talk: Conversation, upload: Any, download: bool, report: DeviceReport | None
-    ) -> SyncRequest:
-        blocks, base = None, NO_VERSION
+        self, client: str, talk: Conversation, upload: Any, download: bool, report: messages.DeviceReport | None
+    ) -> messages.SyncRequest:
+        blocks, base = None, messages.NO_VERSION
         if upload is not None:
             talk.version += 1
             base = talk.acknowledged
-            before = SameRows(talk.uploaded) if base != NO_VERSION else None
+            before = messages.SameRows(talk.uploaded) if base != messages.NO_VERSION else None
             blocks = encode(upload, self.precision, self.shared_task.zero_shot.dim, before)
         # the list of rows that the client has; if the last list saved nothing, only now and then
         listed = download and talk.held and (talk.reused or talk.version % 16 == 0)
-        return SyncRequest(
+        return messages.SyncRequest(
             task=self.shared_task.fingerprint,
             client=client,
             protocol=self._calls.protocol,
@@ -205,16 +193,16 @@ class HttpExchange:
             key=secrets.token_bytes(16),
             upload=blocks,
             precision=self.precision if download else None,
-            have=have_of(talk.held, talk.seed) if listed else (),
+            have=messages.have_of(talk.held, talk.seed) if listed else (),
             report=report,
         )
 
-    def _accept(self, talk: Conversation, request: SyncRequest, reply: SyncReply) -> Any:
+    def _accept(self, talk: Conversation, request: messages.SyncRequest, reply: messages.SyncReply) -> Any:
         if request.upload is not None and reply.version == request.version:
             rows = encoded_rows(complete(request.upload, AtMost(self._most), talk.uploaded))
             talk.acknowledged, talk.uploaded = request.version, rows
         talk.name_shared = reply.name_shared
-        talk.fleet = reply.fleet if isinstance(reply.fleet, FleetWord) else FleetWord()
+        talk.fleet = reply.fleet if isinstance(reply.fleet, messages.FleetWord) else messages.FleetWord()
         if request.precision is None:
             return None
         blocks = complete(reply.download or (), AtMost(self._most), talk.held)

@@ -21,15 +21,15 @@ import numpy as np
 from ...core.evidence import Pairs
 from ...core.privacy import PrivateClient
 from ...core.sync import upload_of
-from ...core.types import Collaborative, Method, Teachable, Vectors, can_be_taught
+from ...core.types import Collaborative, Integers, Method, Teachable, Vectors, can_be_taught
 from ...core.unknown import BINS, bin_of, pack_counts
 from ...core.validate import choice
 from ...encoders import BadImageError, Encoder
-from ...errors import refuse
+from ...errors import InputError, refuse
 from ...version import __version__
 from ...wire.messages import DeviceReport, FleetWord
 from ...wire.task import Task
-from ..classify.classify import EmbeddedPicture, answer_picture, fill_of
+from ..classify.classify import EmbeddedPicture, OwnServer, answer_picture, fill_of
 from ..classify.evidence import Labelled, Tally, collapse_of
 from .feeds import PictureFeed
 from .labels import (
@@ -61,7 +61,8 @@ class DeviceLoop:
 
     ``link`` sends summaries to a server; without one the device is alone. What the record holds of an earlier run is
     continued: the memory is restored to the last bit. ``read`` opens a picture once more that somebody has labelled.
-    With ``fallback``, answers are zero-shot's while it is proven that adapting hurts.
+    With ``fallback``, answers are zero-shot's while it is proven that adapting hurts. ``renew`` returns a method that
+    goes on, with a later version of the task, where this one is, and ``renewed`` is called when the record has it.
     """
 
     def __init__(
@@ -74,7 +75,10 @@ class DeviceLoop:
         times: SyncTimes | None = None,
         fallback: bool = True,
         read: Callable[[Path], Any] = Path,
+        renew: Callable[[Task, Method], Method] | None = None,
+        renewed: Callable[[], object] = lambda: None,
     ) -> None:
+        self._renew, self._renewed = renew, renewed
         self.encoder, self.task, self.method, self.record = encoder, task, method, record
         self.link = link
         self.restored = self._unsaved = record.restore(method, task.zero_shot.dim)
@@ -100,14 +104,18 @@ class DeviceLoop:
         self._unshared_lessons = 0
         self._given: dict[str, Any] = {}  # pictures whose label comes with them
         self._fleet = replace(read_fleet(record.database), fallback=fallback)
-        self._mcm = np.zeros(BINS, np.int64)
-        if self._fleet.share:
-            for score in read_scores(record.database):
-                self._mcm[bin_of(score, task.zero_shot.classes)] += 1
+        self._mcm = self._scores()
         if self._fleet != read_fleet(record.database):  # the switch is another one than in the last run
             record.know(self._fleet)
         self._weigh(self._labelled[1])
         self._clock = SyncClock(times or SyncTimes(task.sync, task.period), self.tally.answered)
+
+    def _scores(self) -> Integers:
+        """Return the histogram of what the record has, where the server asks for it."""
+        histogram = np.zeros(BINS, np.int64)
+        for score in read_scores(self.record.database) if self._fleet.share else ():
+            histogram[bin_of(score, self.task.zero_shot.classes)] += 1
+        return histogram
 
     # --- pictures -----------------------------------------------------------------------------------------
 
@@ -376,6 +384,27 @@ class DeviceLoop:
             self._hear(word)
         if link.deliver(_collaborative(self.method)):
             self._save()
+        task = link.newer()
+        if task is not None and self._renew is not None:
+            self._follow(link, task, self._renew)
+
+    def _follow(self, link: BackgroundSync, task: Task, renew: Callable[[Task, Method], Method]) -> None:
+        """Go on with a later version of the task, in which classes have joined or left."""
+        self._teach()  # labels that were given before: with the soft labels of their answers
+        self._record(self.record.flush)
+        try:
+            method = renew(task, self.method)
+        except InputError as error:  # a method that cannot, or another encoder: the device goes on as it is
+            self._renew = None
+            return link.complain(f"the classes of the task have changed, and this device cannot follow: {error}")
+        self.record.move(task.fingerprint, task.zero_shot.classnames, method)
+        self._record(self.record.flush)
+        self.method, self.task, self._unsaved = method, task, 0
+        self._renewed()
+        self._mcm, self._labels_due = self._scores(), 0.0
+        self._untaught.clear()
+        link.follow(task)
+        return self._share(link)
 
     def _share(self, link: BackgroundSync) -> None:
         upload = upload_of(_collaborative(self.method))
@@ -383,8 +412,20 @@ class DeviceLoop:
             self.save()
         if upload is not None:
             link.offer(upload, self.summary_report())
+        if link.state.problem and self._stand_in():
+            self._save()  # as after a download
         self._clock.restart()
         self._unshared_lessons = 0
+
+    def _stand_in(self) -> bool:
+        """Learn from its own images only, while the server is away; return whether that changed anything.
+
+        With noise it does not: a head that was made without noise must not have a part in what is uploaded.
+        """
+        method: Any = self.method
+        if isinstance(method, PrivateClient):
+            method = None if method.privacy.noise else method.method
+        return isinstance(method, OwnServer) and method.stand_in()
 
     def save(self) -> None:
         """Store the memory now."""
@@ -437,6 +478,8 @@ class DeviceLoop:
         if self.link is not None:
             if self._unshared_lessons or self._clock.unshared or read_labelled(self.record.database) != self._labelled:
                 self._share(self.link)
+            self.link.drain(patience)
+            self._receive(self.link)  # perhaps a later version of the task, with which it is shared again
             self.link.drain(patience)
             self.link.stop(patience)
             self._receive(self.link)

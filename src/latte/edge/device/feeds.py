@@ -5,7 +5,8 @@ Files wait where they are: a few decoded pictures are in memory, and nothing is 
 Frames of a camera do not wait: see :class:`LatestFrames`.
 
 A file that cannot be read because of the system, not because of what is in it, is tried again after a while. If that
-does not help it is recorded as ``Source(name)``: as no version of the file, so that the next start tries it again.
+does not help it is recorded as ``Source(name)``: as no version of the file, so that it is tried again, in a watched
+folder ever more seldom, otherwise at the next start.
 """
 
 from __future__ import annotations

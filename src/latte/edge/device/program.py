@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +17,16 @@ from ...encoders.pictures import MOST_PIXELS
 from ...errors import refuse
 from ...wire.task import Task
 from ..classify.classify import Answer, absolute_name, find_pictures
-from ..joining import Membership, as_membership, check_encoder, join, link_to, new_member
+from ..joining import (
+    Membership,
+    as_membership,
+    begin_version,
+    check_encoder,
+    join,
+    link_to,
+    new_member,
+    settle_version,
+)
 from .device import DeviceLoop
 from .feeds import NamedFiles, PictureFeed, WatchedFolder
 from .record import DeviceRecord, DeviceStatus, DiskFullError, Source, default_folder, raise_full
@@ -212,7 +222,7 @@ def open_loop(
 ) -> DeviceLoop:
     """Join the fleet, make the encoder, and continue what the record in ``folder`` has."""
     task, name = join(membership, folder)
-    method = new_member(task, membership.privacy)
+    method = new_member(task, membership.privacy, membership.without)
     record = DeviceRecord(folder, task.fingerprint, on_full)
     try:
         encoder = make_encoder(task)  # after all that can be refused at once
@@ -223,7 +233,12 @@ def open_loop(
         def read(path: Path) -> Any:
             return encoder.preprocess(open_picture(path, most_pixels))
 
-        loop = DeviceLoop(encoder, task, method, record, link, times, fallback, read)
+        def renew(newer: Task, earlier: Method) -> Method:
+            check_encoder(newer, encoder, any_encoder)
+            return begin_version(newer, earlier, membership, folder)
+
+        renewed = partial(settle_version, folder)
+        loop = DeviceLoop(encoder, task, method, record, link, times, fallback, read, renew, renewed)
     except BaseException:
         record.close()
         raise

@@ -229,6 +229,15 @@ def read_status(database: sqlite3.Connection) -> DeviceStatus:
     return structure(parse_json(row[0], "status"), DeviceStatus, "status") if row else DeviceStatus()
 
 
+def task_of_record(folder: Path) -> str:
+    """Return the fingerprint of the task that the record in ``folder`` is of; "" if there is none."""
+    if not (folder / DEVICE_FILE).is_file():
+        return ""
+    with closing(open_record(folder)) as database:
+        row = database.execute("SELECT value FROM about WHERE name = 'task'").fetchone()
+    return str(row[0]) if row else ""
+
+
 def read_fleet(database: sqlite3.Connection) -> FleetKnowledge:
     """Return what the device knows of the whole fleet."""
     row = database.execute("SELECT value FROM about WHERE name = 'fleet'").fetchone()
@@ -389,6 +398,7 @@ class DeviceRecord:
         self._snapshot: bytes | None = None
         self._lessons: list[tuple[bytes, int, str | None, bytes | None]] = []
         self._status = self._fleet = ""
+        self._moved: tuple[str, tuple[str, ...]] | None = None
 
     # --- pictures -----------------------------------------------------------------------------------------
 
@@ -444,6 +454,11 @@ class DeviceRecord:
     def learn(self, source: Source, number: int, taught: str | None, row: bytes | None) -> None:
         """Add to the next transaction, which has to have the memory, too, that a label was learnt (None: unlearnt)."""
         self._lessons.append((os.fsencode(source.name), number, taught, row))
+
+    def move(self, task: str, classnames: tuple[str, ...], method: Method) -> None:
+        """Add to the next transaction that the record is of another version of the task, and the memory in it."""
+        self.save(method)
+        self._moved = task, classnames
 
     def restore(self, method: Method, dim: int) -> int:
         """Give ``method`` the memory of what is recorded, and drop the rest; return how many pictures it saw again.
@@ -526,6 +541,8 @@ class DeviceRecord:
             database.executemany("INSERT INTO extras VALUES (?, ?, ?, ?, ?, ?)", filter(None, extras))
             for lesson in self._lessons:
                 _write_lesson(database, *lesson)
+            if self._moved:
+                _move(database, *self._moved)
             if self._rows:  # one row: a row each would fill a page each, however small it is
                 database.execute("INSERT INTO embeddings VALUES (?, ?)", (self.number, b"".join(self._rows)))
             if self._status:
@@ -538,7 +555,7 @@ class DeviceRecord:
                 if gone:
                     database.execute("INSERT OR REPLACE INTO done VALUES (?, ?)", (old, digests.tobytes()))
         done, self._waiting, self._rows, self._snapshot, self._status = self._waiting, {}, [], None, ""
-        self._lessons, self._fleet = [], ""
+        self._lessons, self._fleet, self._moved = [], "", None
         self._pieces, self._written = hashes, now
         self._durable = now if full else self._durable
         if done and full:
@@ -582,6 +599,15 @@ def _write_lesson(
     else:
         values = (number, taught, row, source)
         database.execute("UPDATE lessons SET number = ?, taught = ?, row = ? WHERE source = ?", values)
+
+
+def _move(database: sqlite3.Connection, task: str, classnames: tuple[str, ...]) -> None:
+    """Make a record one of another version of its task; labels of classes that have gone wait until they come back."""
+    database.execute("UPDATE about SET value = ? WHERE name = 'task'", [task])
+    database.execute("UPDATE extras SET soft_label = NULL")  # of other classes
+    names = json.dumps(["", *classnames])
+    gone = "UPDATE lessons SET taught = NULL, row = NULL WHERE taught NOT IN (SELECT value FROM json_each(?))"
+    database.execute(gone, [names])
 
 
 def _digest(source: Source) -> int:

@@ -18,21 +18,8 @@ from ...files.atomic import is_locked
 from ...files.documents import parse_json
 from ..classify.classify import absolute_name
 from ..classify.evidence import Help, Labelled, SessionCounts, Stretch, accuracies_of, collapse_of, help_of
+from . import record
 from .labels import count_due, count_taught, read_labelled
-from .record import (
-    DEVICE_FILE,
-    DeviceStatus,
-    FleetKnowledge,
-    NumberedAnswer,
-    open_record,
-    read_answers,
-    read_counts,
-    read_course,
-    read_fleet,
-    read_recent,
-    read_status,
-    read_zero_shot,
-)
 
 HUNG_SECONDS = 120.0  # without a sign of life: a device gives one several times a second, or after every picture
 _BEGIN = b'{"number": '  # of every line
@@ -60,19 +47,19 @@ class AnswerLog:
         self._identity, self._end = (about.st_dev, about.st_ino), about.st_size
 
     def _complete(self, state: Path) -> None:
-        with closing(open_record(state)) as database:
+        with closing(record.open_record(state)) as database:
             last = database.execute("SELECT coalesce(max(number), 0) FROM pictures").fetchone()[0]
             if self._end:
                 with self._path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                     self.number, self._end = _covered_part(content, last, str(self._path))
             self._file.truncate(self._end)
-            before = read_status(database)
+            before = record.read_status(database)
             if not self._end and before.log == self.name:  # a new file in the place of one that had these
                 self.number = min(before.logged, last)
-            for answer in read_answers(database, self.number):
+            for answer in record.read_answers(database, self.number):
                 self.add(answer)
 
-    def add(self, answer: NumberedAnswer) -> None:
+    def add(self, answer: record.NumberedAnswer) -> None:
         """Write a line, as a whole or not at all: an OSError leaves the file as it was."""
         self._follow()
         line = answer.line().encode() + b"\n"
@@ -179,7 +166,7 @@ class DeviceSummary:
 
     alive: bool
     silent: float | None
-    status: DeviceStatus
+    status: record.DeviceStatus
     counts: SessionCounts
     recent: Stretch
     course: list[Stretch]
@@ -187,7 +174,7 @@ class DeviceSummary:
     labelled: Labelled
     pairs: Pairs = field(default_factory=Pairs)
     taught: int = 0  # labels that the device has learnt
-    fleet: FleetKnowledge = field(default_factory=FleetKnowledge)
+    fleet: record.FleetKnowledge = field(default_factory=record.FleetKnowledge)
     unlike: int = 0  # pictures that were flagged
     due: int = 0  # labels that it has not learnt yet
 
@@ -247,19 +234,19 @@ class DeviceSummary:
 
 def summarise(database: Connection, folder: Path, classes: int) -> DeviceSummary:
     """Return what the file of a device says, whose task has so many classes, and whether its process works."""
-    status = read_status(database)
+    status = record.read_status(database)
     silent = silent_seconds(folder, status.pid)
     return DeviceSummary(
-        silent is not None or is_locked(folder / f"{DEVICE_FILE}.lock"),
+        silent is not None or is_locked(folder / f"{record.DEVICE_FILE}.lock"),
         silent,
         status,
-        read_counts(database),
-        sum(read_recent(database), Stretch()),
-        read_course(database),
-        collapse_of(read_zero_shot(database), classes),
+        record.read_counts(database),
+        sum(record.read_recent(database), Stretch()),
+        record.read_course(database),
+        collapse_of(record.read_zero_shot(database), classes),
         *read_labelled(database),
         count_taught(database),
-        read_fleet(database),
+        record.read_fleet(database),
         database.execute("SELECT count(*) FROM extras WHERE unlike").fetchone()[0],
         count_due(database),
     )

@@ -14,6 +14,7 @@ from ...core.sync import is_due
 from ...core.types import Collaborative
 from ...errors import InputError
 from ...wire.messages import DeviceReport, FleetWord
+from ...wire.task import Task
 from ..clients.calls import RefusedError, UnreachableError
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # seconds after a failure; the longest pause doubles from one to the other
@@ -43,7 +44,8 @@ class BackgroundSync:
     back does not come back all at once. ``close`` is called when it has been stopped. ``notice`` says what is wrong
     although a trip succeeded; ``mended`` says that what was refused may be accepted now, which ends a pause.
     ``tell`` is called with every new problem, and with "" when it is over. ``fleet`` is what the server says of the
-    whole fleet, which is in ``word`` after a trip.
+    whole fleet, which is in ``word`` after a trip. Where the server refuses the task, ``newer`` returns the version of
+    it that the server has by now, if there is one, and ``follow`` is called when the device works on it.
     """
 
     def __init__(
@@ -55,9 +57,12 @@ class BackgroundSync:
         mended: Callable[[], bool] = bool,
         tell: Callable[[str], object] = lambda problem: None,
         fleet: Callable[[], FleetWord | None] = lambda: None,
+        newer: Callable[[], Task | None] = lambda: None,
+        follow: Callable[[Task], object] = lambda task: None,
     ) -> None:
         self._trip, self._rng, self._close = trip, rng or random.Random(), close
         self._notice, self._mended, self._tell, self._fleet = notice, mended, tell, fleet
+        self.newer, self.follow = newer, follow
         self.word: FleetWord | None = None
         self._offer: tuple[Any, DeviceReport] | None = None
         self._download: Any = None

@@ -27,7 +27,8 @@ from .record import Source
 SETTLED_SECONDS = 1.0  # seconds without a change after which a file is tried
 CLOSED_SECONDS = 0.3  # the same once its writer has closed it: many programs set its time after that (cp, tar, unzip)
 WRITING_PATIENCE = 10.0  # seconds without a change after which an unreadable file counts as finished
-MOST_TRIES = 8  # of a file that the system does not let us read: after 1, 2, 4 … seconds, four minutes in all
+MOST_TRIES = 8  # of a file that the system does not let us read, until it is reported: after 1, 2, 4 … seconds
+_SELDOM = 3600.0  # seconds between two of the tries after that
 _AGAIN = 0.5  # seconds until an unreadable file that may be being written is tried again
 _LARGEST, _LEAST = 2**63 - 1, -(2**63)  # nanoseconds: files may be dated after 2262, and the record has 64 bits
 
@@ -168,10 +169,10 @@ class FolderWatch:
         self._open.discard(name)
 
     def give_back(self, source: Source, passing: bool = False) -> bool:
-        """Take back a picture that cannot be read; return whether it is handed out again, or has changed or gone.
+        """Take back a picture that cannot be read; return False when it is time to report that.
 
-        A problem that is ``passing``, such as a missing permission, is waited for at growing distances; a file that
-        may be being written, until it has not changed for a while.
+        A problem that is ``passing``, such as a missing permission, is waited for at growing distances, and reported
+        once, after some minutes; a file that may be being written, until it has not changed for a while.
         """
         with self._lock:
             file = self._files.get(source.name)
@@ -179,11 +180,11 @@ class FolderWatch:
                 return True  # the next look sees what it is now
             now = time.monotonic()
             file.tries += passing
-            again = file.tries < MOST_TRIES if passing else now - file.since < WRITING_PATIENCE
-            if again:
-                file.due = now + (2.0 ** (file.tries - 1) if passing else _AGAIN)
+            patient = file.tries != MOST_TRIES if passing else now - file.since < WRITING_PATIENCE
+            if patient or passing:
+                file.due = now + (min(2.0 ** (file.tries - 1), _SELDOM) if passing else _AGAIN)
                 self._open.add(source.name)
-            return again
+            return patient
 
     def _is_picture(self, name: str) -> bool:
         base = name.rpartition(os.sep)[2]

@@ -16,34 +16,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...core import validate
 from ...core.maths import entropy_of_one, match_entropy, normalised
 from ...core.memory import NAMES, PROTOTYPE_KINDS, REPLACEMENTS, LocalMemory, check_near_copy, near_copy_field
 from ...core.privacy import NoisyRows, Privacy, refuse_near_copies
 from ...core.types import Arrays, External, MemoryFill, Prediction, Prototypes, Reals, State, Vectors
-from ...core.validate import (
-    MOST_SLOTS,
-    NORM_TOLERANCE,
-    at_least,
-    boolean,
-    choice,
-    entropies,
-    exactly,
-    factor,
-    finite_array,
-    message,
-    require,
-    stored_entropies,
-    stored_mask,
-    stored_vectors,
-    unit_where,
-)
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
 from ..base import BaseMethod, Given, Origin
+from ..classes import move_labels, move_rows, places_of
 from ..labels import LabelledImages, split_state
 from ..traffic import Content, CostShape, Messages, Terms
 from .donors import EMPTY_QUERIES, Routing
-from .readout import EVERY, GATE, MergedItems, MergedMemory, items_of, merge_items
+from .readout import EVERY, GATE, MergedItems, MergedMemory, items_of, merge_memories
 from .server import GlobalMemory
 
 if TYPE_CHECKING:
@@ -109,36 +94,31 @@ class LatteParams:
     near_copy: float = near_copy_field()
 
     def __post_init__(self) -> None:
-        choice("variant", self.variant, ("paper", "released"))
-        choice("memory", self.memory, ("both", "local", "external"))
-        choice("prototype", self.prototype, PROTOTYPE_KINDS)
-        choice("entropy", self.entropy, ("normalised", "nats"))
-        choice("replace", self.replace, REPLACEMENTS)
+        validate.choice("variant", self.variant, ("paper", "released"))
+        validate.choice("memory", self.memory, ("both", "local", "external"))
+        validate.choice("prototype", self.prototype, PROTOTYPE_KINDS)
+        validate.choice("entropy", self.entropy, ("normalised", "nats"))
+        validate.choice("replace", self.replace, REPLACEMENTS)
         check_near_copy(self.near_copy)
-        at_least("k_l", self.k_l, 1, MOST_SLOTS)
+        validate.at_least("k_l", self.k_l, 1, validate.MOST_SLOTS)
         for name in ("alpha", "beta", "gamma"):
-            factor(name, getattr(self, name))
+            validate.factor(name, getattr(self, name))
         if self.gamma_prototype is not None:
-            factor("gamma_prototype", self.gamma_prototype)
+            validate.factor("gamma_prototype", self.gamma_prototype)
         if self.empty_query is not None:
-            choice("empty_query", self.empty_query, EMPTY_QUERIES)
+            validate.choice("empty_query", self.empty_query, EMPTY_QUERIES)
         self.routing  # noqa: B018  refuses a k_e or a combination that cannot be
-
-    @property
-    def released(self) -> bool:
-        """Whether this is the released code to the letter."""
-        return self.variant == "released"
 
     @property
     def gate(self) -> float | None:
         """The length of a weighted sum up to which its class gets no memory logit; None in the paper's variant (B1)."""
-        return GATE if self.released else None
+        return GATE if self.variant == "released" else None
 
     @property
     def routing(self) -> Routing:
         """The rules by which clients get prototypes of others (B3, B4, B10)."""
-        default = "released" if self.released else "client"
-        return Routing(self.k_e, self.empty_query or default, drop_first_rank=self.released)
+        released = self.variant == "released"
+        return Routing(self.k_e, self.empty_query or ("released" if released else "client"), drop_first_rank=released)
 
     @property
     def prototype_gamma(self) -> float:
@@ -256,14 +236,16 @@ class Latte(BaseMethod[LatteParams]):
 
     def _merge(self, classes: slice = EVERY) -> None:
         """Merge anew what is read for some classes: an insertion changes one, a download all."""
-        own, external = items_of(self.local, classes), items_of(self.external, classes)
-        if self.labels:
-            own = self._labelled_first(own, classes)
+        own: LocalMemory | MergedItems = self.local
+        external: External | MergedItems = self.external
+        which = classes
+        if self._labelled:
+            own, external, which = self._labelled_first(classes), items_of(external, classes), EVERY
         if self.params.memory == "both":
-            vectors, entropy, valid, _ = merge_items(own, external, self.params.k_l)
+            items = merge_memories(own, external, which)
         else:  # one memory alone, read without a cut
-            vectors, entropy, valid, _ = own if self.params.memory == "local" else external
-        self.merged.replace(vectors, entropy, valid, classes)
+            items = items_of(own if self.params.memory == "local" else external, which)
+        self.merged.replace(*items[:3], classes)
 
     def _build(self) -> None:
         """Make room for what is read, whose slots may have changed, and merge every class."""
@@ -298,8 +280,9 @@ class Latte(BaseMethod[LatteParams]):
         local.valid[local.valid] = ~self._labelled.find(local.vectors[local.valid])
         return local
 
-    def _labelled_first(self, own: MergedItems, classes: slice) -> MergedItems:
+    def _labelled_first(self, classes: slice) -> MergedItems:
         """Return what a client has of its own in some classes: images with a label, at entropy 0, before the others."""
+        own = items_of(self.local, classes)
         valid = own.valid.copy()
         valid[valid] = ~self._labelled.find(own.vectors[valid])
         labels, vectors = self._labelled.classes, self._labelled.vectors
@@ -308,7 +291,7 @@ class Latte(BaseMethod[LatteParams]):
             mine = vectors[labels == label][: self.params.k_l]
             taught.vectors[label, : len(mine)], taught.valid[label, : len(mine)] = mine, True
             taught.entropy[label, : len(mine)] = 0.0
-        return merge_items(items_of(taught, classes), own._replace(valid=valid), self.params.k_l)
+        return merge_memories(items_of(taught, classes), own._replace(valid=valid))
 
     # --- one sync -----------------------------------------------------------------------------------------
 
@@ -372,11 +355,11 @@ class Latte(BaseMethod[LatteParams]):
 
     def receive(self, download: External) -> None:
         """Replace the external memory; any number of slots is accepted."""
-        message("external", download, External, self.zero_shot.fingerprint)
+        validate.message("external", download, External, self.zero_shot.fingerprint)
         shape = self._external_shape(download.valid)
-        valid = boolean("external.valid", download.valid, shape)
-        uncertainty = entropies("external.entropy", download.entropy, valid)
-        vectors = unit_where("external.vectors", download.vectors, valid, (*shape, self.zero_shot.dim))
+        valid = validate.boolean("external.valid", download.valid, shape)
+        uncertainty = validate.entropies("external.entropy", download.entropy, valid)
+        vectors = validate.unit_where("external.vectors", download.vectors, valid, (*shape, self.zero_shot.dim))
         weights, bias = self._checked_label_head("external.", download.weights, download.bias)
         self.external = External(vectors, uncertainty, valid, download.task, weights, bias)
         self._start_counting()
@@ -387,7 +370,10 @@ class Latte(BaseMethod[LatteParams]):
         if weights is None and bias is None:
             return None, None
         shape = self.zero_shot.text.shape
-        pair = finite_array(f"{prefix}weights", weights, shape), finite_array(f"{prefix}bias", bias, shape[:1])
+        pair = (
+            validate.finite_array(f"{prefix}weights", weights, shape),
+            validate.finite_array(f"{prefix}bias", bias, shape[:1]),
+        )
         if max(np.abs(array).max() for array in pair) > LARGEST_LABEL_WEIGHT:
             raise refuse(f"{prefix}weights", "a value that is too large", f"values up to {LARGEST_LABEL_WEIGHT:g}")
         return pair
@@ -403,7 +389,7 @@ class Latte(BaseMethod[LatteParams]):
     def _external_shape(self, valid: Any) -> tuple[int, int]:
         """Return (C, E) of a mask. If ``valid`` is no such mask, E is k_e, for the message of the refusal."""
         slots = int(np.shape(valid)[1]) if np.ndim(valid) == 2 else self.params.k_e
-        return self.zero_shot.classes, at_least("external.valid: slots", slots, 0, MOST_SLOTS)
+        return self.zero_shot.classes, validate.at_least("external.valid: slots", slots, 0, validate.MOST_SLOTS)
 
     # --- state --------------------------------------------------------------------------------------------
 
@@ -431,16 +417,32 @@ class Latte(BaseMethod[LatteParams]):
             state |= dict(zip(TAUGHT, (*head, *counted), strict=True))
         return {**state, **self._labelled.state()}
 
+    def take_over(self, earlier: Latte) -> None:
+        """Go on with what a client of an earlier version of the task has learnt.
+
+        What zero-shot puts into another class by now is dropped: a server would refuse a prototype with it.
+        """
+        places = places_of(self.zero_shot.classnames, earlier.zero_shot.classnames)
+        state = move_labels(earlier.state(), places)
+        rows = [name for name in state if name.startswith(("local.", "external."))]
+        state |= {name: move_rows(state[name], places) for name in rows}
+        found = self.zero_shot.logits(state["local.vectors"]).argmax(axis=2)
+        state["local.valid"] &= found == np.arange(self.zero_shot.classes)[:, None]
+        order = np.argsort(~state["local.valid"], axis=1, kind="stable")  # slots are filled from the first on
+        at = np.arange(len(order))[:, None], order
+        state |= {f"local.{name}": state[f"local.{name}"][at] for name in NAMES}
+        self.load(state)
+
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
         arrays, labels = split_state(arrays, "labels.")
         arrays, taught = split_state(arrays, *TAUGHT)
-        require(arrays, [f"{part}.{name}" for part in ("local", "external") for name in NAMES])
+        validate.require(arrays, [f"{part}.{name}" for part in ("local", "external") for name in NAMES])
         labelled, (weights, bias, image_sum, images) = self._labelled.checked(labels), self._checked_taught(taught)
         valid = arrays["external.valid"]
-        valid = stored_mask("external.valid", valid, self._external_shape(valid))
-        uncertainty = stored_entropies("external.entropy", arrays["external.entropy"], valid)
-        vectors = stored_vectors("external.vectors", arrays["external.vectors"], valid, self.zero_shot.dim)
+        valid = validate.stored_mask("external.valid", valid, self._external_shape(valid))
+        uncertainty = validate.stored_entropies("external.entropy", arrays["external.entropy"], valid)
+        vectors = validate.stored_vectors("external.vectors", arrays["external.vectors"], valid, self.zero_shot.dim)
         self.local.load({name: arrays[f"local.{name}"] for name in NAMES})
         self.external = External(vectors, uncertainty, valid, self.zero_shot.fingerprint, weights, bias)
         self._labelled, self._image_sum, self._images = labelled, image_sum, images
@@ -451,11 +453,13 @@ class Latte(BaseMethod[LatteParams]):
         (classes, dim), none = self.zero_shot.text.shape, np.zeros(self.zero_shot.dim)
         if not arrays:
             return None, None, none, 0
-        require(arrays, TAUGHT)
+        validate.require(arrays, TAUGHT)
         shapes, types = ((classes, dim), (classes,), (dim,), ()), (np.float64, np.float64, np.float64, np.int64)
         parts = zip(TAUGHT, types, shapes, strict=True)
-        weights, bias, total, images = (exactly(name, arrays[name], dtype, shape) for name, dtype, shape in parts)
-        count = at_least("images.count", int(images), 0)
-        if np.sqrt((total**2).sum()) > count * (1 + NORM_TOLERANCE) or not np.isfinite(total).all():
+        weights, bias, total, images = (
+            validate.exactly(name, arrays[name], dtype, shape) for name, dtype, shape in parts
+        )
+        count = validate.at_least("images.count", int(images), 0)
+        if np.sqrt((total**2).sum()) > count * (1 + validate.NORM_TOLERANCE) or not np.isfinite(total).all():
             raise refuse("images.sum", "a sum that is too long", f"one of {count} unit vectors")
         return *self._checked_label_head("external.", weights, bias), total.copy(), count

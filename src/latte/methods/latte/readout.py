@@ -30,32 +30,29 @@ class MergedItems(NamedTuple):
     external: Mask
 
 
-def items_of(memory: LocalMemory | External, classes: slice = EVERY) -> MergedItems:
+def items_of(memory: LocalMemory | External | MergedItems, classes: slice = EVERY) -> MergedItems:
     """Return what a memory holds of some classes."""
     valid = memory.valid[classes]
     return MergedItems(memory.vectors[classes], memory.entropy[classes], valid, np.zeros_like(valid))
 
 
-def merge_memories(local: LocalMemory, external: External, classes: slice = EVERY) -> MergedItems:
-    """Return the S most certain items of each of ``classes`` (eq. 3)."""
-    return merge_items(items_of(local, classes), items_of(external, classes), local.valid.shape[1])
-
-
-def merge_items(local: MergedItems, external: MergedItems, slots: int) -> MergedItems:
-    """Return the most certain items of each class, as many as there are ``slots``.
+def merge_memories(
+    local: LocalMemory | MergedItems, external: External | MergedItems, classes: slice = EVERY
+) -> MergedItems:
+    """Return the most certain items of each of ``classes`` (eq. 3), as many as ``local`` has slots.
 
     The local ones come first, each kind in the order of its slots. So what is read, down to the order in which it is
     summed, follows from what the two memories hold, not from when or how often they were merged.
     """
-    if not external.valid.any():  # a client on its own: nothing to choose from
-        return local
-    vectors = np.concatenate([local.vectors, external.vectors], axis=1)
-    entropy = np.concatenate([local.entropy, external.entropy], axis=1)
-    valid = np.concatenate([local.valid, external.valid], axis=1)
-    own = local.valid.shape[1]
+    if not external.valid[classes].any():  # a client on its own: nothing to choose from
+        return items_of(local, classes)
+    vectors = np.concatenate([local.vectors[classes], external.vectors[classes]], axis=1)
+    entropy = np.concatenate([local.entropy[classes], external.entropy[classes]], axis=1)
+    valid = np.concatenate([local.valid[classes], external.valid[classes]], axis=1)
+    slots = local.valid.shape[1]
     positions = most_certain(entropy, valid, slots)
     at = np.arange(len(positions))[:, None], positions
-    return MergedItems(vectors[at], entropy[at], valid[at], positions >= own)
+    return MergedItems(vectors[at], entropy[at], valid[at], positions >= slots)
 
 
 def most_certain(entropy: Reals, valid: Mask, size: int) -> Integers:

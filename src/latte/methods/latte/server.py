@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core import validate
 from ...core.exchange import FEWEST, NamedRows, TableExchange
 from ...core.maths import entropy, normalised
 from ...core.types import (
@@ -23,26 +24,6 @@ from ...core.types import (
     State,
     TeachingRights,
     Vectors,
-)
-from ...core.validate import (
-    NORM_TOLERANCE,
-    boolean,
-    check_lengths,
-    check_task,
-    client_name,
-    exactly,
-    finite_array,
-    lengths_of,
-    message,
-    nearly_unit,
-    pack_names,
-    pack_task,
-    require,
-    stored_entropies,
-    stored_mask,
-    stored_vectors,
-    unit_where,
-    unpack_names,
 )
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
@@ -171,9 +152,9 @@ class GlobalMemory(TableExchange[Prototypes]):
         embeddings that are classified so, and the embeddings of one class form a convex cone.
         """
         task = self.zero_shot
-        message("upload", upload, Prototypes, self.task)
-        seen = boolean("upload.seen", upload.seen, (task.classes,))
-        vectors = unit_where("upload.vectors", upload.vectors, seen, task.text.shape)
+        validate.message("upload", upload, Prototypes, self.task)
+        seen = validate.boolean("upload.seen", upload.seen, (task.classes,))
+        vectors = validate.unit_where("upload.vectors", upload.vectors, seen, task.text.shape)
         logits = task.logits(vectors)  # (C, C), a row per prototype
         if rounding is not None and (seen & (logits.max(axis=1) > np.diagonal(logits))).any():
             # a vector that moved by its rounding changes the difference of two logits by at most that times the
@@ -198,8 +179,8 @@ class GlobalMemory(TableExchange[Prototypes]):
         vectors = np.where(seen[:, :, None], uploads.vectors, np.float32(0))
         flat = vectors.reshape(-1, task.dim)
         squares = np.einsum("nd,nd->n", flat, flat).reshape(seen.shape)
-        good = (nearly_unit(squares) | ~seen).all(axis=1) & (seen.sum(axis=1) > 1)
-        vectors /= np.where(seen & good[:, None], lengths_of(squares), np.float32(1))[:, :, None]
+        good = (validate.nearly_unit(squares) | ~seen).all(axis=1) & (seen.sum(axis=1) > 1)
+        vectors /= np.where(seen & good[:, None], validate.lengths_of(squares), np.float32(1))[:, :, None]
         vectors[~good] = 0
         logits = task.logits(vectors)  # (m, C, C): a product per upload
         good &= ~(seen & (logits.max(axis=2) > np.diagonal(logits, axis1=1, axis2=2))).any(axis=1)
@@ -213,20 +194,20 @@ class GlobalMemory(TableExchange[Prototypes]):
         if (upload.label_counts is None, upload.label_sums is None) != (sums is None, sums is None):
             raise refuse("upload", "a part of what labels add up to", "label_counts and label_sums, too, or none")
         if sums is not None:
-            counts = finite_array("upload.label_counts", upload.label_counts, (classes,))
-            total = finite_array("upload.label_sums", upload.label_sums, (classes, dim))
-            if counts.min() < 0 or counts.sum() > sums.labels * (1 + NORM_TOLERANCE):
+            counts = validate.finite_array("upload.label_counts", upload.label_counts, (classes,))
+            total = validate.finite_array("upload.label_sums", upload.label_sums, (classes, dim))
+            if counts.min() < 0 or counts.sum() > sums.labels * (1 + validate.NORM_TOLERANCE):
                 raise refuse("upload.label_counts", "counts below 0 or above the labels", "labels per class")
-            check_lengths("upload.label_sums", total, counts)
+            validate.check_lengths("upload.label_sums", total, counts)
             labels = {**sums._asdict(), "label_counts": counts, "label_sums": total}
         if (upload.image_sum is None) != (upload.images is None):
             raise refuse("upload", "one of image_sum and images", "both, or none")
         if upload.images is not None:
-            mean = finite_array("upload.image_sum", upload.image_sum, (dim,))
-            count = float(finite_array("upload.images", upload.images, ()))
+            mean = validate.finite_array("upload.image_sum", upload.image_sum, (dim,))
+            count = float(validate.finite_array("upload.images", upload.images, ()))
             if not 1 <= count <= MOST_IMAGES:
                 raise refuse("upload.images", count, f"1 to {MOST_IMAGES:g}")
-            check_lengths("upload.image_sum", mean[None], np.array([count]))
+            validate.check_lengths("upload.image_sum", mean[None], np.array([count]))
             images = mean, count
         return labels, images
 
@@ -244,7 +225,7 @@ class GlobalMemory(TableExchange[Prototypes]):
 
     def join(self, client: str) -> int:
         """Return the row of ``client``, a new one (with nothing seen) if it was not there."""
-        name = client_name(client)
+        name = validate.client_name(client)
         with self._lock:
             if name not in self._table.row_of:
                 self._table.set(name, 0, 1, False, self._next_place(name), 0, False)
@@ -260,7 +241,7 @@ class GlobalMemory(TableExchange[Prototypes]):
         """Remove ``client`` and its upload. Clients that have its prototypes already keep them until they pull."""
         with self._lock:
             (row,) = self._rows_of([client])
-            self._table.remove(client_name(client))
+            self._table.remove(validate.client_name(client))
             self._labels.put(client, None)
             self._images.pop(client, None)
             self._taught, self._around = None, None
@@ -418,23 +399,23 @@ class GlobalMemory(TableExchange[Prototypes]):
         """Return a copy of everything, as arrays."""
         with self._lock:
             rows = {name: np.array(getattr(self._rows, name), order="C") for name in STORED}
-            images = {f"images.{name}": array for name, array in pack_names(list(self._images)).items()}
+            images = {f"images.{name}": array for name, array in validate.pack_names(list(self._images)).items()}
             images["images.sum"] = np.array([total for total, _ in self._images.values()])
             images["images.count"] = np.array([count for _, count in self._images.values()])
             labels = {**self._labels.state(), **(images if self._images else {})}
-            return {**pack_names(self._table.names), **rows, "task": pack_task(self.task), **labels}
+            return {**validate.pack_names(self._table.names), **rows, "task": validate.pack_task(self.task), **labels}
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
         arrays, labels = split_state(arrays, "labels.")
         arrays, images = split_state(arrays, "images.")
-        require(arrays, ("names", "name_lengths", *STORED, "task"))
-        check_task(arrays["task"], self.task)
-        names = unpack_names(arrays["names"], arrays["name_lengths"])
-        seen = stored_mask("seen", arrays["seen"], (len(names), self.zero_shot.classes))
-        uncertainty = stored_entropies("entropy", arrays["entropy"], seen)
-        vectors = stored_vectors("vectors", arrays["vectors"], seen, self.zero_shot.dim)
-        order = exactly("order", arrays["order"], np.uint64, (len(names),))
+        validate.require(arrays, ("names", "name_lengths", *STORED, "task"))
+        validate.check_task(arrays["task"], self.task)
+        names = validate.unpack_names(arrays["names"], arrays["name_lengths"])
+        seen = validate.stored_mask("seen", arrays["seen"], (len(names), self.zero_shot.classes))
+        uncertainty = validate.stored_entropies("entropy", arrays["entropy"], seen)
+        vectors = validate.stored_vectors("vectors", arrays["vectors"], seen, self.zero_shot.dim)
+        order = validate.exactly("order", arrays["order"], np.uint64, (len(names),))
         if self.routing.by_joining:
             if len(np.unique(order)) < len(order) or (order > LAST_PLACE).any():
                 raise refuse("order", "a place twice or out of range", "the order of joining")
@@ -462,10 +443,10 @@ class GlobalMemory(TableExchange[Prototypes]):
     def _loaded_images(self, arrays: Arrays) -> dict[str, tuple[Reals, float]]:
         if not arrays:
             return {}
-        require(arrays, [f"images.{name}" for name in ("names", "name_lengths", "sum", "count")])
-        names = unpack_names(arrays["images.names"], arrays["images.name_lengths"])
-        total = exactly("images.sum", arrays["images.sum"], np.float64, (len(names), self.zero_shot.dim))
-        count = exactly("images.count", arrays["images.count"], np.float64, (len(names),))
+        validate.require(arrays, [f"images.{name}" for name in ("names", "name_lengths", "sum", "count")])
+        names = validate.unpack_names(arrays["images.names"], arrays["images.name_lengths"])
+        total = validate.exactly("images.sum", arrays["images.sum"], np.float64, (len(names), self.zero_shot.dim))
+        count = validate.exactly("images.count", arrays["images.count"], np.float64, (len(names),))
         if not names:
             raise refuse("images.names", "no clients", "at least one, or no array")
         return {name: (total[i].copy(), float(count[i])) for i, name in enumerate(names)}

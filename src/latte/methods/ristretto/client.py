@@ -18,6 +18,7 @@ from ...core.validate import check_lengths, exactly, finite_array, numbers, prec
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
 from ..base import BaseMethod, Given, Origin
+from ..classes import move_labels, move_rows, places_of
 from ..labels import LabelledImages, split_state
 from ..traffic import Content, CostShape, Messages, Terms
 from .heads import RistrettoParams
@@ -138,7 +139,13 @@ class Ristretto(BaseMethod[RistrettoParams]):
         entropy = partial(zero_shot_entropy, self.zero_shot, vector)
         trust = float(self.head.trust) if self.params.trust == "fleet" else 0.0
         learnt = partial(soft_label, self.zero_shot, vector, scores, trust) if new else None
-        return self.prediction(scores, entropy, temperature=self._temperature, near_copy=not new, learnt=learnt)
+        temperature = 1.0 if self._is_young(vector) else self._temperature
+        return self.prediction(scores, entropy, temperature=temperature, near_copy=not new, learnt=learnt)
+
+    def _is_young(self, vector: Reals) -> bool:
+        """Return whether zero-shot puts an image into a class that has joined lately: it then decides alone."""
+        young = self.head.young
+        return young is not None and bool(young[(self.zero_shot.precise_scaled @ vector).argmax()])
 
     def _answer(self, vector: Reals) -> Reals:
         """Return the logits of an image with the head (C,); the image stands behind what is pending.
@@ -147,8 +154,11 @@ class Ristretto(BaseMethod[RistrettoParams]):
         """
         row = self._vectors[self._pending]
         row[:] = vector
-        scores: Reals = self._weights @ row
-        scores += self._head.bias
+        if self._is_young(row):
+            scores: Reals = self.zero_shot.precise_scaled @ row
+        else:
+            scores = self._weights @ row
+            scores += self._head.bias
         self._answers[self._pending] = scores
         return scores
 
@@ -158,6 +168,8 @@ class Ristretto(BaseMethod[RistrettoParams]):
         if learn:
             label, (counts, totals) = softmax(zero_shot), self._sums
             self._sums = RunningSums(counts + label, totals + label[:, None] * vector)
+        if self._is_young(vector):
+            return zero_shot
         return keep_plausible(zero_shot, zero_shot + self.head.weights @ vector + self.head.bias)
 
     def _learn(self) -> None:
@@ -237,6 +249,10 @@ class Ristretto(BaseMethod[RistrettoParams]):
         self._learn()  # with the trust of the head that labelled it
         self._use(head)
 
+    def outweighs(self, download: Head) -> bool:
+        """Return whether a head rests on more evidence than the one in use."""
+        return bool(download.trust > self.head.trust)
+
     @property
     def head(self) -> Head:
         """The head in use."""
@@ -267,7 +283,8 @@ class Ristretto(BaseMethod[RistrettoParams]):
         """Return a copy of everything, as arrays.
 
         ``pending`` (k, D) are the images that are not in the sums yet, ``recent`` (k, D) the images among which near
-        copies are looked for: none if the parameters look for no copies. ``labels.*`` are there if there are labels.
+        copies are looked for: none if the parameters look for no copies. ``labels.*`` are there if there are labels,
+        ``young`` if classes have joined lately.
         """
         return {
             "counts": self._sums.counts.copy(),
@@ -277,13 +294,27 @@ class Ristretto(BaseMethod[RistrettoParams]):
             "trust": self.head.trust.copy(),
             "pending": self._vectors[: self._pending].copy(),
             "recent": self._recent.vectors(),
+            **({} if self.head.young is None else {"young": self.head.young.copy()}),
             **self._labelled.state(),
         }
+
+    def take_over(self, earlier: Ristretto) -> None:
+        """Go on with what a client of an earlier version of the task has learnt; classes that joined are young."""
+        places = places_of(self.zero_shot.classnames, earlier.zero_shot.classnames)
+        earlier._learn()  # what is pending: with its own classes
+        state = move_labels(earlier.state(), places)
+        state |= {name: move_rows(state[name], places) for name in ("counts", "totals", "weights", "bias")}
+        before = earlier.head.young
+        young = places < 0 if before is None else (places < 0) | move_rows(before, places)
+        state.pop("young", None)
+        self.load({**state, "young": young} if young.any() else state)
 
     def load(self, arrays: Arrays) -> None:
         """Continue from what :meth:`state` returned; nothing changes if it does not fit."""
         arrays, labels = split_state(arrays, "labels.")
+        arrays, young = split_state(arrays, "young")
         require(arrays, ("counts", "totals", "weights", "bias", "trust", "pending", "recent"))
+        require(young, ("young",) if young else ())
         shape = self.zero_shot.classes, self.zero_shot.dim
         sums = RunningSums(_stored(arrays, "counts", shape[:1]), _stored(arrays, "totals", shape))
         check_counts("counts", sums.counts, least=0.0)
@@ -291,7 +322,7 @@ class Ristretto(BaseMethod[RistrettoParams]):
         weights, bias, trust = (
             _stored(arrays, *part) for part in (("weights", shape), ("bias", shape[:1]), ("trust", ()))
         )
-        head = sound_head(Head(weights, bias, trust), self.zero_shot)
+        head = sound_head(Head(weights, bias, trust, young=young.get("young")), self.zero_shot)
         pending = arrays["pending"]
         count = len(pending) if np.ndim(pending) else 0
         pending = exactly("pending", pending, np.float64, (count, self.zero_shot.dim))

@@ -16,21 +16,7 @@ from ...core.validate import choice, factor
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
 from ..labels import LabelSums, label_head
-from .pooling import (
-    ROUTINGS,
-    Evidence,
-    Offsets,
-    Pool,
-    Span,
-    noise_of,
-    offsets_of,
-    open_routes,
-    parts,
-    pool,
-    routes_of,
-    row_sums,
-    spread_of,
-)
+from . import pooling
 from .sums import EPS, LIVE
 
 TRUSTS = ("fleet", "open")
@@ -84,7 +70,7 @@ class RistrettoParams:
     def __post_init__(self) -> None:
         for name, least in (("kappa", EPS), ("rho", LIVE), ("eta", 0.0), ("nu", 0.0)):
             factor(name, getattr(self, name), least)
-        choice("routing", self.routing, ROUTINGS)
+        choice("routing", self.routing, pooling.ROUTINGS)
         check_near_copy(self.near_copy)
         if self.count_cap is not None:
             factor("count_cap", self.count_cap, 1.0)
@@ -128,7 +114,7 @@ class Vote:
 
     def add(self, rows: Reals, weights: Reals) -> None:
         """Count the votes of clients with these ``rows`` (m, C, D), each of a ``weight`` (m, C)."""
-        size = row_sums(weights * np.einsum("mcd,mcd->mc", rows, rows))
+        size = pooling.row_sums(weights * np.einsum("mcd,mcd->mc", rows, rows))
         voting = size > LEAST_VOTE
         factors = np.sqrt(weights / np.where(voting, size, 1.0)[:, None]) * voting[:, None]
         count = rows.shape[0] * rows.shape[1]
@@ -176,23 +162,26 @@ class Solution(NamedTuple):
 
     shared: SharedCovariance
     routes: Reals  # (n, n)
-    offsets: Offsets
-    span: Span | None  # in which an open task measures distances
+    offsets: pooling.Offsets
+    span: pooling.Span | None  # in which an open task measures distances
     spread: float  # of images around the centre of their neighbourhood: the median variance
 
 
-def solve(evidence: Evidence, task: HeadTask) -> Solution:
+def solve(evidence: pooling.Evidence, task: HeadTask) -> Solution:
     """Return the covariance, the routes and the classes from the evidence of all clients."""
-    live = row_sums(evidence.counts) > LIVE  # a client all of whose images have labels has no vote
-    noise, dim = noise_of(spread_of(evidence.counts, evidence.squares)[live]), evidence.means.shape[2]
+    live = pooling.row_sums(evidence.counts) > LIVE  # a client all of whose images have labels has no vote
+    noise, dim = pooling.noise_of(pooling.spread_of(evidence.counts, evidence.squares)[live]), evidence.means.shape[2]
     if task.params.trust == "open":
-        routes, span = open_routes(evidence, noise)
+        routes, span = pooling.open_routes(evidence, noise)
     else:
-        routes, span = routes_of(evidence, noise, task.params.routing), None
-    pooled = pool(evidence, routes)
+        routes, span = pooling.routes_of(evidence, noise, task.params.routing), None
+    pooled = pooling.pool(evidence, routes)
     within, between, centre = Vote(dim), Vote(dim), np.empty((len(routes), dim))
-    for part in parts(pooled.sums, CACHED):
-        own, used = Evidence(*(array[part] for array in evidence)), Pool(*(array[part] for array in pooled))
+    for part in pooling.parts(pooled.sums, CACHED):
+        own, used = (
+            pooling.Evidence(*(array[part] for array in evidence)),
+            pooling.Pool(*(array[part] for array in pooled)),
+        )
         # a client's means less those of the rest of its neighbourhood: the difference of two means, weighted by their
         # counts, has the covariance of one sample
         rest = np.maximum(used.counts - own.counts, 0.0)
@@ -200,12 +189,12 @@ def solve(evidence: Evidence, task: HeadTask) -> Solution:
         rows = own.means * (1.0 + own.counts * share)[:, :, None]  # mean - (sum - count mean) / rest
         rows -= used.sums * share[:, :, None]
         within.add(rows, np.where(rest > LIVE, own.counts * rest / np.maximum(own.counts + rest, EPS), 0.0))
-        offsets = offsets_of(used, task.centred_text, task.params.kappa)
+        offsets = pooling.offsets_of(used, task.centred_text, task.params.kappa)
         between.add(offsets.delta, used.counts)
         centre[part] = offsets.centre
-    everyone = Offsets(pooled.counts, centre, pooled.sums)
+    everyone = pooling.Offsets(pooled.counts, centre, pooled.sums)
     squares = np.einsum("mcd,mcd->mc", everyone.delta, everyone.delta)
-    spread = row_sums(everyone.counts * squares)[live] / everyone.total[live]  # between classes
+    spread = pooling.row_sums(everyone.counts * squares)[live] / everyone.total[live]  # between classes
     between_spread = float(np.median(spread))
     covariance = (noise * within.result() + between_spread * between.result()) / (noise + between_spread)
     around = float(np.median(1.0 - np.einsum("md,md->m", centre, centre)[live]))
@@ -215,12 +204,12 @@ def solve(evidence: Evidence, task: HeadTask) -> Solution:
 # --- heads ----------------------------------------------------------------------------------------------------
 
 
-def heads_of(offsets: Offsets, shared: SharedCovariance, task: HeadTask) -> Heads:
+def heads_of(offsets: pooling.Offsets, shared: SharedCovariance, task: HeadTask) -> Heads:
     """Return the head of each neighbourhood: as much logit variance as zero-shot, times eta, times its evidence."""
     trust = offsets.total / (offsets.total + task.params.nu * offsets.delta.shape[1])
     heads = Heads(np.empty(offsets.delta.shape), np.empty(offsets.counts.shape), trust)
     dim, params = offsets.delta.shape[2], task.params
-    for part in parts(offsets.delta, CACHED):
+    for part in pooling.parts(offsets.delta, CACHED):
         weights, bias, delta = heads.weights[part], heads.bias[part], offsets.delta[part]
         np.matmul(delta.reshape(-1, dim), shared.inverse, out=weights.reshape(-1, dim))
         bias[:] = -np.einsum("mcd,md->mc", weights, offsets.centre[part]) - np.einsum("mcd,mcd->mc", weights, delta) / 2
@@ -250,7 +239,7 @@ def teach(
     ``shares`` (m, k): a label is centred where it was taken, then routed.
     """
     residuals = sums.residual_sums - sums.residual_counts[:, :, None] * donors[:, None]
-    for part in parts(heads.weights, CACHED):
+    for part in pooling.parts(heads.weights, CACHED):
         gradient = (shares[part] @ residuals.reshape(len(donors), -1)).reshape(-1, *residuals.shape[1:])
         more = label_head(gradient, shares[part] @ sums.labels, spread, inverse)
         more *= (1.0 + eta * heads.trust[part])[:, None, None]

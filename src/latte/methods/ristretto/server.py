@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from ...core.types import Arrays, Integers, Mask, Reals, Rounding, State, Teachi
 from ...core.validate import at_least, check_task, exactly, pack_names, pack_task, require, unpack_names
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
+from ..classes import YOUNG
 from ..labels import LabelSums, LabelTable, label_fields, label_inverse, split_state
 from .heads import Heads, HeadTask, RistrettoParams, SharedCovariance, heads_of, solve, teach
 from .pooling import (
@@ -38,6 +40,7 @@ from .sums import EPS, LIVE, ClassSums, Head, checked_sums
 
 LARGEST_SECRET = 2**128 - 1
 NO_LIMIT = 2**63 - 1
+NUMBERS = re.compile(r"(\d+)", re.ASCII)
 # Up to so many clients an exact answer costs about as much as an approximate one (benchmarks/robustness/ristretto.py
 # crowd): in a simulation, where everyone syncs at once, and behind a server, where every pull is one client's.
 EXACT_TOGETHER, EXACT_ALONE = 1024, 256
@@ -89,10 +92,11 @@ class Freshness:
 
 
 class Solved(NamedTuple):
-    """The heads and the routes (n, n) of everyone, and the ``place`` (n,) of each row of the table in them."""
+    """Heads, routes (n, n) and pooled counts (n, C) of all, and the ``place`` (n,) of each row of the table in them."""
 
     heads: Heads
     routes: Reals
+    counts: Reals
     place: Integers
 
 
@@ -124,6 +128,7 @@ class RistrettoExchange(TableExchange[ClassSums]):
         self.freshness = freshness or Freshness.of(self.params)
         self._task = HeadTask.of(zero_shot, self.params)
         self._approximated = False
+        self._joined = np.zeros(zero_shot.classes, np.bool_)
         self._labels = LabelTable(label_fields(zero_shot))
         if self.params.trust == "open":
             self._labels.grant(TeachingRights(frozenset()))
@@ -138,6 +143,11 @@ class RistrettoExchange(TableExchange[ClassSums]):
                 self.freshness = Freshness.of(self.params, secret, served)
             else:
                 self.freshness = dataclasses.replace(self.freshness, secret=secret)
+
+    def watch_classes(self, joined: Iterable[str]) -> None:
+        """Let zero-shot decide on these classes, which have joined the task, while there is little evidence of them."""
+        with self._lock:
+            self._joined = np.isin(self.zero_shot.classnames, list(joined))
 
     @property
     def approximation(self) -> str:
@@ -245,18 +255,20 @@ class RistrettoExchange(TableExchange[ClassSums]):
     def _everyone(self, table: SumsTable, rows: Integers) -> tuple[list[Head], Reals]:
         """Return the heads and routes of ``rows``, where all clients are solved for at once.
 
-        They are the same to the last bit whatever the clients are called.
+        They are the same to the last bit in whatever order the clients came; in a fleet, whatever they are called, too.
+        In an open task they stand in the order of their names, as in the specification: before clients have seen a few
+        images of each class, the last bit of a sum turns the span (see ``span_of``).
         """
         if not len(table):
             return [], np.zeros((0, 0))
         if self._solved is None:
-            order = table.by_content
+            order = table.by_content if self.params.trust == "fleet" else by_name(table.names)
             place = np.argsort(order)
             evidence = Evidence(*(array[order] for array in table.evidence))
             if not (evidence.counts.sum(axis=1) > LIVE).any():  # nobody has an image without a label
                 shape = evidence.means.shape
                 heads = Heads(np.zeros(shape), np.zeros(shape[:2]), np.zeros(len(table)))
-                self._shared, self._solved = None, Solved(heads, np.eye(len(table)), place)
+                self._shared, self._solved = None, Solved(heads, np.eye(len(table)), np.zeros(shape[:2]), place)
                 return self._everyone(table, rows)
             solution = solve(evidence.times(factors_within(evidence.counts, self.params.count_cap)), self._task)
             heads, centre = heads_of(solution.offsets, solution.shared, self._task), solution.offsets.centre
@@ -266,9 +278,9 @@ class RistrettoExchange(TableExchange[ClassSums]):
                 inverse = label_inverse(solution.shared.covariance)
                 shares = solution.routes[:, at]
                 teach(heads, centre, shares, centre[at], LabelSums(**sums), solution.spread, inverse, self.params.eta)
-            self._shared, self._solved = None, Solved(heads, solution.routes, place)
-        heads, routes, place = self._solved
-        return self._messages(heads, place[rows]), routes[np.ix_(place[rows], place)]
+            self._shared, self._solved = None, Solved(heads, solution.routes, solution.offsets.counts, place)
+        heads, routes, counts, place = self._solved
+        return self._messages(heads, counts, place[rows]), routes[np.ix_(place[rows], place)]
 
     def _some(self, table: CrowdTable, rows: Integers) -> tuple[list[Head], Reals]:
         """Return the heads and routes of ``rows`` alone, with a covariance that may be some uploads old."""
@@ -300,13 +312,15 @@ class RistrettoExchange(TableExchange[ClassSums]):
                 assert self._spread is not None
                 shares = routes[part][:, at]
                 teach(heads, offsets.centre, shares, donors, LabelSums(**sums), self._spread, inverse, params.eta)
-            messages += self._messages(heads, np.arange(len(heads.trust)))
+            messages += self._messages(heads, offsets.counts, np.arange(len(heads.trust)))
         return messages, routes
 
-    def _messages(self, heads: Heads, places: Integers) -> list[Head]:
-        """Return some of the heads, each with arrays of its own."""
+    def _messages(self, heads: Heads, counts: Reals, places: Integers) -> list[Head]:
+        """Return some of the heads, each with arrays of its own; ``counts`` (m, C) are what they rest on."""
         weights, bias, trust = heads
-        return [Head(weights[i].copy(), bias[i].copy(), np.array(trust[i]), self.task) for i in places]
+        young = self._joined & (counts < YOUNG)
+        masks = [young[i].copy() if young[i].any() else None for i in range(len(young))]
+        return [Head(weights[i].copy(), bias[i].copy(), np.array(trust[i]), self.task, masks[i]) for i in places]
 
     # --- state --------------------------------------------------------------------------------------------
 
@@ -401,6 +415,16 @@ class RistrettoExchange(TableExchange[ClassSums]):
         with self._lock:
             own = {"_table": copy.deepcopy(self._table), "_labels": copy.copy(self._labels)}
             return {**vars(self), **own, "_solved": None, "_lock": None}
+
+
+def by_name(names: Sequence[str]) -> Integers:
+    """Return the rows (n,) in the order of the names, and of the numbers in them.
+
+    >>> by_name(["client 10", "client 9", "b"])
+    array([2, 1, 0])
+    """
+    parts = [[int(part) if i % 2 else part for i, part in enumerate(NUMBERS.split(name))] for name in names]
+    return np.array(sorted(range(len(names)), key=lambda row: (parts[row], names[row])), np.int64)
 
 
 def sample_rows(n: int, size: int, turn: int) -> Integers:

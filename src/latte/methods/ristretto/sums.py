@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...core.types import Reals
-from ...core.validate import NORM_TOLERANCE, check_lengths, finite_array, message, real_array
+from ...core.types import Mask, Reals
+from ...core.validate import NORM_TOLERANCE, boolean, check_lengths, finite_array, message, real_array
 from ...core.zero_shot import ZeroShot
 from ...errors import refuse
 from ..labels import checked_labels
@@ -30,6 +30,7 @@ class ClassSums:
     """
 
     vector_fields: ClassVar[tuple[str, ...]] = ("means",)
+    class_fields: ClassVar[tuple[str, ...]] = ("counts", "means", "residual_sums", "residual_counts")
 
     counts: Reals
     means: Reals
@@ -51,7 +52,8 @@ class ClassSums:
 class Head:
     """What a client of Ristretto gets back: the logits ``weights`` (C, D) f + ``bias`` (C,) to add to zero-shot's.
 
-    ``trust`` () in [0, 1] is the share of evidence: how far soft labels follow the head.
+    ``trust`` () in [0, 1] is the share of evidence: how far soft labels follow the head. ``young`` (C,) are classes
+    that joined the task and have little evidence yet: on images that zero-shot puts there, zero-shot answers.
     """
 
     vector_fields: ClassVar[tuple[str, ...]] = ("weights",)
@@ -60,6 +62,7 @@ class Head:
     bias: Reals
     trust: Reals
     task: str = ""
+    young: Mask | None = None
 
     @classmethod
     def empty(cls, zero_shot: ZeroShot) -> Head:
@@ -112,6 +115,7 @@ def sound_head(value: Head, zero_shot: ZeroShot, prefix: str = "") -> Head:
         finite_array(f"{prefix}bias", value.bias, zero_shot.text.shape[:1]),
         finite_array(f"{prefix}trust", value.trust, ()),
         zero_shot.fingerprint,
+        None if value.young is None else boolean(f"{prefix}young", value.young, zero_shot.text.shape[:1]).copy(),
     )
     if not 0 <= head.trust <= 1:
         raise refuse(f"{prefix}trust", float(head.trust), "a share from 0 to 1")

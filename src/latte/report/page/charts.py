@@ -42,8 +42,8 @@ class Axis:
         return f"{value:,.{self.decimals}f}".replace("-", "−").replace("−0", "0" if value == 0 else "−0")
 
 
-def nice_axis(values: Iterable[float], count: int = 5, tight: bool = False) -> Axis:
-    """Return an axis that holds ``values`` with about ``count`` round steps; ``tight`` ends at the data.
+def nice_axis(values: Iterable[float], tight: bool = False) -> Axis:
+    """Return an axis that holds ``values`` with about five round steps; ``tight`` ends at the data.
 
     >>> nice_axis([61.3, 78.9]).ticks
     (60.0, 65.0, 70.0, 75.0, 80.0)
@@ -52,7 +52,7 @@ def nice_axis(values: Iterable[float], count: int = 5, tight: bool = False) -> A
     low, high = min(finite), max(finite)
     if high == low:
         low, high = low - 0.5, high + 0.5
-    rough = (high - low) / count
+    rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(size * power for size in (1, 2, 5, 10) if size * power >= rough * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

@@ -25,20 +25,10 @@ from ...analysis.diagnose import LEVELS, Diagnosis, HeadDiagnosis
 from ...analysis.stats import Paired
 from ...errors import refuse
 from ...text import visible
+from .. import leaderboard
 from ..contents import Report
 from ..formats.markup import render
 from ..formats.text import TEXT_WIDTH, cell_text, interval_title, number, signed
-from ..leaderboard import (
-    FORMS,
-    ORIGIN,
-    SETS,
-    Board,
-    origin_cells,
-    rank_text,
-    score_text,
-    set_cells,
-    summary_cells,
-)
 from ..sweeps import Grid, SweepTable, value_text
 from ..tables import ResultTable
 from .charts import DARK_PAGE, LIGHT_PAGE, heat_map, line_chart, look, nice_axis
@@ -72,7 +62,7 @@ def table_section(table: ResultTable, title: str | None = None) -> Section:
     return Section(title or table.title, _table(table, ("summary", "domains"), TABLE_CAPTION, table.notes))
 
 
-def deployment_section(table: ResultTable, title: str | None = None) -> Section:
+def deployment_section(table: ResultTable) -> Section:
     """Show what somebody who deploys a method looks at, and how the reference differs from the others in it."""
     columns = [table.columns[i] for i in table.panel("deployment")]
     pairs = {column.key: {pair.second: pair for pair in table.against_reference(column.key)} for column in columns}
@@ -80,7 +70,7 @@ def deployment_section(table: ResultTable, title: str | None = None) -> Section:
     body = _table(table, ("deployment",), " ".join(f"{column.label}: {column.help}." for column in columns))
     if others:
         body += _render("pairs", table=table, columns=columns, others=others, pairs=pairs)
-    return Section(title or f"In deployment: {table.short_title}", body)
+    return Section(f"In deployment: {table.short_title}", body)
 
 
 def _table(table: ResultTable, panels: Sequence[str], caption: str, notes: Sequence[str] = ()) -> str:
@@ -342,23 +332,25 @@ def report_page(report: Report) -> str:
     return render_page("Latte: results", sections)
 
 
-def leaderboard_page(boards: Sequence[Board]) -> str:
+def leaderboard_page(boards: Sequence[leaderboard.Board]) -> str:
     """Return the page of ``latte leaderboard``: its rows, which a reader filters and sorts, and origins."""
     sections = []
     for board in boards:
         names: dict[str, Any] = {
             "board": board,
             "looks": {entry.label: look(entry.label, entry.name) for entry in board.entries},
-            "rows": [(entry, summary_cells(entry)) for entry in board.entries],
-            "forms": [form for form in FORMS if any(entry.form == form for entry in board.entries)],
-            "score_text": score_text,
-            "rank_text": rank_text,
+            "rows": [(entry, leaderboard.summary_cells(entry)) for entry in board.entries],
+            "forms": [form for form in leaderboard.FORMS if any(entry.form == form for entry in board.entries)],
+            "score_text": leaderboard.score_text,
+            "rank_text": leaderboard.rank_text,
         }
         sections.append(Section(board.title, _render("leaderboard", **names)))
-        origins = [origin_cells(entry) for entry in board.entries]
-        sections.append(_words_section(f"Where the methods come from: {board.title.lower()}", ORIGIN, origins))
-        sets = [set_cells(one) for one in board.sets]
-        sections.append(_words_section(f"Sets: {board.title.lower()}", SETS, sets))
+        origins = [leaderboard.origin_cells(entry) for entry in board.entries]
+        sections.append(
+            _words_section(f"Where the methods come from: {board.title.lower()}", leaderboard.ORIGIN, origins)
+        )
+        sets = [leaderboard.set_cells(one) for one in board.sets]
+        sections.append(_words_section(f"Sets: {board.title.lower()}", leaderboard.SETS, sets))
     return render_page("Latte: leaderboard", sections)
 
 

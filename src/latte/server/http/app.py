@@ -26,18 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...core.validate import client_name
 from ...errors import InputError
 from ...version import __version__
-from ...wire.messages import (
-    CODES,
-    HEADER,
-    MEDIA_TYPE,
-    NO_VERSION,
-    Name,
-    Problem,
-    Short,
-    SyncRequest,
-    pack,
-    spoken_header,
-)
+from ...wire import messages
 from ..dashboard.fleet import STALE_AFTER, STATES, FleetQuery
 from ..hub.hub import STORE_RETRY, store_problem
 from ..store.base import StoreFullError, StoreUnavailableError
@@ -114,14 +103,14 @@ class RouteSpec:
 class JoinRequest(msgspec.Struct, frozen=True):
     """The client that joins, and the fingerprint of its task."""
 
-    client: Name
-    task: Short
+    client: messages.Name
+    task: messages.Short
 
 
 class LeaveRequest(msgspec.Struct, frozen=True):
     """The client that leaves."""
 
-    client: Name
+    client: messages.Name
 
 
 def create_app(service: Service) -> ASGIApp:
@@ -174,9 +163,11 @@ def _endpoint(service: Service, spec: RouteSpec) -> Endpoint:
         start, counter = time.perf_counter(), failed
         try:
             response, counter = await spec.answer(service, request), well
-        except (Problem, StoreFullError, StoreUnavailableError) as error:
-            problem = error if isinstance(error, Problem) else store_problem(error)
+        except (messages.Problem, StoreFullError, StoreUnavailableError) as error:
+            problem = error if isinstance(error, messages.Problem) else store_problem(error)
             response, counter = problem_response(problem), metrics.requests.labels(name, problem.code)
+            # frames hold the body, and its whole batch, and the error: they would wait for the garbage collector
+            error.__traceback__ = error.__context__ = None
         finally:
             counter.inc()
             seconds.observe(time.perf_counter() - start)
@@ -188,14 +179,14 @@ def _endpoint(service: Service, spec: RouteSpec) -> Endpoint:
 
 async def _http_problem(request: Request, error: HTTPException) -> Response:
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
-    response = problem_response(Problem(code, f"{request.method} {request.url.path[:200]}"))
+    response = problem_response(messages.Problem(code, f"{request.method} {request.url.path[:200]}"))
     response.headers.update(error.headers or {})
     return response
 
 
 async def _failure(request: Request, error: Exception) -> Response:
     log.error("a request failed", exc_info=error)
-    return problem_response(Problem("internal", "the server's log says more"))
+    return problem_response(messages.Problem("internal", "the server's log says more"))
 
 
 # --- clients ------------------------------------------------------------------------------------------------
@@ -215,7 +206,7 @@ async def _identify(service: Service, request: Request) -> Caller:
                 plain = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]  # no port
                 if not is_loopback(plain):
                     detail = f"Host {host[:80]!r} is not this machine: without tokens, use localhost"
-                    raise Problem("forbidden", detail)
+                    raise messages.Problem("forbidden", detail)
     return caller
 
 
@@ -235,8 +226,8 @@ async def _exchange(service: Service, request: Request, **changed: None) -> Resp
             message, size = await read_sync(request, service.most_body, body)
             service.metrics.received.inc(size)
             message = msgspec.structs.replace(message, **changed) if changed else message
-            return Response(pack(await service.sync(message, caller)), media_type=MEDIA_TYPE)
-    except Problem as problem:
+            return Response(messages.pack(await service.sync(message, caller)), media_type=messages.MEDIA_TYPE)
+    except messages.Problem as problem:
         service.note_refusal(caller, "" if message is None else message.client, problem)
         raise
 
@@ -246,8 +237,8 @@ async def _join(service: Service, request: Request) -> Response:
     with Body(service.held, caller.client) as body:
         asked = await read_json_body(request, JoinRequest, body)
     try:
-        reply = await service.sync(SyncRequest(asked.task, asked.client), caller)
-    except Problem as problem:
+        reply = await service.sync(messages.SyncRequest(asked.task, asked.client), caller)
+    except messages.Problem as problem:
         service.note_refusal(caller, asked.client, problem)
         raise
     return JSONResponse(
@@ -268,7 +259,7 @@ async def _leave(service: Service, request: Request) -> Response:
 async def _task(service: Service, request: Request) -> Response:
     await _caller(service, request)
     tag = f'"{service.hub.task.fingerprint}"'
-    headers = {"ETag": tag, HEADER: spoken_header()}
+    headers = {"ETag": tag, messages.HEADER: messages.spoken_header()}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     return Response(service.task_bytes, media_type=TASK_TYPE, headers=headers)
@@ -277,7 +268,8 @@ async def _task(service: Service, request: Request) -> Response:
 async def _whoami(service: Service, request: Request) -> Response:
     caller = await _caller(service, request)
     return JSONResponse(
-        {"client": caller.client, "admin": caller.admin or caller.open}, headers={HEADER: spoken_header()}
+        {"client": caller.client, "admin": caller.admin or caller.open},
+        headers={messages.HEADER: messages.spoken_header()},
     )
 
 
@@ -288,7 +280,9 @@ async def _clients(service: Service, request: Request) -> Response:
     (await _caller(service, request)).check_admin()
     after, limit, hub = request.query_params.get("after", ""), _read_limit(request), service.hub
     names = sorted(name for name in list(hub.versions) if name > after)[:limit]
-    rows = [{"client": n, "version": hub.versions.get(n, NO_VERSION), "updated": hub.updated.get(n)} for n in names]
+    rows = [
+        {"client": n, "version": hub.versions.get(n, messages.NO_VERSION), "updated": hub.updated.get(n)} for n in names
+    ]
     return JSONResponse({"clients": rows, "total": len(hub)})
 
 
@@ -297,9 +291,9 @@ async def _forget(service: Service, request: Request) -> Response:
     try:
         client = client_name(request.query_params.get("client"))
     except InputError as error:
-        raise Problem("bad_request", str(error)) from None
+        raise messages.Problem("bad_request", str(error)) from None
     if not await service.forget(client, "forgotten", by_owner=True):
-        raise Problem("unknown_client", f"no client {client!r}")
+        raise messages.Problem("unknown_client", f"no client {client!r}")
     return JSONResponse({"client": client, "removed": True})
 
 
@@ -318,10 +312,10 @@ async def _livez(service: Service, request: Request) -> Response:
 
 async def _readyz(service: Service, request: Request) -> Response:
     if not service.ready:
-        raise Problem("stopping", "no new requests")
+        raise messages.Problem("stopping", "no new requests")
     if not service.store_answers:
-        raise Problem("store_unavailable", "the store does not answer", retry_after=STORE_RETRY)
-    return PlainTextResponse("ready", headers={HEADER: spoken_header()})
+        raise messages.Problem("store_unavailable", "the store does not answer", retry_after=STORE_RETRY)
+    return PlainTextResponse("ready", headers={messages.HEADER: messages.spoken_header()})
 
 
 @functools.cache
@@ -360,7 +354,7 @@ async def _fleet_events(service: Service, request: Request) -> Response:
     (await _identify(service, request)).check_admin()
     query = _fleet_query(request)
     if service.board.full:
-        raise Problem("busy", "too many dashboards are open", retry_after=10.0)
+        raise messages.Problem("busy", "too many dashboards are open", retry_after=10.0)
     stream = _events(service, request.headers.get("authorization"), query)
     return StreamingResponse(stream, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
@@ -388,7 +382,7 @@ async def _may_look(service: Service, authorization: str | None) -> bool:
     """Return whether the server goes on, and the token is still an admin's."""
     try:
         (await service.authenticate(authorization)).check_admin()
-    except Problem:
+    except messages.Problem:
         return False
     return service.ready
 
@@ -398,16 +392,16 @@ def _fleet_query(request: Request) -> FleetQuery:
     values = request.query_params
     state, stale = values.get("state", "all"), values.get("stale", str(STALE_AFTER))
     if state not in STATES:
-        raise Problem("bad_request", f"state {state[:40]!r}, want one of {', '.join(STATES)}")
+        raise messages.Problem("bad_request", f"state {state[:40]!r}, want one of {', '.join(STATES)}")
     find, client = values.get("find", ""), values.get("client", "")
     if max(len(find), len(client)) > _LONGEST_FIND:
-        raise Problem("bad_request", f"find or client of more than {_LONGEST_FIND} characters")
+        raise messages.Problem("bad_request", f"find or client of more than {_LONGEST_FIND} characters")
     try:
         seconds = float(stale[:40])
     except ValueError:
         seconds = math.nan
     if not 0 < seconds <= _LONGEST_STALE:
-        raise Problem("bad_request", f"stale {stale[:40]!r}, want a number of seconds above 0")
+        raise messages.Problem("bad_request", f"stale {stale[:40]!r}, want a number of seconds above 0")
     return FleetQuery(find, state, seconds, _read_limit(request), client)
 
 
@@ -415,7 +409,7 @@ def _read_limit(request: Request) -> int:
     """Return how many rows a request asks for."""
     limit = request.query_params.get("limit", "100")
     if not limit.isdecimal() or len(limit) > _LONGEST_LIMIT or not 1 <= int(limit) <= MOST_LISTED:
-        raise Problem("bad_request", f"limit {limit[:40]!r}, want a whole number from 1 to {MOST_LISTED}")
+        raise messages.Problem("bad_request", f"limit {limit[:40]!r}, want a whole number from 1 to {MOST_LISTED}")
     return int(limit)
 
 
@@ -426,7 +420,7 @@ def _object(**properties: Schema) -> tuple[str, Schema]:
     return JSON, {"type": "object", "properties": properties, "required": list(properties)}
 
 
-_SYNC = (MEDIA_TYPE, _BINARY)
+_SYNC = (messages.MEDIA_TYPE, _BINARY)
 _REMOVED = _object(client=_CLIENT, removed={"type": "boolean"})
 
 _HELD = ("object", "null")
@@ -537,7 +531,7 @@ _PROBLEM_SCHEMA: Schema = {
         "title": _TEXT,
         "status": _WHOLE,
         "detail": _TEXT,
-        "code": {"type": "string", "enum": sorted(CODES)},
+        "code": {"type": "string", "enum": sorted(messages.CODES)},
         "server_task": _TEXT,
         "client_task": _TEXT,
         "differs": _TEXT,
@@ -573,8 +567,8 @@ def _operation(spec: RouteSpec) -> dict[str, Any]:
     responses: dict[str, Any] = {"200": {"description": spec.summary, "content": {kind: {"schema": schema}}}}
     responses |= {status: {"description": text} for status, text in spec.statuses.items()}
     codes = (*spec.codes, *CONNECTION)
-    for status in sorted({CODES[code][0] for code in codes}):
-        titles = [f"{code}: {CODES[code][1]}." for code in codes if CODES[code][0] == status]
+    for status in sorted({messages.CODES[code][0] for code in codes}):
+        titles = [f"{code}: {messages.CODES[code][1]}." for code in codes if messages.CODES[code][0] == status]
         responses[str(status)] = {"description": " ".join(titles), "content": _PROBLEM}
     operation: dict[str, Any] = {"operationId": spec.name, "summary": spec.summary, "responses": responses}
     if spec.takes is not None:

@@ -1,9 +1,9 @@
 """HTTP/1.1 with limits on what a caller may send, and how slowly, before anybody knows who it is.
 
-A request line and headers have at most 64 KiB and 20 seconds. The body may take as long as something of it arrives
-every 20 seconds, and ten minutes in all; how many bytes it may have, the route decides. What is sent with a body and is
-not body (chunk sizes, chunk extensions, trailers) has at most 16 KiB, plus an eighth of the body. Whatever exceeds a
-limit is answered with a problem document where nothing else was answered yet, and the connection is closed.
+A request line and headers have at most 64 KiB, 100 lines and 20 seconds. The body may take as long as something of it
+arrives every 20 seconds, and ten minutes in all; how many bytes it may have, the route decides. What is sent with a
+body and is not body (chunk sizes, chunk extensions, trailers) has at most 16 KiB, plus an eighth of the body. Whatever
+exceeds a limit is answered with a problem document where nothing else was answered yet, and the connection is closed.
 
 A caller that sends a request before it has read the answer to the last one gets that answer, and the connection is
 closed. An answer has the time of a body to be read.
@@ -35,9 +35,10 @@ _JSON_BYTES = 16_384  # of a small request in JSON
 _ACCEPTED = (MEDIA_TYPE, "application/msgpack", "application/x-msgpack")
 
 MOST_OPEN = 8  # bodies of one client that have begun and not ended: a device sends one at a time
-MOST_HELD = 128 << 20  # bytes of bodies that are not answered, and of answers that are not read, of all callers
+MOST_HELD = 128 << 20  # bytes of all callers: unfinished heads, bodies without an answer, answers that are not read
 
 MOST_HEAD = 65_536  # bytes of a request line and headers: the client's have 400
+MOST_HEADERS = 100  # the client sends 8; a short one takes 30 times its bytes in memory
 HEAD_SECONDS = 20.0
 MOST_FRAMING = 16_384  # bytes beside a body; more where the body is large
 FRAMING_SHARE = 8  # one byte more for so many of the body: chunks of 50 bytes are the smallest that can go on for ever
@@ -145,7 +146,6 @@ class Body:
                         pieces.append(bytearray())
                     pieces[-1] += part
         except TimeoutError:
-            pieces.clear()  # the refusal refers to this frame, and waits for the garbage collection
             raise Problem("busy", "too many bodies are open", retry_after=1.0) from None
         finally:
             self._holder.drop = None
@@ -242,7 +242,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._refusal: Problem | None = None  # why the parser was stopped
         self._ahead = False  # whether a request came before the last answer was read
         self._over = False  # nothing is read any more: the last answer ends the connection
-        self._held, self._unread = held, Holder(self._abort)  # the latter: what the caller has not read
+        self._held, self._unread = held, Holder(self._abort)  # the latter: half a head, or what the caller has not read
         self._read_by, self._unread_before = 0.0, 0
         self._reading: asyncio.TimerHandle | None = None  # looks whether the caller reads
 
@@ -287,6 +287,7 @@ class BoundedHttp(HttpToolsProtocol):
             if self._head > MOST_HEAD:
                 self._refuse(_too_long())
                 return
+            self._held.grow(self._unread, len(data))
         if self._stage == "body" and self._framing > MOST_FRAMING + self._body // FRAMING_SHARE:
             self._refuse(Problem("head_too_large", "chunk sizes, chunk extensions and trailers beyond the limit"))
         elif self._stage == "nothing" and self._is_answering():
@@ -358,14 +359,23 @@ class BoundedHttp(HttpToolsProtocol):
         self._stage, self._message, self._head = "head", self._message + 1, 0
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; an exception ends the work of the parser."""
+        if len(self.headers) >= MOST_HEADERS:
+            self._refusal = _too_long()
+            raise ValueError(self._refusal.detail)
+        super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Begin a body; an exception ends the work of the parser."""
+        self._held.remove(self._unread)
         if self._head + self._arrived > MOST_HEAD and self._head_size() > MOST_HEAD:
             self._refusal = _too_long()
             raise ValueError(self._refusal.detail)
-        self._stage, self._body = "body", 0
+        self._body = 0
         self._framing = 0 if self._ended else max(0, self._head + self._arrived - self._head_size())
-        super().on_headers_complete()
+        super().on_headers_complete()  # refuses an address that is none
+        self._stage = "body"
         self.headers = deque(maxlen=0)  # type: ignore[assignment]  # of trailers, which nobody keeps
 
     def on_body(self, body: bytes) -> None:
@@ -453,4 +463,5 @@ class BoundedHttp(HttpToolsProtocol):
 
 
 def _too_long() -> Problem:
-    return Problem("head_too_large", f"a request line and headers of more than {MOST_HEAD} bytes")
+    most = f"more than {MOST_HEAD} bytes or {MOST_HEADERS} headers"
+    return Problem("head_too_large", f"a request line and headers of {most}")

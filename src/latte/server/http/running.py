@@ -11,7 +11,7 @@ import socket
 import ssl
 import sys
 import threading
-import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,6 +24,7 @@ import uvicorn
 
 from ...errors import refuse
 from ...wire.task import Task
+from ..hub.classes import follow_classes
 from ..hub.hub import Hub, Limits
 from ..store.audit import Audit
 from ..store.base import open_store, open_tokens
@@ -32,7 +33,9 @@ from .limits import BoundedHttp
 from .service import Access, Service, is_loopback
 
 GRACE = 25  # seconds after which a stopping server ends what it still does; systemd waits for 90, Kubernetes for 30
-_WORD_EVERY = 60.0  # seconds between two lines about the same
+_WORD_EVERY = 60.0  # seconds between two lines about the same error
+_WORDS = 1000  # errors whose last line is remembered
+_UNSENT = 1 << 18  # bytes of an answer that the system keeps; it would keep megabytes, which nobody counts
 _COLLECT = (50_000, 20, 20)  # objects between two collections of the youngest, and so on
 log = logging.getLogger("latte.server")
 
@@ -76,6 +79,9 @@ def open_service(task: Task, options: ServerOptions) -> Service:
     place = options.store or str(options.data)
     store = open_store(place)
     try:
+        if follow_classes(store, task):
+            store.close()
+            store = open_store(place)
         hub = Hub(task, store, options.limits)
         return Service(hub, open_tokens(place), replace(options.access, local=local), Audit(options.data), options.data)
     except BaseException:
@@ -112,6 +118,7 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNSENT)  # of its connections, too
     try:
         listener.bind((host, port))
         listener.listen(1024)
@@ -165,15 +172,13 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
-        self._next_word = 0.0  # on file descriptors
 
     async def on_tick(self, counter: int) -> bool:
         """Look once a second whether a file can be opened: no library says so when connections are not accepted."""
-        if counter % 10 == 0 and time.monotonic() >= self._next_word:
+        if counter % 10 == 0:
             try:
                 os.close(os.open(os.devnull, os.O_RDONLY))
             except OSError as error:
-                self._next_word = time.monotonic() + _WORD_EVERY
                 fields = {"connections": len(self.server_state.connections)}
                 log.error("connections are not accepted: %s", error, extra={"fields": fields})
         return await super().on_tick(counter)
@@ -209,10 +214,31 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class Seldom(logging.Filter):
+    """Lets an error through once a minute: a store that is gone is one at every request of anybody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is written."""
+        if record.levelno < logging.ERROR:
+            return True
+        what = record.getMessage() + "".join(traceback.format_exception(record.exc_info[1]) if record.exc_info else "")
+        if record.created - self._last.get(what, 0.0) < _WORD_EVERY:
+            return False
+        if len(self._last) >= _WORDS:
+            self._last.clear()
+        self._last[what] = record.created
+        return True
+
+
 def log_to_stderr(level: str) -> None:
     """Write log records as JSON lines to stderr: ours, those of every library, warnings, and what nobody caught."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
+    handler.addFilter(Seldom())
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))  # libraries: what is wrong

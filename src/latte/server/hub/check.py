@@ -12,17 +12,9 @@ from pathlib import Path
 from ...errors import InputError, refuse
 from ...wire.messages import Upload, unpack
 from ...wire.task import Task, describe_difference
+from ..store import base
 from ..store.audit import Audit
 from ..store.backup import StorePlace, open_contents, open_to_read, readable_tokens
-from ..store.base import (
-    ROW_COLUMNS,
-    DamagedRecordError,
-    DamagedStoreError,
-    Record,
-    name_text,
-    open_store,
-    record_of,
-)
 from ..store.sqlite import SqliteStore
 from .hub import Hub, UploadReader, served_exchange
 
@@ -58,15 +50,15 @@ def check_store(place: StorePlace, task: Task | None = None) -> StoreReport:
             for row in contents.rows:
                 count += 1
                 try:
-                    check(record_of(row))
-                except ValueError as error:
-                    damages.append(Damage(name_text(row[0]), getattr(error, "fault", str(error))))
+                    check(base.record_of(row))
+                except InputError as error:
+                    damages.append(Damage(base.name_text(row[0]), getattr(error, "fault", str(error))))
         except sqlite3.DatabaseError as error:  # a page that cannot be read: what is behind it is not seen
             damages.append(Damage(None, str(error)))
         return StoreReport(count, tuple(damages))
 
 
-def _upload_check(task: Task | None) -> Callable[[Record], object]:
+def _upload_check(task: Task | None) -> Callable[[base.Record], object]:
     """Return what refuses an upload that would be refused if it came now; without a task, what is no upload at all."""
     if task is None:
         return lambda record: unpack(record.body, Upload)
@@ -82,11 +74,11 @@ def forget_damaged(place: StorePlace, report: StoreReport) -> int:
         return 0
     audit, folder = Audit(place.folder), Path(place.store)
     if place.is_postgres or all(damage.client is not None for damage in report.damages):
-        store = open_store(place.store)
+        store = base.open_store(place.store)
     else:
         try:
             store = SqliteStore(folder, forgive=True)  # nothing but commits is missing
-        except DamagedStoreError:
+        except base.DamagedStoreError:
             store = _rebuilt(folder)
     with closing(store):
         for damage in report.damages:
@@ -114,7 +106,7 @@ def _rebuilt(folder: Path) -> SqliteStore:
     return store
 
 
-def _readable(old: sqlite3.Connection) -> Iterator[Record]:
+def _readable(old: sqlite3.Connection) -> Iterator[base.Record]:
     """Yield the records that can be read, one by one: a scan would end at the first damaged page."""
     last = 0
     for query in ("SELECT seq FROM sqlite_sequence WHERE name = 'clients'", "SELECT max(id) FROM clients"):
@@ -122,8 +114,10 @@ def _readable(old: sqlite3.Connection) -> Iterator[Record]:
             last = max(last, int(old.execute(query).fetchone()[0]))
     names = set[str]()
     for number in range(1, min(last, _MOST_IDS) + 1):
-        with suppress(sqlite3.Error, DamagedRecordError, TypeError):
-            record = record_of(old.execute(f"SELECT {ROW_COLUMNS} FROM clients WHERE id = ?", [number]).fetchone())
+        with suppress(sqlite3.Error, base.DamagedRecordError, TypeError):
+            record = base.record_of(
+                old.execute(f"SELECT {base.ROW_COLUMNS} FROM clients WHERE id = ?", [number]).fetchone()
+            )
             if record.client not in names:
                 names.add(record.client)
                 yield record
@@ -136,7 +130,7 @@ def mended_hub(task: Task, folder: Path) -> Hub:
     """
     try:
         store = SqliteStore(folder)
-    except DamagedStoreError as error:
+    except base.DamagedStoreError as error:
         log.error("%s: the file is set aside, and clients send their uploads again", error)
         store = SqliteStore(folder, anew=True)
     try:
@@ -144,11 +138,11 @@ def mended_hub(task: Task, folder: Path) -> Hub:
             check = _upload_check(task)
             for row in store.rows():
                 try:
-                    check(record_of(row))
+                    check(base.record_of(row))
                 except InputError as error:
                     line = "store: the upload of client %r is removed (%s), and the client sends it again"
-                    log.error(line, name_text(row[0]), error)
-                    store.remove(name_text(row[0]))
+                    log.error(line, base.name_text(row[0]), error)
+                    store.remove(base.name_text(row[0]))
         return Hub(task, store)
     except BaseException:
         store.close()

@@ -279,6 +279,8 @@ class Hub:
     def __init__(self, task: Task, store: Store, limits: Limits | None = None) -> None:
         self.task, self.store, self.limits = task, store, limits or Limits()
         self.exchange = served_exchange(task)
+        if task.joined and hasattr(self.exchange, "watch_classes"):
+            self.exchange.watch_classes(task.joined)
         self.reader = UploadReader(task, self.exchange)
         self.on_join: Callable[[str], None] = lambda client: None  # is called after a client's first upload
         # is called when the number of labels of a client has changed

@@ -20,20 +20,8 @@ from urllib.parse import quote
 from ...core.validate import client_name
 from ...errors import InputError, refuse
 from ...files.atomic import replacing
-from . import sqlite
+from . import base, sqlite
 from .audit import Audit
-from .base import (
-    ROW_COLUMNS,
-    DamagedRecordError,
-    DamagedStoreError,
-    Record,
-    Store,
-    StoredRow,
-    TokenRow,
-    in_chunks,
-    is_postgres,
-    record_of,
-)
 from .tokens import ROLES, Token, require_tokens, tokens_of
 
 _WANT = "one that latte store backup wrote"
@@ -52,7 +40,7 @@ class Contents:
     secret: str | None
     tokens: Sequence[Token]
     made: bool
-    rows: Iterator[StoredRow]
+    rows: Iterator[base.StoredRow]
     faults: Sequence[str] = ()
     database: sqlite3.Connection | None = None
 
@@ -63,7 +51,7 @@ def open_contents(place: str | Path, examine: bool = False) -> Iterator[Contents
 
     With ``examine``, the structure of a database file is checked, too.
     """
-    with _postgres(str(place)) if is_postgres(place) else _sqlite(Path(place), examine) as contents:
+    with _postgres(str(place)) if base.is_postgres(place) else _sqlite(Path(place), examine) as contents:
         yield contents
 
 
@@ -81,7 +69,7 @@ def _sqlite(store: Path, examine: bool) -> Iterator[Contents]:
         faults = sqlite.file_faults(database, marked) if examine else ()
         facts = dict(database.execute("SELECT name, value FROM about"))
         tokens = list(tokens_of(sqlite.read_tokens(database, path)).values())
-        rows = database.execute(f"SELECT {ROW_COLUMNS} FROM clients ORDER BY id")
+        rows = database.execute(f"SELECT {base.ROW_COLUMNS} FROM clients ORDER BY id")
         yield Contents(facts.get("task"), facts.get("secret"), tokens, "tokens" in facts, rows, faults, database)
 
 
@@ -105,7 +93,7 @@ def _postgres(url: str) -> Iterator[Contents]:
             task, secret, made = (get_about(database, name) for name in ("task", "secret", TOKENS_CHANGE))
             tokens = list(tokens_of(stored_tokens(database)).values())
             sizes = database.execute("SELECT id, octet_length(body) FROM latte_clients ORDER BY id").fetchall()
-            chunks = ([row[0] for row in chunk] for chunk in in_chunks(sizes, lambda row: int(row[1])))
+            chunks = ([row[0] for row in chunk] for chunk in base.in_chunks(sizes, lambda row: int(row[1])))
             rows = (row for ids in chunks for row in fetch(database, READ_ROWS, [ids]))
             yield Contents(task, secret, tokens, made is not None, rows)
     finally:
@@ -122,7 +110,7 @@ class StorePlace:
     @property
     def is_postgres(self) -> bool:
         """Whether it is a database server."""
-        return is_postgres(self.store)
+        return base.is_postgres(self.store)
 
     def __str__(self) -> str:  # an address may have a password
         return "the database" if self.is_postgres else str(self.store)
@@ -152,10 +140,10 @@ class Backup:
     clients: int
     database: sqlite3.Connection
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[base.Record]:
         """Yield the uploads; a file that has changed since it was checked is refused at its end."""
         with _explain(self.path):
-            yield from map(record_of, self.database.execute(f"SELECT {ROW_COLUMNS} FROM clients ORDER BY id"))
+            yield from map(base.record_of, self.database.execute(f"SELECT {base.ROW_COLUMNS} FROM clients ORDER BY id"))
             _check_digest(self.database, self.path)
 
 
@@ -196,13 +184,13 @@ def _copy(contents: Contents, copy: sqlite3.Connection, path: Path) -> None:
         copy.executemany("INSERT INTO about VALUES (?, ?)", [(name, value) for name, value in facts if value])
         if contents.made:
             sqlite.put_tokens(copy, [token.row for token in contents.tokens])
-        copy.executemany(f"INSERT INTO clients ({ROW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", contents.rows)
+        copy.executemany(f"INSERT INTO clients ({base.ROW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", contents.rows)
 
 
 def _seal(copy: sqlite3.Connection) -> tuple[int, int]:
     """Check every row of a copy, and make it a backup; what clients have removed is not in its free pages."""
-    for row in copy.execute(f"SELECT {ROW_COLUMNS} FROM clients"):
-        record_of(row)
+    for row in copy.execute(f"SELECT {base.ROW_COLUMNS} FROM clients"):
+        base.record_of(row)
     copy.execute("DELETE FROM about WHERE name = 'digest'")
     copy.execute("INSERT OR REPLACE INTO about VALUES ('backup', ?)", [repr(time.time())])
     copy.execute("INSERT INTO about VALUES ('digest', ?)", [_digest(copy)])
@@ -253,8 +241,8 @@ def _checked(database: sqlite3.Connection, path: Path) -> Backup:
     _check_digest(database, path)
     facts = dict(database.execute("SELECT name, value FROM about"))
     clients = 0
-    for row in database.execute(f"SELECT {ROW_COLUMNS} FROM clients"):
-        record = record_of(row)
+    for row in database.execute(f"SELECT {base.ROW_COLUMNS} FROM clients"):
+        record = base.record_of(row)
         if record.version < 1 or client_name(record.client) != record.client:
             raise refuse(str(path), f"version {record.version} of client {record.client!r}", _WANT)
         clients += 1
@@ -288,7 +276,7 @@ def _explain(path: Path) -> Iterator[None]:
     """Turn what SQLite and damaged rows raise into a refusal of the backup ``path``."""
     try:
         yield
-    except (sqlite3.Error, DamagedRecordError, DamagedStoreError) as error:
+    except (sqlite3.Error, base.DamagedRecordError, base.DamagedStoreError) as error:
         raise refuse(str(path), f"a damaged file, or no backup ({error})", _WANT) from None
     except OSError as error:  # SQLite could not open or read it
         raise refuse(str(path), f"a file that cannot be read ({error})", _WANT) from None
@@ -305,9 +293,9 @@ def restore(source: Path, place: StorePlace, how: Restoration) -> tuple[Backup, 
     """
     with open_backup(source) as backup:
         store, left, whole = _open_alone(place, how)
-        known = list[TokenRow]()
+        known = list[base.TokenRow]()
 
-        def choose(rows: list[TokenRow]) -> list[TokenRow]:
+        def choose(rows: list[base.TokenRow]) -> list[base.TokenRow]:
             known[:] = rows
             if rows and not how.overwrite and not how.keep_tokens:
                 raise refuse("store", f"{place}, which has tokens", "an empty one, --replace or --keep-tokens")
@@ -327,7 +315,7 @@ def restore(source: Path, place: StorePlace, how: Restoration) -> tuple[Backup, 
         return backup, bool(backup.tokens) and not (known and whole)
 
 
-def _open_alone(place: StorePlace, how: Restoration) -> tuple[Store, list[Token], bool]:
+def _open_alone(place: StorePlace, how: Restoration) -> tuple[base.Store, list[Token], bool]:
     """Open a store on which no server runs; return also what can be read of the tokens of a damaged one.
 
     The last is whether the store was whole.
@@ -339,7 +327,7 @@ def _open_alone(place: StorePlace, how: Restoration) -> tuple[Store, list[Token]
     folder = Path(place.store)
     try:
         return sqlite.SqliteStore(folder), [], True
-    except DamagedStoreError:
+    except base.DamagedStoreError:
         if not how.overwrite:
             raise
         left = readable_tokens(folder / sqlite.STORE_FILE)
@@ -348,7 +336,7 @@ def _open_alone(place: StorePlace, how: Restoration) -> tuple[Store, list[Token]
 
 def readable_tokens(path: Path) -> list[Token]:
     """Return the tokens that can be read from a damaged file."""
-    rows = list[TokenRow]()
+    rows = list[base.TokenRow]()
     with suppress(sqlite3.Error, InputError, OSError), closing(open_to_read(path)) as database:
         rows.extend(row for row in sqlite.read_tokens(database, path, damaged_too=False) if _is_token(row))
     return list(tokens_of(rows).values())

@@ -15,21 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from .base import (
-    ROW_COLUMNS,
-    Facts,
-    Record,
-    Removal,
-    Store,
-    StoreUnavailableError,
-    TokenChoice,
-    TokenRow,
-    in_chunks,
-    name_bytes,
-    name_text,
-    record_of,
-    sound_records,
-)
+from . import base
 from .postgres_link import Link, get_about, set_about
 from .tokens import Token, TokenStore, tokens_of
 
@@ -58,8 +44,8 @@ _SINCE = _HEAD.format(
     UNION ALL SELECT c.id, gone.name, c.version, c.checksum, octet_length(c.body), true
     FROM (SELECT name FROM latte_removals WHERE {_NEW}) AS gone LEFT JOIN latte_clients c USING (name)""",
 )
-READ_ROWS = f"SELECT {ROW_COLUMNS} FROM latte_clients WHERE id = ANY(%b) ORDER BY id"
-_UPSERT = f"""INSERT INTO latte_clients ({ROW_COLUMNS})
+READ_ROWS = f"SELECT {base.ROW_COLUMNS} FROM latte_clients WHERE id = ANY(%b) ORDER BY id"
+_UPSERT = f"""INSERT INTO latte_clients ({base.ROW_COLUMNS})
     SELECT * FROM unnest(%b::bytea[], %b::bigint[], %b::bytea[], %b::bytea[], %b::bigint[], %b::float8[])
     ON CONFLICT (name) DO UPDATE SET version = excluded.version, key = excluded.key, body = excluded.body,
     checksum = excluded.checksum, updated = excluded.updated, xid = pg_current_xact_id()
@@ -100,12 +86,12 @@ def read_feed(database: Database, last: str | None) -> FeedLook:
     """Return the rows that may be new since the snapshot ``last``; None: all rows."""
     query = _EVERYTHING if last is None else _SINCE
     rows = database.cursor(binary=True).execute(query, {"last": last}).fetchall()
-    news = [News(row[2], name_text(row[3]), *row[4:]) for row in rows if row[3] is not None]
+    news = [News(row[2], base.name_text(row[3]), *row[4:]) for row in rows if row[3] is not None]
     news.sort(key=lambda row: row.id or 0)
     return FeedLook(rows[0][0], rows[0][1], news)
 
 
-def write_records(database: Database, records: Sequence[Record]) -> set[str]:
+def write_records(database: Database, records: Sequence[base.Record]) -> set[str]:
     """Return the clients whose records were written; those whose rows somebody holds are left out."""
     from psycopg.errors import DeadlockDetected, LockNotAvailable
 
@@ -129,18 +115,18 @@ def write_records(database: Database, records: Sequence[Record]) -> set[str]:
     return written
 
 
-def _upsert(database: Database, records: Sequence[Record]) -> set[str]:
+def _upsert(database: Database, records: Sequence[base.Record]) -> set[str]:
     columns = [list(column) for column in zip(*(record.row for record in records), strict=True)]
-    return {name_text(row[0]) for row in fetch(database, _UPSERT, columns)}
+    return {base.name_text(row[0]) for row in fetch(database, _UPSERT, columns)}
 
 
-def read_tokens(database: Database) -> list[TokenRow]:
+def read_tokens(database: Database) -> list[base.TokenRow]:
     """Return all tokens."""
     rows = database.cursor(binary=True).execute(f"SELECT {_TOKENS} FROM latte_tokens ORDER BY created, id")
     return [(row[0], row[1], bytes(row[2]), bytes(row[3]), row[4], row[5]) for row in rows]
 
 
-def insert_tokens(database: Database, rows: Iterable[TokenRow]) -> None:
+def insert_tokens(database: Database, rows: Iterable[base.TokenRow]) -> None:
     """Store new tokens."""
     with database.cursor() as cursor:
         cursor.executemany(f"INSERT INTO latte_tokens ({_TOKENS}) VALUES (%s, %s, %b, %b, %s, %s)", list(rows))
@@ -152,7 +138,7 @@ def note_tokens(database: Database) -> None:
     set_about(database, TOKENS_CHANGE, str(number[0]))
 
 
-class PostgresStore(Store):
+class PostgresStore(base.Store):
     """Records in the tables ``latte_clients`` and ``latte_removals`` of the database at ``url``.
 
     One database, or one schema of it (``?options=-csearch_path%3DNAME``), is one federation. With ``alone``, a database
@@ -177,14 +163,14 @@ class PostgresStore(Store):
         self._claimed[name] = self._link.run(claim, again=True)
         return self._claimed[name]
 
-    def read(self, clients: Sequence[str]) -> dict[str, Record]:
+    def read(self, clients: Sequence[str]) -> dict[str, base.Record]:
         """Return the sound records of ``clients``, by client."""
-        names = [name_bytes(client) for client in clients]
-        query = f"SELECT {ROW_COLUMNS} FROM latte_clients WHERE name = ANY(%b)"
+        names = [base.name_bytes(client) for client in clients]
+        query = f"SELECT {base.ROW_COLUMNS} FROM latte_clients WHERE name = ANY(%b)"
         rows = self._link.run(lambda database: fetch(database, query, [names]), again=True) if names else []
-        return {record.client: record for record in sound_records(rows)}
+        return {record.client: record for record in base.sound_records(rows)}
 
-    def write(self, records: Sequence[Record]) -> frozenset[str]:
+    def write(self, records: Sequence[base.Record]) -> frozenset[str]:
         """Store records, all or none; return when they are durable."""
         if not records:
             return frozenset()
@@ -196,7 +182,7 @@ class PostgresStore(Store):
 
     def remove(self, client: str) -> bool:
         """Remove the record of a client, durably."""
-        name = name_bytes(client)
+        name = base.name_bytes(client)
         was_there = self._link.run(lambda database: database.execute(REMOVE, [name]).fetchone() is not None)
         self._seen.pop(client, None)
         return was_there
@@ -209,7 +195,9 @@ class PostgresStore(Store):
         """Return whether there is no record."""
         return not self._link.run(lambda database: fetch(database, "SELECT 1 FROM latte_clients LIMIT 1"))
 
-    def _replace(self, facts: Facts, records: Iterable[Record], tokens: TokenChoice | None, made: bool) -> None:
+    def _replace(
+        self, facts: base.Facts, records: Iterable[base.Record], tokens: base.TokenChoice | None, made: bool
+    ) -> None:
         def fill(database: Database) -> None:
             with database.transaction():
                 database.execute("SET LOCAL statement_timeout = 0")
@@ -229,14 +217,14 @@ class PostgresStore(Store):
                 for name, value in facts.items():
                     if value is not None:
                         set_about(database, name, value)
-                for chunk in in_chunks(records, lambda record: len(record.body)):
+                for chunk in base.in_chunks(records, lambda record: len(record.body)):
                     write_records(database, chunk)
 
         self._link.run(fill)
 
     # --- what others write --------------------------------------------------------------------------------
 
-    def changes(self) -> Iterator[Record | Removal]:
+    def changes(self) -> Iterator[base.Record | base.Removal]:
         """Yield what changed since the last call, in the order of joining; at the first call, every record.
 
         A caller that stops half way gets the same changes at the next call.
@@ -253,12 +241,12 @@ class PostgresStore(Store):
         if everything:
             gone |= known.keys() - {news.client for news in look.news}
         for client in gone:
-            yield Removal(client)
+            yield base.Removal(client)
         seen = {}
-        for chunk in in_chunks([news for news in differing if news.id is not None], lambda news: news.size):
+        for chunk in base.in_chunks([news for news in differing if news.id is not None], lambda news: news.size):
             ids = [news.id for news in chunk]
             rows = self._link.run(lambda database: fetch(database, READ_ROWS, [ids]))  # noqa: B023  it is called at once
-            for record in map(record_of, rows) if self._last is None else sound_records(rows):
+            for record in map(base.record_of, rows) if self._last is None else base.sound_records(rows):
                 yield record
                 seen[record.client] = record.version, record.checksum
         for client in gone:
@@ -283,9 +271,9 @@ class PostgresStore(Store):
         look = self._link.run(lambda database: read_feed(database, None), again=True)
         facts = {name: self._link.run(lambda database: get_about(database, name)) for name in self._claimed}  # noqa: B023
         if facts.get("task") != self._claimed.get("task"):
-            raise StoreUnavailableError(f"{self._link.name}: is the store of another task now")
+            raise base.StoreUnavailableError(f"{self._link.name}: is the store of another task now")
         if facts.get("secret") != self._claimed.get("secret"):
-            raise StoreUnavailableError(f"{self._link.name}: has another secret now; start this server again")
+            raise base.StoreUnavailableError(f"{self._link.name}: has another secret now; start this server again")
         self._looked_by = self._link.number
         return look, True
 
@@ -308,11 +296,11 @@ class PostgresTokens(TokenStore):
         with self._lock:
             now = time.monotonic()
             if now < self._fails_until:  # threads that waited for the lock need not wait for the connection as well
-                raise StoreUnavailableError(f"{self._link.name}: did not answer a moment ago")
+                raise base.StoreUnavailableError(f"{self._link.name}: did not answer a moment ago")
             if newest or now >= self._fresh_until:
                 try:
                     self._link.run(self._refresh, again=True)
-                except StoreUnavailableError:
+                except base.StoreUnavailableError:
                     self._fails_until = time.monotonic() + _TOKENS_FRESH
                     raise
                 self._fresh_until = now + _TOKENS_FRESH

@@ -22,22 +22,7 @@ from typing import ClassVar
 
 from ...errors import refuse
 from ...files.atomic import lock
-from .base import (
-    ROW_COLUMNS,
-    DamagedStoreError,
-    Facts,
-    Record,
-    Removal,
-    Store,
-    StoredRow,
-    StoreFullError,
-    StoreUnavailableError,
-    TokenChoice,
-    TokenRow,
-    name_bytes,
-    record_of,
-    sound_records,
-)
+from . import base
 
 log = logging.getLogger("latte.server")
 STORE_FILE = "clients.db"
@@ -69,7 +54,7 @@ _TABLES = (
     f"PRAGMA application_id={APPLICATION}",
     f"PRAGMA user_version={STORE_SCHEMA}",
 )
-_WRITE = f"""INSERT INTO clients ({ROW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)
+_WRITE = f"""INSERT INTO clients ({base.ROW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (name) DO UPDATE SET version=excluded.version, key=excluded.key, body=excluded.body,
     checksum=excluded.checksum, updated=excluded.updated WHERE excluded.version > clients.version"""
 # a damaged name may be text or a number; the comparison of all by the index would take any text for the number 0
@@ -133,7 +118,7 @@ class CommitMark:
             self._handle = -1
 
 
-class SqliteStore(Store):
+class SqliteStore(base.Store):
     """Records in the file ``clients.db`` of ``folder``.
 
     A file that is damaged, or behind its mark, is refused. With ``anew`` an existing file is set aside first; with
@@ -187,18 +172,18 @@ class SqliteStore(Store):
             self._database.execute("INSERT INTO about VALUES (?, ?)", [name, value])
         return value
 
-    def read(self, clients: Sequence[str]) -> dict[str, Record]:
+    def read(self, clients: Sequence[str]) -> dict[str, base.Record]:
         """Return the sound records of ``clients``, by client."""
         records = {}
         with explain_errors(self._path):
             for start in range(0, len(clients), _MOST_VARIABLES):
-                names = [name_bytes(client) for client in clients[start : start + _MOST_VARIABLES]]
+                names = [base.name_bytes(client) for client in clients[start : start + _MOST_VARIABLES]]
                 marks = ",".join("?" * len(names))
-                rows = self._database.execute(f"SELECT {ROW_COLUMNS} FROM clients WHERE name IN ({marks})", names)
-                records.update({record.client: record for record in sound_records(rows)})
+                rows = self._database.execute(f"SELECT {base.ROW_COLUMNS} FROM clients WHERE name IN ({marks})", names)
+                records.update({record.client: record for record in base.sound_records(rows)})
         return records
 
-    def write(self, records: Sequence[Record]) -> frozenset[str]:
+    def write(self, records: Sequence[base.Record]) -> frozenset[str]:
         """Store records, all or none; return when they are durable."""
         with self._commit():
             before = self._database.total_changes
@@ -213,9 +198,9 @@ class SqliteStore(Store):
     def remove(self, client: str) -> bool:
         """Remove the record of a client, durably; also if its name is damaged, and of another type."""
         with self._commit():
-            return self._database.execute(_REMOVE, [name_bytes(client)]).rowcount > 0
+            return self._database.execute(_REMOVE, [base.name_bytes(client)]).rowcount > 0
 
-    def changes(self) -> Iterator[Record | Removal]:
+    def changes(self) -> Iterator[base.Record | base.Removal]:
         """Yield every record, in the order of joining, at the first call; later nothing, as nobody else writes.
 
         A store whose files were removed is unavailable.
@@ -223,21 +208,25 @@ class SqliteStore(Store):
         self._place.check()
         if not self._loaded:
             with explain_errors(self._path):
-                yield from map(record_of, self._database.execute(f"SELECT {ROW_COLUMNS} FROM clients ORDER BY id"))
+                yield from map(
+                    base.record_of, self._database.execute(f"SELECT {base.ROW_COLUMNS} FROM clients ORDER BY id")
+                )
             self._loaded = True
 
-    def rows(self) -> list[StoredRow]:
+    def rows(self) -> list[base.StoredRow]:
         """Return every row as it is stored, damaged or not."""
         with explain_errors(self._path):
-            return self._database.execute(f"SELECT {ROW_COLUMNS} FROM clients ORDER BY id").fetchall()
+            return self._database.execute(f"SELECT {base.ROW_COLUMNS} FROM clients ORDER BY id").fetchall()
 
     def is_empty(self) -> bool:
         """Return whether there is no record."""
         with explain_errors(self._path):
             return self._database.execute("SELECT 1 FROM clients LIMIT 1").fetchone() is None
 
-    def _replace(self, facts: Facts, records: Iterable[Record], tokens: TokenChoice | None, made: bool) -> None:
-        statement = f"INSERT INTO clients ({ROW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+    def _replace(
+        self, facts: base.Facts, records: Iterable[base.Record], tokens: base.TokenChoice | None, made: bool
+    ) -> None:
+        statement = f"INSERT INTO clients ({base.ROW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
         with self._commit():
             self._database.execute("DELETE FROM clients")
             for name, value in facts.items():
@@ -282,9 +271,9 @@ def check_present(path: Path, marked: int) -> None:
         raise damaged(path, f"nothing, where {marked} commits were")
 
 
-def damaged(path: Path, fault: str) -> DamagedStoreError:
+def damaged(path: Path, fault: str) -> base.DamagedStoreError:
     """Return the error that refuses a damaged store."""
-    return DamagedStoreError(
+    return base.DamagedStoreError(
         f"{path}: got a damaged database ({fault}), want a backup: latte store restore --replace, or what is left of"
         " it: latte store check --forget-damaged"
     )
@@ -324,7 +313,7 @@ class PlaceCheck:
             if known is None:
                 self._files[file] = found
             elif found is None or found.st_ino != known.st_ino or found.st_dev != known.st_dev:
-                raise StoreUnavailableError(f"{file}: was removed or replaced meanwhile; start the server again")
+                raise base.StoreUnavailableError(f"{file}: was removed or replaced meanwhile; start the server again")
 
 
 def files_of(path: Path) -> tuple[Path, Path, Path]:
@@ -376,12 +365,12 @@ def counted(database: sqlite3.Connection, mark: CommitMark) -> Iterator[None]:
     mark.note(number)
 
 
-def read_tokens(database: sqlite3.Connection, path: Path, damaged_too: bool = True) -> list[TokenRow]:
+def read_tokens(database: sqlite3.Connection, path: Path, damaged_too: bool = True) -> list[base.TokenRow]:
     """Return all tokens of the file ``path``, in the order in which they were made.
 
     A token that does not match its checksum is an error; without ``damaged_too`` it is left out.
     """
-    tokens = list[TokenRow]()
+    tokens = list[base.TokenRow]()
     for *row, checksum in database.execute(f"SELECT {_TOKEN_COLUMNS}, checksum FROM tokens ORDER BY created, id"):
         if checksum == _token_checksum(row):
             tokens.append((row[0], row[1], row[2], row[3], row[4], row[5]))
@@ -390,7 +379,7 @@ def read_tokens(database: sqlite3.Connection, path: Path, damaged_too: bool = Tr
     return tokens
 
 
-def put_tokens(database: sqlite3.Connection, rows: Iterable[TokenRow]) -> None:
+def put_tokens(database: sqlite3.Connection, rows: Iterable[base.TokenRow]) -> None:
     """Store tokens, new ones or with another state, and the fact that there were some: the number of this commit.
 
     The fact is never removed.
@@ -436,9 +425,9 @@ def explain_errors(path: Path) -> Iterator[None]:
         if name == "SQLITE_FULL" or (
             name.startswith("SQLITE_IOERR") and shutil.disk_usage(path.parent).free < _LEAST_FREE
         ):
-            raise StoreFullError(f"{path}: no room is left on its disk ({error})") from error
+            raise base.StoreFullError(f"{path}: no room is left on its disk ({error})") from error
         if isinstance(error, sqlite3.OperationalError):
             there = os.access(path.parent, os.W_OK)
             reason = error if there else f"SQLite has to write in its folder, and cannot ({error})"
-            raise StoreUnavailableError(f"{path}: {reason}") from error
+            raise base.StoreUnavailableError(f"{path}: {reason}") from error
         raise damaged(path, str(error)) from error
