@@ -107,6 +107,32 @@ def test_a_client_goes_on_with_its_classes_by_name(method, privacy):
         create("tda", second.zero_shot).take_over(_used_tda(first))
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("without", [(), ("horse",)])
+def test_a_class_that_does_not_change_keeps_its_noise_when_others_join_and_leave(method, without):
+    """Another draw for the same rows would be one more release."""
+    first, _, third = versions(method)
+    before = new_member(first, Privacy(noise=0.5), without)
+    for image in images(30):
+        before.predict(image)
+    before.summary()
+    after = new_member(third, Privacy(noise=0.5), without)
+    after.take_over(before)
+    assert after.unsaved_noise, "it is stored before it is sent"
+    after.summary()
+    old, new = (
+        dict(zip(names, member.state()["private.noisy"], strict=True))
+        for names, member in ((first.zero_shot.classnames, before), (third.zero_shot.classnames, after))
+    )
+    for name in ("cat", "horse"):
+        np.testing.assert_array_equal(new[name], old[name])
+    assert np.any(new["owl"]) and not np.any(np.isin(new["owl"], old["dog"])), "noise of its own"
+    unused = new_member(third, Privacy(noise=0.5), without)
+    unused.take_over(new_member(first, Privacy(noise=0.5), without))
+    assert not unused.state()["private.noisy"].size, "nothing was ever sent"
+    unused.summary()
+
+
 def _used_tda(task):
     method = create("tda", task.zero_shot)
     method.predict(images(1)[0])

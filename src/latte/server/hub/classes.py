@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from ...core.zero_shot import places_of
 from ...errors import InputError, refuse
 from ...methods import describe
-from ...methods.classes import move_upload, places_of
+from ...methods.classes import move_upload
 from ...wire.blocks import SameShapes, complete, decode, encode
 from ...wire.messages import Upload, pack, unpack
 from ...wire.task import Task
