@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 from ...core.zero_shot import places_of
 from ...errors import InputError, refuse
@@ -12,22 +15,33 @@ from ...methods.classes import move_upload
 from ...wire.blocks import SameShapes, complete, decode, encode
 from ...wire.messages import Upload, pack, unpack
 from ...wire.task import Task
-from ..store.base import Record, Store
+from ..store.base import Record, Store, open_store
 from .hub import served_exchange
 
 log = logging.getLogger("latte.server")
 
 
-def follow_classes(store: Store, task: Task) -> bool:
-    """Let a store of an earlier version belong to ``task``; return whether it did, and has to be opened again.
+def open_followed(place: str | Path, task: Task) -> Store:
+    """Open a store; one of an earlier version of ``task`` belongs to ``task`` from then on.
 
-    All uploads change in one transaction. One that says nothing of the classes that are left is removed: the next of
-    its client replaces it.
+    Such a one is refused while another server runs on it, which would read and write uploads of the earlier version.
     """
-    owner = store.claim(task.fingerprint)
-    earlier = task.classes_of(owner)
-    if owner == task.fingerprint or earlier is None:
-        return False
+    store = open_store(place)
+    if task.classes_of(store.claim(task.fingerprint)) is None:
+        return store
+    store.close()
+    with closing(open_store(place, alone=True)) as store:
+        earlier = task.classes_of(store.claim(task.fingerprint))
+        if earlier is not None:  # or another server was first
+            _follow_classes(store, task, earlier)
+    return open_store(place)
+
+
+def _follow_classes(store: Store, task: Task, earlier: Sequence[str]) -> None:
+    """Let every upload go on, in one transaction.
+
+    One that says nothing of the classes that are left is removed: the next of its client replaces it.
+    """
     kind, exchange = describe(task.method).kind.Upload, served_exchange(task)
     if not hasattr(kind, "class_fields"):
         want = "a method whose uploads name their class_fields, as those of Latte and Ristretto do"
@@ -49,4 +63,3 @@ def follow_classes(store: Store, task: Task) -> bool:
         moved.append(replace(record, body=pack(Upload(blocks, upload.report))))
     store.replace(task.fingerprint, moved, store.secret())
     log.info("classes changed", extra={"fields": {"clients": count, "kept": len(moved)}})
-    return True
