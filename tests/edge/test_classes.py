@@ -26,7 +26,9 @@ from latte.edge.joining import (
 )
 from latte.methods.classes import YOUNG
 from latte.methods.ristretto.sums import ClassSums
+from latte.server.hub.check import check_store
 from latte.server.hub.hub import served_exchange
+from latte.server.store.backup import StorePlace
 from latte.wire.task import parse_task, read_task, write_task
 from serving import serving
 from waiting import wait_until
@@ -80,6 +82,12 @@ def test_a_task_knows_its_versions():
     for same in (classifier("dog", "cat", "horse"), ZeroShot(TEXT, NAMES, 30.0)):
         with pytest.raises(InputError):
             next_version(first, same)
+    rounded = unit(TEXT + 1e-3 * np.random.default_rng(1).normal(size=TEXT.shape))
+    made = next_version(first, ZeroShot(rounded, NAMES, 20.0))
+    np.testing.assert_array_equal(made.zero_shot.text[:3], first.zero_shot.text, "of another machine")
+    assert next_version(made, classifier("cat", "dog", "horse")).fingerprint == first.fingerprint
+    with pytest.raises(InputError, match="another one of 'cat'"):  # of an encoder with as many dimensions
+        next_version(first, ZeroShot(TEXT[[2, 0, 1, 3]], NAMES, 20.0))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -155,6 +163,18 @@ def test_zero_shot_decides_on_a_young_class_until_there_is_evidence():
 def _softmax(z):
     e = np.exp(z - z.max())
     return e / e.sum()
+
+
+def test_uploads_of_the_earlier_version_are_no_damage(tmp_path):
+    """Some prototypes are nearer to the class that joined; whoever forgets what is damaged must not lose them."""
+    first, second, _ = versions("latte")
+    data, members = tmp_path / "data", [(f"device {seed}", used(first, seed)) for seed in range(6)]
+    with serving(first, data) as server, HttpExchange(server.address) as http:
+        sync(members, http)
+    with serving(second, data) as server:
+        assert len(server.service.hub.versions) == 6
+    report = check_store(StorePlace(data, data), second)
+    assert (report.clients, report.damages) == (6, ())
 
 
 @pytest.mark.parametrize("method", METHODS)

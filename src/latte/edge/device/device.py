@@ -31,6 +31,7 @@ from ...wire.messages import DeviceReport, FleetWord
 from ...wire.task import Task
 from ..classify.classify import EmbeddedPicture, OwnServer, answer_picture, fill_of
 from ..classify.evidence import Labelled, Tally, collapse_of
+from ..classify.masked import Masked
 from .feeds import PictureFeed
 from .labels import (
     NOTHING,
@@ -425,6 +426,7 @@ class DeviceLoop:
         method: Any = self.method
         if isinstance(method, PrivateClient):
             method = None if method.privacy.noise else method.method
+        method = method.method if isinstance(method, Masked) else method
         return isinstance(method, OwnServer) and method.stand_in()
 
     def save(self) -> None:
