@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -79,8 +79,10 @@ def open_service(task: Task, options: ServerOptions) -> Service:
     place = options.store or str(options.data)
     store = open_store(place)
     try:
-        if follow_classes(store, task):
+        if task.classes_of(store.claim(task.fingerprint)) is not None:
             store.close()
+            with closing(open_store(place, alone=True)) as alone:
+                follow_classes(alone, task)
             store = open_store(place)
         hub = Hub(task, store, options.limits)
         return Service(hub, open_tokens(place), replace(options.access, local=local), Audit(options.data), options.data)

@@ -17,8 +17,8 @@ from .hub import served_exchange
 log = logging.getLogger("latte.server")
 
 
-def follow_classes(store: Store, task: Task) -> bool:
-    """Let a store of an earlier version belong to ``task``; return whether it did, and has to be opened again.
+def follow_classes(store: Store, task: Task) -> None:
+    """Let a store of an earlier version belong to ``task``. No server may run on it; it has to be opened again.
 
     All uploads change in one transaction. One that says nothing of the classes that are left is removed: the next of
     its client replaces it.
@@ -26,7 +26,7 @@ def follow_classes(store: Store, task: Task) -> bool:
     owner = store.claim(task.fingerprint)
     earlier = task.classes_of(owner)
     if owner == task.fingerprint or earlier is None:
-        return False
+        return
     kind, exchange = describe(task.method).kind.Upload, served_exchange(task)
     if not hasattr(kind, "class_fields"):
         want = "a method whose uploads name their class_fields, as those of Latte and Ristretto do"
@@ -48,4 +48,3 @@ def follow_classes(store: Store, task: Task) -> bool:
         moved.append(replace(record, body=pack(Upload(blocks, upload.report))))
     store.replace(task.fingerprint, moved, store.secret())
     log.info("classes changed", extra={"fields": {"clients": count, "kept": len(moved)}})
-    return True

@@ -217,12 +217,15 @@ def is_postgres(place: str | Path) -> bool:
     return str(place).startswith(("postgresql://", "postgres://"))
 
 
-def open_store(place: str | Path) -> Store:
-    """Return the store at ``place``: a folder, or the address of a PostgreSQL database."""
+def open_store(place: str | Path, alone: bool = False) -> Store:
+    """Return the store at ``place``: a folder, or the address of a PostgreSQL database.
+
+    With ``alone``, a database on which a server runs is refused; a folder has one server at most anyway.
+    """
     if is_postgres(place):
         from .postgres import PostgresStore
 
-        return PostgresStore(str(place))
+        return PostgresStore(str(place), alone)
     if "://" in str(place):
         raise refuse("store", repr(str(place)), "a folder, or postgresql://USER@HOST/DATABASE")
     from .sqlite import SqliteStore
