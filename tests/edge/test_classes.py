@@ -315,6 +315,13 @@ def test_a_masked_class_never_wins_and_is_not_learnt(method, privacy):
             new_member(task, privacy, without)
 
 
+def test_a_masked_class_has_no_share_of_scores_that_are_shares():
+    member, others = (new_member(make_task(classifier(*NAMES), "oga-fed"), None, without) for without in (["owl"], ()))
+    for image in images(40):
+        shares, whole = member.predict(image).probabilities, others.predict(image).probabilities
+        assert shares[3] == 0 and abs(shares.sum() - 1) < 1e-6 and np.isfinite(whole).all()
+
+
 def test_a_mask_stays_when_classes_join_and_leave(tmp_path):
     first, second, third = versions("ristretto")
     membership = Membership("http://127.0.0.1:1", without=("dog",))
