@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from devices import RowEncoder, rows
-from latte import InputError, Privacy, ZeroShot, create
+from latte import InputError, Latte, Privacy, ZeroShot, create
 from latte.core.sync import sync
 from latte.core.types import Prototypes
 from latte.edge.classify.classify import answer_of
@@ -24,6 +24,7 @@ from latte.edge.joining import (
     next_version,
     settle_version,
 )
+from latte.methods.base import BaseMethod
 from latte.methods.classes import YOUNG
 from latte.methods.ristretto.sums import ClassSums
 from latte.server.hub.check import check_store
@@ -275,6 +276,27 @@ def test_a_task_of_other_classes_that_is_no_version_is_refused_as_before(tmp_pat
         wait_until(lambda: device.answer(images(1)[0]) and "other_task" in device.status.sync_problem, "a refusal")
     device.close(0)
     assert device.task.fingerprint == first.fingerprint
+
+
+@pytest.mark.parametrize("why", ["at least two", "take_over"])
+def test_a_device_that_cannot_follow_goes_on_and_says_why(why, tmp_path, monkeypatch):
+    first, *_ = versions("latte")
+    later = next_version(first, classifier("cat", "horse"))
+    with serving(first, tmp_path / "data") as server:
+        port = int(server.address.rsplit(":", 1)[1])
+        without = ("cat",) if why == "at least two" else ()
+        chosen = Membership(server.address, name="ann", without=without)
+        device = Device(chosen, encoder=RowEncoder(8), state=tmp_path / "state", sync_seconds=0.2)
+        device.answer(images(1)[0])
+    if not without:
+        monkeypatch.delattr(Latte, "take_over")
+        monkeypatch.delattr(BaseMethod, "take_over")
+    with serving(later, tmp_path / "data", port=port):
+        wait_until(lambda: device.answer(images(1)[0]) and why in device.status.sync_problem, "the reason")
+        device._loop.link.complain("server: other_task")  # at the next try
+        assert why in device.status.sync_problem
+    device.close(0)
+    assert device.task.fingerprint == first.fingerprint == read_task(tmp_path / "state" / TASK_FILE).fingerprint
 
 
 # --- classes that a device cannot meet --------------------------------------------------------------------------

@@ -127,6 +127,11 @@ def join(membership: Membership, folder: Path) -> DeviceIdentity:
 def begin_version(task: Task, earlier: Method, membership: Membership, folder: Path) -> Method:
     """Return a member that goes on with a later version of the task; the task is stored beside that of the record."""
     member: Any = new_member(task, membership.privacy, membership.without)
+    inner = member
+    while hasattr(inner, "method"):
+        inner = inner.method
+    if not hasattr(inner, "take_over"):
+        raise refuse("method", type(inner).__name__, "one with take_over(earlier), as latte.BaseMethod has")
     member.take_over(earlier)
     write_task(folder / NEXT_FILE, task)
     return cast(Method, member)
