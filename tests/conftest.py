@@ -66,6 +66,15 @@ def compiled_loops() -> None:
     run(sys.executable, SUPPORT / "compile_loops.py", check=True)
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[object]:
+    """A PostgreSQL for all tests of a process; each makes a schema or a database of its own."""
+    from postgres import running_postgres
+
+    with running_postgres() as server:
+        yield server
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes() -> None:
     """Compile the engine's loops before several processes need them."""

@@ -30,7 +30,7 @@ import numpy as np
 from latte.core.maths import softmax
 from latte.core.types import Integers, Reals, TeachingRights
 from latte.data.catalogue import find_benchmark, read_benchmark
-from latte.data.federation import ClientStream, Federation, federate, generators
+from latte.data.federation import Federation, federate, generators
 from latte.files.atomic import append_line
 from latte.simulation.labelling import Labelling
 from latte.simulation.simulator import Schedule, set_up, simulate
@@ -44,7 +44,7 @@ PLANS = (
     *(Labelling(margin=n) for n in (30, 100, 300)),
 )
 CENTRAL = ("tip-adapter", "probe")
-LONGEST = {"cifar10c": 60}  # images of a client
+MOST_CLIENTS = {"cifar10c": 60}  # drawn at random, of its 190
 
 
 @dataclass(frozen=True)
@@ -75,17 +75,17 @@ def name_of(plan: Labelling) -> str:
 def federation_of(data: Path, name: str, seed: int) -> Federation:
     embeddings = read_benchmark(find_benchmark(name, data))
     federation = federate(embeddings, 10, seed)
-    most = LONGEST.get(name)
-    cut = tuple(ClientStream(c.name, c.domain, c.samples[:most]) for c in federation.clients)
-    return Federation(embeddings, cut)
+    order = generators(seed).cohort.permutation(len(federation))
+    return Federation(embeddings, tuple(federation.clients[i] for i in sorted(order[: MOST_CLIENTS.get(name)])))
 
 
 # --- the fleet ------------------------------------------------------------------------------------------------
 
 
 def right_of(federation: Federation, method: str, told: tuple[Integers, ...] | None, rights: TeachingRights) -> Reals:
-    """Return which answers are right, client after client, as 0 and 1."""
-    clients, exchange = set_up(federation, method, None, None, generators(0).cohort)
+    """Return which answers are right, client after client, as 0 and 1. ``method`` may be "ristretto+trust=open"."""
+    name, _, trust = method.partition("+trust=")
+    clients, exchange = set_up(federation, name, {"trust": trust} if trust else None, None, generators(0).cohort)
     if told is not None:
         clients = [replace(client, told=mine) for client, mine in zip(clients, told, strict=True)]
     if exchange is not None:
@@ -122,9 +122,9 @@ def central_logits(kind: str, logits: Reals, rows: Reals, given: Integers, class
 
 
 def measure(
-    data: Path, sets: list[str], methods: list[str], plans: str, done: set[tuple[str, str, str, int]]
+    data: Path, sets: list[str], methods: list[str], plans: str, seeds: list[int], done: set[tuple[str, str, str, int]]
 ) -> Iterator[Measured]:
-    for seed in SEEDS:
+    for seed in seeds:
         for name in sets:
             federation = federation_of(data, name, seed)
             samples = np.concatenate([client.samples for client in federation.clients])
@@ -202,18 +202,23 @@ def mean_gains(measured: list[Measured]) -> dict[tuple[str, str, str], list[floa
 def print_tables(measured: list[Measured]) -> None:
     gains = mean_gains(measured)
     sets = [name for name in SETS if any(key[2] == name for key in gains)]
-    plans = list(dict.fromkeys(one.plan for one in measured))
+    plans = list(dict.fromkeys([*map(name_of, PLANS), *(one.plan for one in measured)]))
     for method in dict.fromkeys(one.method for one in measured):
         print(f"\n| {method} | " + " | ".join(sets) + " |\n|" + "---|" * (len(sets) + 1))
         for plan in plans:
             cells = [gains.get((method, plan, name)) for name in sets]
             if any(cells):
-                shown = [f"{np.mean(cell):+.1f}" if cell else "" for cell in cells]
-                few = [
-                    f"({text})" if cell and len(cell) < len(SEEDS) else text
-                    for cell, text in zip(cells, shown, strict=True)
-                ]
-                print(f"| {plan} | " + " | ".join(few) + " |")
+                print(f"| {plan} | " + " | ".join(shown(cell) for cell in cells) + " |")
+
+
+def shown(cell: list[float] | None) -> str:
+    """Return the mean; in brackets if it is that of one partition, and beside the extremes if it is of many."""
+    if not cell:
+        return ""
+    text = f"{np.mean(cell):+.1f}"
+    if len(cell) < len(SEEDS):
+        return f"({text})"
+    return text if len(cell) == len(SEEDS) else f"{text} [{min(cell):.1f}, {max(cell):.1f}]"
 
 
 def draw(measured: list[Measured], out: Path) -> None:
@@ -252,6 +257,7 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--methods", default="ristretto,latte,tip-adapter,probe")
     parser.add_argument("--plans", default="", help="such as none,per_class=2; all without it")
+    parser.add_argument("--seeds", default=",".join(map(str, SEEDS)), help="of the partitions")
     a = parser.parse_args()
     if a.what in ("table", "figure"):
         measured = read(a.paths[0])
@@ -263,7 +269,7 @@ def main() -> None:
     if a.what == "hostile":
         runs = hostile(data, [method for method in methods if method not in CENTRAL], done)
     else:
-        runs = measure(data, a.sets.split(","), methods, a.plans, done)
+        runs = measure(data, a.sets.split(","), methods, a.plans, [int(seed) for seed in a.seeds.split(",")], done)
     for one in runs:
         append_line(out, json.dumps(asdict(one)))
         print(f"{one.data} {one.method} {one.plan} {one.seed}: {one.gain:+.2f} ({one.seconds:.0f} s)", flush=True)

@@ -1,5 +1,6 @@
 """Classes that join and leave a running fleet: states, stores and devices go on, and nothing is lost."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -27,11 +28,13 @@ from latte.edge.joining import (
 from latte.methods.base import BaseMethod
 from latte.methods.classes import YOUNG
 from latte.methods.ristretto.sums import ClassSums
+from latte.server.http.running import ServerOptions, open_service
 from latte.server.hub.check import check_store
 from latte.server.hub.hub import served_exchange
 from latte.server.store.backup import StorePlace
 from latte.wire.task import parse_task, read_task, write_task
-from serving import serving
+from serving import IMPATIENT, UNLIMITED, serving
+from two_servers import forked_server
 from waiting import wait_until
 
 METHODS = ["latte", "ristretto"]
@@ -116,6 +119,32 @@ def test_a_client_goes_on_with_its_classes_by_name(method, privacy):
         create("tda", second.zero_shot).take_over(_used_tda(first))
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("without", [(), ("horse",)])
+def test_a_class_that_does_not_change_keeps_its_noise_when_others_join_and_leave(method, without):
+    """Another draw for the same rows would be one more release."""
+    first, _, third = versions(method)
+    before = new_member(first, Privacy(noise=0.5), without)
+    for image in images(30):
+        before.predict(image)
+    before.summary()
+    after = new_member(third, Privacy(noise=0.5), without)
+    after.take_over(before)
+    assert after.unsaved_noise, "it is stored before it is sent"
+    after.summary()
+    old, new = (
+        dict(zip(names, member.state()["private.noisy"], strict=True))
+        for names, member in ((first.zero_shot.classnames, before), (third.zero_shot.classnames, after))
+    )
+    for name in ("cat", "horse"):
+        np.testing.assert_array_equal(new[name], old[name])
+    assert np.any(new["owl"]) and not np.any(np.isin(new["owl"], old["dog"])), "noise of its own"
+    unused = new_member(third, Privacy(noise=0.5), without)
+    unused.take_over(new_member(first, Privacy(noise=0.5), without))
+    assert not unused.state()["private.noisy"].size, "nothing was ever sent"
+    unused.summary()
+
+
 def _used_tda(task):
     method = create("tda", task.zero_shot)
     method.predict(images(1)[0])
@@ -178,15 +207,22 @@ def test_uploads_of_the_earlier_version_are_no_damage(tmp_path):
     assert (report.clients, report.damages) == (6, ())
 
 
+@pytest.fixture(params=["folder", "postgres"])
+def place(request, tmp_path):
+    """Return where a server has its data, and its store in a folder or in PostgreSQL."""
+    url = request.getfixturevalue("postgres").new_schema() if request.param == "postgres" else None
+    return {"folder": tmp_path / "data", "store": url}
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_a_store_goes_on_with_the_next_version(method, tmp_path):
+def test_a_store_goes_on_with_the_next_version(method, place):
     first, _, third = versions(method, **({"trust": "fleet"} if method == "ristretto" else {}))
     members = {name: used(first, seed, labels) for seed, (name, labels) in enumerate((("ann", 3), ("bob", 0)))}
-    with serving(first, tmp_path / "data") as server, HttpExchange(server.address) as http:
+    with serving(first, **place) as server, HttpExchange(server.address) as http:
         for _ in range(2):
             sync(list(members.items()), http)
         token_secret = server.service.hub.store.secret()
-    with serving(third, tmp_path / "data") as server, HttpExchange(server.address) as http:
+    with serving(third, **place) as server, HttpExchange(server.address) as http:
         hub = server.service.hub
         assert set(hub.versions) == {"ann", "bob"} and hub.labels == {"ann": 3} and hub.store.secret() == token_secret
         after = {}
@@ -197,7 +233,7 @@ def test_a_store_goes_on_with_the_next_version(method, tmp_path):
         sync(list(after.items()), http)
         assert hub.labels == {"ann": 2}
     other = make_task(classifier("cat", "owl"), method, dict(first.params), sync="every", period=4)
-    with pytest.raises(InputError, match="another task"), serving(other, tmp_path / "data"):
+    with pytest.raises(InputError, match="another task"), serving(other, **place):
         pass
 
 
@@ -220,12 +256,34 @@ def a_device(server, state, name="ann"):
     return Device(server.address, encoder=RowEncoder(8), name=name, state=state, sync_seconds=0.2)
 
 
+def test_while_a_server_of_the_earlier_version_runs_the_next_is_refused(postgres, tmp_path):
+    """Two servers on one store: nothing changes under the other, and once it has ended, both start."""
+    first, second, _ = versions("ristretto")
+    url, member = postgres.new_schema(), used(first)
+    options = [ServerOptions(tmp_path / str(i), url, port=0, access=UNLIMITED) for i in (1, 2)]
+    with serving(first, tmp_path / "0", store=url) as server, HttpExchange(server.address) as http:
+        sync([("ann", member)], http)
+        with pytest.raises(InputError, match=r"a process at work on it: latte from 127\.0\.0\.1 .* until it has ended"):
+            open_service(second, options[0])
+        http.pull("ann")
+        sync([("ann", member), ("bob", used(first, 1))], http)
+        assert set(server.service.hub.versions) == {"ann", "bob"}
+    with ExitStack() as servers:
+        for one in options:
+            address = servers.enter_context(forked_server(second, one))
+            with HttpExchange(address, connection=IMPATIENT) as http:
+                assert {http.pull(name).task for name in ("ann", "bob")} == {second.zero_shot.fingerprint}
+        with pytest.raises(InputError, match=r"the store of another task \(class names"):
+            open_service(first, options[0])
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_running_devices_follow_and_one_that_was_off_catches_up(method, tmp_path):
+@pytest.mark.parametrize("place", ["folder", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True)
+def test_running_devices_follow_and_one_that_was_off_catches_up(method, place, tmp_path):
     """Labels are carried over, answers stay, and what comes later is answered with the new classes."""
     first, second, third = versions(method)
-    data, (one, two) = tmp_path / "data", (tmp_path / "one", tmp_path / "two")
-    with serving(first, data) as server:
+    one, two = tmp_path / "one", tmp_path / "two"
+    with serving(first, **place) as server:
         port = int(server.address.rsplit(":", 1)[1])
         with a_device(server, two, "two") as device:
             for row in images(8, 5):
@@ -237,7 +295,7 @@ def test_running_devices_follow_and_one_that_was_off_catches_up(method, tmp_path
         running.correct("frame 2", "horse", pictures[1])
     try:
         for task in (second, third):
-            with serving(task, data, port=port):
+            with serving(task, **place, port=port):
 
                 def follows(task=task):
                     running.answer(images(1, 6)[0])
@@ -253,14 +311,14 @@ def test_running_devices_follow_and_one_that_was_off_catches_up(method, tmp_path
         assert [each.answer.label for each in kept] == [answer.label for answer in answers]
     finally:
         running.close(0)
-    with serving(third, data, port=port) as server, a_device(server, two, "two") as device:  # two versions later
+    with serving(third, **place, port=port) as server, a_device(server, two, "two") as device:  # two versions later
         assert device.task.fingerprint == first.fingerprint
         wait_until(
             lambda: device.answer(images(1, 9)[0]) and device.task.fingerprint == third.fingerprint, "it follows"
         )
         assert {answer.label for answer in map(device.answer, images(30, 10))} <= set(third.zero_shot.classnames)
         number, memory = device._loop.record.number, device.method.state()
-    with serving(third, data, port=port) as server, a_device(server, two, "two") as device:
+    with serving(third, **place, port=port) as server, a_device(server, two, "two") as device:
         assert device._loop.record.number == number and device.task.fingerprint == third.fingerprint
         assert device.method.state().keys() >= memory.keys() - {"young"}
 

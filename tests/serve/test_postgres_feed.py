@@ -302,8 +302,10 @@ def test_a_store_of_another_task_is_not_served(followers):
     other.store._link.close()
     with closing(PostgresStore(followers.url, alone=True)) as store:
         store.replace("two", [])
-    with pytest.raises(StoreUnavailableError, match="another task"):
-        other.follow()
+    for use in (other.follow, lambda: other.write(a_record("a")), lambda: other.remove("a")):
+        with pytest.raises(StoreUnavailableError, match="another task"):
+            use()
+    assert followers().store.is_empty(), "and nothing of its own is written"
 
 
 def test_a_dump_from_a_server_that_has_counted_further(followers, postgres):

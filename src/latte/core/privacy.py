@@ -9,7 +9,7 @@ upload could be averaged away. docs/security.md says what that means in practice
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import refuse
-from .types import Arrays, Collaborative, Mask, MemoryFill, Prediction, Reals, State, can_be_taught
+from .types import Arrays, Collaborative, Integers, Mask, MemoryFill, Prediction, Reals, State, can_be_taught
 from .validate import at_least, exactly, factor, real, require
+from .zero_shot import places_of
 
 DELTA = 1e-5  # the probability with which the guarantee may fail
 PRIVATE = "private."  # how the names of arrays in the state of a client begin that are about noise
@@ -101,6 +102,16 @@ class NoisyRows:
         self._noisy[moved] = exact[moved] + self._rng.normal(0.0, deviation, (int(moved.sum()), exact.shape[1]))
         self.fresh = self.fresh or bool(moved.any())
         return self._noisy.copy()
+
+    def take_over(self, earlier: NoisyRows, places: Integers) -> None:
+        """Go on with the rows of an earlier version of the task, at ``places`` (C,); a new class is noise around 0."""
+        shape = len(places) if len(earlier._exact) else 0, earlier._exact.shape[1]
+        self._exact, self._deviation = np.zeros(shape), earlier._deviation
+        self._noisy = self._rng.normal(0.0, self._deviation, shape)
+        if len(earlier._exact):
+            kept = places >= 0
+            self._exact[kept], self._noisy[kept] = earlier._exact[places[kept]], earlier._noisy[places[kept]]
+            self.fresh = True
 
     def state(self) -> State:
         """Return the rows with their noise and without, as arrays: nothing is hidden in them."""
@@ -244,9 +255,9 @@ class PrivateClient:
         self._noise.reset()
 
     def take_over(self, earlier: PrivateClient) -> None:
-        """Go on with what a client of an earlier version of the task has learnt; the noise is drawn anew."""
+        """Go on with what a client of an earlier version has learnt; a class that does not change keeps its noise."""
         self.method.take_over(earlier.method)
-        self._noise.reset()
+        self._noise.take_over(earlier._noise, places_of(_classnames(self.method), _classnames(earlier.method)))
 
     def memory_fill(self) -> MemoryFill | None:
         """Return how much the method remembers; None if it does not say."""
@@ -283,3 +294,9 @@ class PrivateClient:
             "for one image replaced by another, in the numbers of the classes. Not covered: which classes are shared "
             "and when they change, and how many pictures there were"
         )
+
+
+def _classnames(method: Any) -> Sequence[str]:
+    """Return the classes of a method; a method inside another (``.method``) has them."""
+    names: Sequence[str] = _classnames(method.method) if hasattr(method, "method") else method.zero_shot.classnames
+    return names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self, TypeVar
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import refuse
-from .types import Reals, Vectors
+from .types import Integers, Reals, Vectors
 from .validate import LARGEST_FACTOR, factor, first_twice, precise_unit_rows, unit_rows
 
 AnyArray = TypeVar("AnyArray", bound=NDArray[Any])
@@ -101,6 +101,16 @@ class ZeroShot:
         """The distance between every two text embeddings (C, C)."""
         text = self.text.astype(np.float64)
         return _read_only(np.sqrt(np.maximum(2.0 - 2.0 * (text @ text.T), 0.0)))  # unit rows
+
+
+def places_of(classnames: Sequence[str], earlier: Sequence[str]) -> Integers:
+    """Return where each class (C,) was in the earlier version of a task, -1 if it is new.
+
+    >>> places_of(["cat", "fox", "dog"], ["dog", "cat"])
+    array([ 1, -1,  0])
+    """
+    known = {name: place for place, name in enumerate(earlier)}
+    return np.array([known.get(name, -1) for name in classnames], np.int64)
 
 
 def _checked_names(names: Any, classes: int) -> tuple[str, ...]:

@@ -19,13 +19,12 @@ from ..core.privacy import Privacy, PrivateClient
 from ..core.sync import SYNC_TIMES
 from ..core.types import Collaborative, Method
 from ..core.validate import at_least, choice, client_name
-from ..core.zero_shot import ZeroShot
+from ..core.zero_shot import ZeroShot, places_of
 from ..encoders import Encoder, FunctionEncoder
 from ..errors import InputError, refuse
 from ..files.atomic import write_text
 from ..files.documents import parse_json, read_text
 from ..methods import create, create_exchange, describe, resolve
-from ..methods.classes import places_of
 from ..wire.messages import DeviceReport, FleetWord
 from ..wire.task import EarlierTask, EncoderIdentity, Task, read_task, write_task
 from .classify.classify import OwnServer

@@ -5,7 +5,7 @@ A class is known by its name. A new one begins with rows of zeros, the rows of o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -18,20 +18,10 @@ YOUNG = 100.0  # images of evidence for a class that joined, up to which zero-sh
 RESIDUALS = ("residual_sums", "residual_counts")  # of an upload: they cancel over the classes
 
 
-def places_of(classnames: Sequence[str], earlier: Sequence[str]) -> Integers:
-    """Return where each class (C,) was in the earlier version of a task, -1 if it is new.
-
-    >>> places_of(["cat", "fox", "dog"], ["dog", "cat"])
-    array([ 1, -1,  0])
-    """
-    known = {name: place for place, name in enumerate(earlier)}
-    return np.array([known.get(name, -1) for name in classnames], np.int64)
-
-
 def move_rows(array: NDArray[Any], places: Integers) -> NDArray[Any]:
     """Return the rows of an earlier version (C', ...) at their new places (C, ...).
 
-    >>> move_rows(np.array([1.0, 2.0]), places_of(["cat", "fox", "dog"], ["dog", "cat"]))
+    >>> move_rows(np.array([1.0, 2.0]), np.array([1, -1, 0]))
     array([2., 0., 1.])
     """
     moved = np.zeros((len(places), *array.shape[1:]), array.dtype)

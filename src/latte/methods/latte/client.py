@@ -21,10 +21,10 @@ from ...core.maths import entropy_of_one, match_entropy, normalised
 from ...core.memory import NAMES, PROTOTYPE_KINDS, REPLACEMENTS, LocalMemory, check_near_copy, near_copy_field
 from ...core.privacy import NoisyRows, Privacy, refuse_near_copies
 from ...core.types import Arrays, External, MemoryFill, Prediction, Prototypes, Reals, State, Vectors
-from ...core.zero_shot import ZeroShot
+from ...core.zero_shot import ZeroShot, places_of
 from ...errors import refuse
 from ..base import BaseMethod, Given, Origin
-from ..classes import move_labels, move_rows, places_of
+from ..classes import move_labels, move_rows
 from ..labels import LabelledImages, split_state
 from ..traffic import Content, CostShape, Messages, Terms
 from .donors import EMPTY_QUERIES, Routing

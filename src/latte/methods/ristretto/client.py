@@ -15,10 +15,10 @@ from ...core.memory import RecentImages
 from ...core.privacy import NoisyRows, Privacy, refuse_near_copies
 from ...core.types import Arrays, MemoryFill, Prediction, Reals, State
 from ...core.validate import check_lengths, exactly, finite_array, numbers, precise_unit_rows, require
-from ...core.zero_shot import ZeroShot
+from ...core.zero_shot import ZeroShot, places_of
 from ...errors import refuse
 from ..base import BaseMethod, Given, Origin
-from ..classes import move_labels, move_rows, places_of
+from ..classes import move_labels, move_rows
 from ..labels import LabelledImages, split_state
 from ..traffic import Content, CostShape, Messages, Terms
 from .heads import RistrettoParams

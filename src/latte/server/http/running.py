@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -24,10 +24,10 @@ import uvicorn
 
 from ...errors import refuse
 from ...wire.task import Task
-from ..hub.classes import follow_classes
+from ..hub.classes import open_followed
 from ..hub.hub import Hub, Limits
 from ..store.audit import Audit
-from ..store.base import open_store, open_tokens
+from ..store.base import open_tokens
 from .app import create_app
 from .limits import BoundedHttp
 from .service import Access, Service, is_loopback
@@ -77,13 +77,8 @@ def open_service(task: Task, options: ServerOptions) -> Service:
             raise refuse("host", f"{options.host}, which others can reach, without tokens", "tokens, or --insecure")
     options.data.mkdir(parents=True, exist_ok=True)
     place = options.store or str(options.data)
-    store = open_store(place)
+    store = open_followed(place, task)
     try:
-        if task.classes_of(store.claim(task.fingerprint)) is not None:
-            store.close()
-            with closing(open_store(place, alone=True)) as alone:
-                follow_classes(alone, task)
-            store = open_store(place)
         hub = Hub(task, store, options.limits)
         return Service(hub, open_tokens(place), replace(options.access, local=local), Audit(options.data), options.data)
     except BaseException:

@@ -3,30 +3,51 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
+from ...core.zero_shot import places_of
 from ...errors import InputError, refuse
 from ...methods import describe
-from ...methods.classes import move_upload, places_of
+from ...methods.classes import move_upload
 from ...wire.blocks import SameShapes, complete, decode, encode
 from ...wire.messages import Upload, pack, unpack
 from ...wire.task import Task
-from ..store.base import Record, Store
+from ..store.base import Record, Store, open_store
 from .hub import served_exchange
 
 log = logging.getLogger("latte.server")
 
 
-def follow_classes(store: Store, task: Task) -> None:
-    """Let a store of an earlier version belong to ``task``. No server may run on it; it has to be opened again.
+def open_followed(place: str | Path, task: Task) -> Store:
+    """Open a store; one of an earlier version of ``task`` belongs to ``task`` from then on.
 
-    All uploads change in one transaction. One that says nothing of the classes that are left is removed: the next of
-    its client replaces it.
+    Such a one is refused while another server runs on it, which would read and write uploads of the earlier version.
     """
+    store = open_store(place)
+    if _earlier(store, task) is None:
+        return store
+    store.close()
+    with closing(open_store(place, alone=True)) as store:
+        earlier = _earlier(store, task)
+        if earlier is not None:  # or another server was first
+            _follow_classes(store, task, earlier)
+    return open_store(place)
+
+
+def _earlier(store: Store, task: Task) -> Sequence[str] | None:
+    """Return the classes of the earlier version that a store belongs to; None if it is that of ``task``, or none."""
     owner = store.claim(task.fingerprint)
-    earlier = task.classes_of(owner)
-    if owner == task.fingerprint or earlier is None:
-        return
+    return None if owner == task.fingerprint else task.classes_of(owner)  # a class that left and came back is no other
+
+
+def _follow_classes(store: Store, task: Task, earlier: Sequence[str]) -> None:
+    """Let every upload go on, in one transaction.
+
+    One that says nothing of the classes that are left is removed: the next of its client replaces it.
+    """
     kind, exchange = describe(task.method).kind.Upload, served_exchange(task)
     if not hasattr(kind, "class_fields"):
         want = "a method whose uploads name their class_fields, as those of Latte and Ristretto do"

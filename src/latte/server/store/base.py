@@ -220,7 +220,7 @@ def is_postgres(place: str | Path) -> bool:
 def open_store(place: str | Path, alone: bool = False) -> Store:
     """Return the store at ``place``: a folder, or the address of a PostgreSQL database.
 
-    With ``alone``, a database on which a server runs is refused; a folder has one server at most anyway.
+    With ``alone``, a store on which a server runs is refused; a folder always is.
     """
     if is_postgres(place):
         from .postgres import PostgresStore

@@ -148,12 +148,20 @@ class PostgresStore(base.Store):
     shared: ClassVar[bool] = True
 
     def __init__(self, url: str, alone: bool = False) -> None:
-        self._link = Link(url, "alone" if alone else "shared")
+        self._claimed: dict[str, str] = {}  # facts that have to stay as they are
+        self._link = Link(url, "alone" if alone else "shared", check=self._check_facts)
         self._seen: dict[str, tuple[int, int]] = {}  # version and checksum of what the caller of changes() has
         self._last: str | None = None  # the snapshot of the last look
         self._looked_by = 0  # the number of the connection of that look
         self._cleaned_at = float("-inf")
-        self._claimed: dict[str, str] = {}  # facts that have to stay as they are
+
+    def _check_facts(self, database: Database) -> None:
+        """Refuse a store that has changed hands while there was no connection, before anything is written."""
+        facts = {name: get_about(database, name) for name in self._claimed}
+        if facts.get("task") != self._claimed.get("task"):
+            raise base.StoreUnavailableError(f"{self._link.name}: is the store of another task now")
+        if facts.get("secret") != self._claimed.get("secret"):
+            raise base.StoreUnavailableError(f"{self._link.name}: has another secret now; start this server again")
 
     def _claim_fact(self, name: str, value: str) -> str:
         def claim(database: Database) -> str:
@@ -269,11 +277,6 @@ class PostgresStore(base.Store):
             if self._link.number == self._looked_by and not look.escaped:
                 return look, False
         look = self._link.run(lambda database: read_feed(database, None), again=True)
-        facts = {name: self._link.run(lambda database: get_about(database, name)) for name in self._claimed}  # noqa: B023
-        if facts.get("task") != self._claimed.get("task"):
-            raise base.StoreUnavailableError(f"{self._link.name}: is the store of another task now")
-        if facts.get("secret") != self._claimed.get("secret"):
-            raise base.StoreUnavailableError(f"{self._link.name}: has another secret now; start this server again")
         self._looked_by = self._link.number
         return look, True
 

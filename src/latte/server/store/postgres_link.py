@@ -135,12 +135,19 @@ class Link:
     """A connection that is made again after it was lost; ``number`` counts the connections.
 
     Each connection holds a lock. Servers hold a "shared" lock; a restoration has to be "alone", and its lock excludes
-    all servers. Without ``create``, a database without our tables is refused. One thread at a time may use a link.
+    all servers. Without ``create``, a database without our tables is refused. ``check`` is called with every new
+    connection, and may refuse it. One thread at a time may use a link.
     """
 
-    def __init__(self, url: str, hold: LockMode = "nothing", create: bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        hold: LockMode = "nothing",
+        create: bool = True,
+        check: Callable[[Database], None] = lambda database: None,
+    ) -> None:
         self._psycopg = need("psycopg", "postgres")
-        self._hold, self._create = hold, create
+        self._hold, self._create, self._check = hold, create, check
         self._address, self.name = self._parse(url)
         self._database: Database | None = None
         self.number = 0
@@ -231,6 +238,7 @@ class Link:
         for table in ("latte_clients", "latte_removals"):
             database.execute(f"UPDATE {table} SET xid = DEFAULT WHERE xid {_FUTURE}")
         database.execute(f"DELETE FROM latte_cleaned WHERE latest {_FUTURE} OR xid {_FUTURE}")
+        self._check(database)
 
     def _take_lock(self, database: Database, key: int) -> None:
         if self._hold == "nothing":
