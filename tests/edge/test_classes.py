@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from devices import RowEncoder, rows
-from latte import InputError, Privacy, ZeroShot, create
+from latte import InputError, Latte, Privacy, ZeroShot, create
 from latte.core.sync import sync
 from latte.core.types import Prototypes
 from latte.edge.classify.classify import answer_of
@@ -25,10 +25,13 @@ from latte.edge.joining import (
     next_version,
     settle_version,
 )
+from latte.methods.base import BaseMethod
 from latte.methods.classes import YOUNG
 from latte.methods.ristretto.sums import ClassSums
 from latte.server.http.running import ServerOptions, open_service
+from latte.server.hub.check import check_store
 from latte.server.hub.hub import served_exchange
+from latte.server.store.backup import StorePlace
 from latte.wire.task import parse_task, read_task, write_task
 from serving import IMPATIENT, UNLIMITED, serving
 from two_servers import forked_server
@@ -83,6 +86,12 @@ def test_a_task_knows_its_versions():
     for same in (classifier("dog", "cat", "horse"), ZeroShot(TEXT, NAMES, 30.0)):
         with pytest.raises(InputError):
             next_version(first, same)
+    rounded = unit(TEXT + 1e-3 * np.random.default_rng(1).normal(size=TEXT.shape))
+    made = next_version(first, ZeroShot(rounded, NAMES, 20.0))
+    np.testing.assert_array_equal(made.zero_shot.text[:3], first.zero_shot.text, "of another machine")
+    assert next_version(made, classifier("cat", "dog", "horse")).fingerprint == first.fingerprint
+    with pytest.raises(InputError, match="another one of 'cat'"):  # of an encoder with as many dimensions
+        next_version(first, ZeroShot(TEXT[[2, 0, 1, 3]], NAMES, 20.0))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -184,6 +193,18 @@ def test_zero_shot_decides_on_a_young_class_until_there_is_evidence():
 def _softmax(z):
     e = np.exp(z - z.max())
     return e / e.sum()
+
+
+def test_uploads_of_the_earlier_version_are_no_damage(tmp_path):
+    """Some prototypes are nearer to the class that joined; whoever forgets what is damaged must not lose them."""
+    first, second, _ = versions("latte")
+    data, members = tmp_path / "data", [(f"device {seed}", used(first, seed)) for seed in range(6)]
+    with serving(first, data) as server, HttpExchange(server.address) as http:
+        sync(members, http)
+    with serving(second, data) as server:
+        assert len(server.service.hub.versions) == 6
+    report = check_store(StorePlace(data, data), second)
+    assert (report.clients, report.damages) == (6, ())
 
 
 @pytest.fixture(params=["folder", "postgres"])
@@ -315,6 +336,27 @@ def test_a_task_of_other_classes_that_is_no_version_is_refused_as_before(tmp_pat
     assert device.task.fingerprint == first.fingerprint
 
 
+@pytest.mark.parametrize("why", ["at least two", "take_over"])
+def test_a_device_that_cannot_follow_goes_on_and_says_why(why, tmp_path, monkeypatch):
+    first, *_ = versions("latte")
+    later = next_version(first, classifier("cat", "horse"))
+    with serving(first, tmp_path / "data") as server:
+        port = int(server.address.rsplit(":", 1)[1])
+        without = ("cat",) if why == "at least two" else ()
+        chosen = Membership(server.address, name="ann", without=without)
+        device = Device(chosen, encoder=RowEncoder(8), state=tmp_path / "state", sync_seconds=0.2)
+        device.answer(images(1)[0])
+    if not without:
+        monkeypatch.delattr(Latte, "take_over")
+        monkeypatch.delattr(BaseMethod, "take_over")
+    with serving(later, tmp_path / "data", port=port):
+        wait_until(lambda: device.answer(images(1)[0]) and why in device.status.sync_problem, "the reason")
+        device._loop.link.complain("server: other_task")  # at the next try
+        assert why in device.status.sync_problem
+    device.close(0)
+    assert device.task.fingerprint == first.fingerprint == read_task(tmp_path / "state" / TASK_FILE).fingerprint
+
+
 # --- classes that a device cannot meet --------------------------------------------------------------------------
 
 
@@ -351,6 +393,13 @@ def test_a_masked_class_never_wins_and_is_not_learnt(method, privacy):
     for without in (["eagle"], ["owl", "cat", "dog"]):
         with pytest.raises(InputError):
             new_member(task, privacy, without)
+
+
+def test_a_masked_class_has_no_share_of_scores_that_are_shares():
+    member, others = (new_member(make_task(classifier(*NAMES), "oga-fed"), None, without) for without in (["owl"], ()))
+    for image in images(40):
+        shares, whole = member.predict(image).probabilities, others.predict(image).probabilities
+        assert shares[3] == 0 and abs(shares.sum() - 1) < 1e-6 and np.isfinite(whole).all()
 
 
 def test_a_mask_stays_when_classes_join_and_leave(tmp_path):

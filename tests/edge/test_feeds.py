@@ -371,6 +371,9 @@ def test_a_file_that_may_not_be_read_is_tried_again(tmp_path, monkeypatch):
         (again,) = watch.look()
         assert place.read(again, prepare) is None, "it was reported"
     assert [clock.now - at for at in tries[-3:]] == [7200.0, 3600.0, 0.0] and watch.look() == []
+    watch._files[str(path)].tries = 1024  # after six weeks
+    clock.now += 3600.0
+    assert place.read(watch.look()[0], prepare) is None
     watch.forget(str(path))
     watch.look()
     clock.now += watch_folder.SETTLED_SECONDS

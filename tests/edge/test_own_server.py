@@ -11,6 +11,7 @@ from latte.core.privacy import Privacy, PrivateClient
 from latte.core.sync import sync
 from latte.edge import create_alone
 from latte.edge.classify.classify import EmbeddedPicture, answer_picture
+from latte.edge.classify.masked import Masked
 from latte.edge.device.device import DeviceLoop
 from latte.edge.device.record import DeviceRecord
 from latte.edge.device.syncing import BackgroundSync, SyncTimes
@@ -27,10 +28,10 @@ def stream(count=60, dim=8):
     return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32)
 
 
-def device_in(folder, task, link=None, privacy=None):
+def device_in(folder, task, link=None, privacy=None, without=()):
     record = DeviceRecord(folder, task.fingerprint)
     encoder = RowEncoder(task.zero_shot.dim)
-    return DeviceLoop(encoder, task, new_member(task, privacy), record, link, SyncTimes("every", 4, 0, 0))
+    return DeviceLoop(encoder, task, new_member(task, privacy, without), record, link, SyncTimes("every", 4, 0, 0))
 
 
 def classified(task, given, near_copy=0.0):
@@ -104,16 +105,17 @@ def test_from_the_first_download_on_the_server_decides(tmp_path, trust):
 
 
 @pytest.mark.parametrize(
-    ("params", "privacy", "donated", "stands_in"),
+    ("params", "privacy", "without", "donated", "stands_in"),
     [
-        ({"trust": "fleet"}, None, 0, True),
-        ({"trust": "open"}, None, 0, True),
-        ({"trust": "fleet"}, Privacy(least_images=2), 0, True),
-        ({"trust": "fleet"}, Privacy(noise=0.5), 0, False),
-        ({"trust": "fleet", "routing": "everyone"}, None, 400, False),
+        ({"trust": "fleet"}, None, 0, 0, True),
+        ({"trust": "open"}, None, 0, 0, True),
+        ({"trust": "fleet"}, Privacy(least_images=2), 0, 0, True),
+        ({"trust": "fleet"}, Privacy(least_images=2), 1, 0, True),
+        ({"trust": "fleet"}, Privacy(noise=0.5), 0, 0, False),
+        ({"trust": "fleet", "routing": "everyone"}, None, 0, 400, False),
     ],
 )
-def test_a_server_that_goes_away_again_is_stood_in_for(tmp_path, params, privacy, donated, stands_in):
+def test_a_server_that_goes_away_again_is_stood_in_for(tmp_path, params, privacy, without, donated, stands_in):
     """A head of its own images takes the place of a download that rests on fewer; a crash changes nothing of that."""
     task, given = small_task("ristretto", **params), stream(120)
     exchange = create_exchange("ristretto", task.zero_shot, task.params)
@@ -131,7 +133,9 @@ def test_a_server_that_goes_away_again_is_stood_in_for(tmp_path, params, privacy
         exchange.push("device", upload)
         return exchange.pull("device")
 
-    device = device_in(tmp_path, task, BackgroundSync(trip, rng=Random(0)), privacy)
+    device = device_in(
+        tmp_path, task, BackgroundSync(trip, rng=Random(0)), privacy, task.zero_shot.classnames[:without]
+    )
     frames = device.answer_frames(given)
     while not (_member(device).joined and device.link.state.problem):
         next(frames)
@@ -142,14 +146,17 @@ def test_a_server_that_goes_away_again_is_stood_in_for(tmp_path, params, privacy
     assert (_member(device).method.head.trust > before) == stands_in
     state = device.method.state()
     device.record.close()  # without device.close(): as a kill
-    again = device_in(tmp_path, task, None, privacy)
+    again = device_in(tmp_path, task, None, privacy, task.zero_shot.classnames[:without])
     assert same(again.method.state(), state)
     again.record.close()
     device.link.stop()
 
 
 def _member(device):
-    return device.method.method if isinstance(device.method, PrivateClient) else device.method
+    method = device.method
+    while isinstance(method, PrivateClient | Masked):
+        method = method.method
+    return method
 
 
 def test_a_state_or_a_download_that_does_not_fit_changes_nothing():

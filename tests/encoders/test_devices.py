@@ -1,5 +1,6 @@
 """Where an encoder runs: on the processor for real, elsewhere by what is asked of torch and ONNX Runtime."""
 
+import contextlib
 import sys
 import types
 
@@ -94,14 +95,22 @@ def test_on_another_device_everything_is_there_before_it_is_used(torch, clip, tm
     assert sent[0] == ((4, 3, 32, 32), torch.float32, (meta, dtype))  # as float32, and rounded there
 
 
-def test_tf32_is_not_fp32(torch, clip, monkeypatch):
+def test_tf32_is_not_fp32(torch, monkeypatch):
     """What is asked of a real "cuda": which halves it has, its name, and no rounding to TF32."""
     from latte.encoders.devices import place_torch
 
-    real, settings = torch.device, types.SimpleNamespace(allow_tf32=True)
+    real, settings, current = torch.device, types.SimpleNamespace(allow_tf32=True), [torch.device("cuda:1")]
+
+    @contextlib.contextmanager
+    def use(place):
+        before, current[0] = current[0], place
+        yield
+        current[0] = before
+
     monkeypatch.setattr(torch, "empty", lambda *_, **__: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: current[0].index == 2)
+    monkeypatch.setattr(torch.cuda, "device", use)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "GTX 1080")
     monkeypatch.setattr(torch.backends, "cudnn", settings)
     device, dtype, placement = place_torch(torch, "auto", "fp16")
@@ -109,6 +118,7 @@ def test_tf32_is_not_fp32(torch, clip, monkeypatch):
     assert settings.allow_tf32
     with pytest.raises(ValueError, match="want fp32 or fp16"):
         place_torch(torch, "cuda:1", "bf16")
+    assert place_torch(torch, "cuda:2", "bf16")[1] == torch.bfloat16, "that card has it, whatever the current one has"
     assert place_torch(torch, "cuda:1", "fp32")[0] == real("cuda:1") and not settings.allow_tf32
 
 
@@ -152,7 +162,9 @@ def test_every_command_hands_on_where_and_how(tmp_path, monkeypatch):
     latte("embed", f"classes:{tmp_path / 'p'}", "--out", tmp_path / "a.safetensors", *given, "--batch", 5, check=True)
     latte("classify", tmp_path / "p", "--classes", "cat,dog", *given, "--batch", 6, check=True)
     latte("task", "create", tmp_path / "a.task", "--classes", "cat,dog", *given, "--batch", 7, check=True)
-    assert asked == [(0, "cuda:1", "fp16")] * 3 and batches == [5, 6, 7]
+    add = ("task", "add-class", tmp_path / "a.task", tmp_path / "b.task", "fox")
+    latte(*add, *given, "--batch", 8, check=True)  # in other numbers, an encoder is another one
+    assert asked == [(0, "cuda:1", "fp16")] * 4 and batches == [5, 6, 7, 8]
     monkeypatch.setattr(
         "latte.edge.device.program.open_loop", lambda membership, folder, load, **_: load(None) and 1 / 0
     )
@@ -161,7 +173,7 @@ def test_every_command_hands_on_where_and_how(tmp_path, monkeypatch):
             [str(tmp_path / "p"), "--server", "http://127.0.0.1:9", "--state", str(tmp_path), *given, "--threads", "3"],
             standalone_mode=False,
         )
-    assert asked[3:] == [(3, "cuda:1", "fp16")]
+    assert asked[4:] == [(3, "cuda:1", "fp16")]
 
 
 # --- ONNX Runtime
@@ -199,8 +211,8 @@ def test_a_provider_that_cannot_start(monkeypatch, capsys, starts):
     asked, settings, real = [], [], runtime.InferenceSession
 
     def session(path, options, providers):
-        asked.append([providers[0][0], *providers[1:]])
-        settings.append(providers[0][1])
+        asked.append([name for name, _ in providers])
+        settings.append(dict(providers))
         print("EP Error")  # as ONNX Runtime does
         made = real(path, options, providers=["CPUExecutionProvider"])
         if starts and providers[0][0] != "CPUExecutionProvider":
@@ -214,12 +226,15 @@ def test_a_provider_that_cannot_start(monkeypatch, capsys, starts):
     cuda, cpu = ["CUDAExecutionProvider", "CPUExecutionProvider"], ["CPUExecutionProvider"]
     assert asked == (["libraries", cuda] if starts else ["libraries", cuda, cpu])
     assert str(encoder.placement) == f"{'CUDA' if starts else 'CPU'}ExecutionProvider, fp32"
-    assert not encoder._image._enable_fallback and "device_id" not in settings[0], "an error must not move it"
+    assert not encoder._image._enable_fallback and "device_id" not in settings[0][cuda[0]], "an error must not move it"
     if starts:
         second = load_encoder(f"onnx:{tiny_onnx.FOLDER}", device="cuda:1")
-        assert settings[-1]["device_id"] == "1" and second.placement.device == "CUDAExecutionProvider:1"
+        assert settings[-1][cuda[0]]["device_id"] == "1" and second.placement.device == "CUDAExecutionProvider:1"
         load_encoder(f"onnx:{tiny_onnx.FOLDER}", device="openvino:GPU")
-        assert settings[-1]["device_type"] == "GPU"
+        assert settings[-1]["OpenVINOExecutionProvider"]["device_type"] == "GPU"
+        load_encoder(f"onnx:{tiny_onnx.FOLDER}", device="tensorrt:1")
+        assert asked[-2:] == ["libraries", ["TensorrtExecutionProvider", *cuda]], "what it cannot do stays on the card"
+        assert settings[-1][cuda[0]] == {**settings[0][cuda[0]], "device_id": "1"}
     assert not capsys.readouterr().out, "where answers are printed"
     if not starts:
         with pytest.raises(ValueError, match="device: got 'openvino', want its driver and libraries"):

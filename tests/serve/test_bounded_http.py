@@ -4,6 +4,8 @@ import json
 import re
 import signal
 import socket
+import sys
+import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -282,7 +284,8 @@ def small_connection(address):
     return closing(connection)
 
 
-def test_an_answer_that_is_not_read_is_given_up(tmp_path, monkeypatch):
+def test_an_answer_that_is_not_read_is_given_up_and_one_that_is_read_slowly_is_not(tmp_path, monkeypatch):
+    """The system takes more only when a third of what it keeps was read: a minute of a slow link."""
     monkeypatch.setattr(bounded_http, "QUIET_SECONDS", 1.0)
     rows = np.random.default_rng(0).normal(size=(4000, 512)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -295,6 +298,15 @@ def test_an_answer_that_is_not_read_is_given_up(tmp_path, monkeypatch):
             wait_until(lambda: held._total > 7_000_000, "an answer that is not read, nearly all of it")
             wait_until(lambda: held._total == 0, "its end")
             assert len(read_all(connection)) < 8_000_000
+        monkeypatch.setattr(bounded_http, "QUIET_SECONDS", 0.4)
+        with small_connection(server.address) as connection:
+            connection.sendall(request)
+            wait_until(lambda: held._total > 7_000_000, "an answer that waits")
+            for _ in range(40):
+                assert connection.recv(4096)
+                time.sleep(0.05)
+            assert held._total > 7_000_000 or sys.platform != "linux", "others do not say what they keep"
+        wait_until(lambda: held._total == 0, "the end of the caller")
         monkeypatch.setattr(bounded_http, "QUIET_SECONDS", DEADLINE)
         with small_connection(server.address) as connection:
             connection.sendall(request)

@@ -8,19 +8,19 @@ import httpx2
 import numpy as np
 import pytest
 
-from latte import Client, Schedule, create, create_exchange, simulate
+from latte import Client, InputError, Schedule, ZeroShot, create, create_exchange, simulate
 from latte.checks import exchange_checks, uploads_of
 from latte.checks.material import a_zero_shot, an_upload, same_message
 from latte.data.catalogue import find_benchmark, read_benchmark
 from latte.data.federation import fixed_federation
 from latte.edge.clients.calls import RefusedError
 from latte.edge.clients.http import HttpExchange
-from latte.edge.joining import make_task
+from latte.edge.joining import make_task, next_version
 from latte.methods.ristretto.client import Ristretto
 from latte.server.http.running import ServerOptions
 from latte.server.store.postgres import PostgresTokens
 from latte.server.store.tokens import new_token
-from serving import IMPATIENT, UNLIMITED, task_file
+from serving import IMPATIENT, UNLIMITED, serving, task_file
 from two_servers import BalancedExchange, Pairs, forked_server, two_servers
 from waiting import run, wait_until
 
@@ -191,3 +191,20 @@ def test_a_server_without_its_database_says_so(tmp_path):
     assert "refused" in done.stderr
     assert "secret" not in done.stdout + done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_servers_of_two_versions_do_not_share_a_database(postgres, tmp_path):
+    """The earlier one would go on storing uploads that have other classes, and the later could not start again."""
+    zero_shot, url = a_zero_shot(), postgres.new_schema()
+    task = make_task(zero_shot, "latte", {"k_e": 3})
+    left = ZeroShot(zero_shot.text[1:], zero_shot.classnames[1:], zero_shot.scale)
+    later = next_version(task, left)
+    with serving(task, tmp_path / "one", store=url) as server, HttpExchange(server.address) as http:
+        http.push("a", an_upload(1))
+        with pytest.raises(InputError, match="process at work"), serving(later, tmp_path / "two", store=url):
+            pass
+        http.push("a", an_upload(2))
+        http.push("b", an_upload(3))
+    for _ in range(2):
+        with serving(later, tmp_path / "one", store=url) as one, serving(later, tmp_path / "two", store=url) as two:
+            assert set(one.service.hub.versions) == {"a", "b"} == set(two.service.hub.versions)

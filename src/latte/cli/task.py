@@ -157,6 +157,7 @@ def _with_trust(chosen: dict[str, Any], trust: str | None) -> dict[str, Any]:
     help="The encoder of the task: onnx:DIR, hf:ID, openclip:MODEL/WEIGHTS, local:DIR.",
 )
 @options.DEVICE
+@options.NUMBERS
 @options.BATCH
 @options.DESCRIPTIONS
 @options.PLUGINS
@@ -166,6 +167,7 @@ def add_class(
     classnames: tuple[str, ...],
     encoder: str,
     device: str,
+    compute: str,
     batch: int,
     descriptions: Path | None,
     plugins: tuple[Path, ...],
@@ -185,7 +187,7 @@ def add_class(
     names = (*before.zero_shot.classnames, *classnames)
     known = {name: tuple(several) for name, several in before.descriptions.items()}
     sentences = {**known, **(class_descriptions(read_descriptions(descriptions), classnames) if descriptions else {})}
-    model = options.open_encoder(encoder, device)
+    model = options.open_encoder(encoder, device, compute)
     check_encoder(before, model)
     made = next_version(
         before, zero_shot(model, names, before.templates or None, batch, descriptions=sentences), sentences

@@ -144,7 +144,7 @@ class Prediction:
     def probabilities(self) -> Reals:
         """The scores as probabilities (C,): the softmax of scores / temperature, or their shares of the sum."""
         if self.normalised_by_sum:
-            weights = self.scores
+            weights = np.maximum(self.scores, 0.0)  # of a class that cannot be there, -inf
         else:
             weights = np.exp((self.scores - self.scores.max()) / self.temperature)
         shares: Reals = weights / weights.sum()

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import msgspec
+import numpy as np
 
 from ..core.privacy import Privacy, PrivateClient
 from ..core.sync import SYNC_TIMES
 from ..core.types import Collaborative, Method
 from ..core.validate import at_least, choice, client_name
-from ..core.zero_shot import ZeroShot
+from ..core.zero_shot import ZeroShot, places_of
 from ..encoders import Encoder, FunctionEncoder
 from ..errors import InputError, refuse
 from ..files.atomic import write_text
@@ -38,6 +39,7 @@ from .device.syncing import BackgroundSync
 NAME_FILE = "name.txt"
 NEXT_FILE = "next.task"  # a later version of the task, until the record has it
 _LONGEST_TOKEN = 4096  # bytes of a token file
+_SAME_TEXT = 0.99  # the least cosine of two embeddings of one text: machines and precisions round differently
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,11 @@ def join(membership: Membership, folder: Path) -> DeviceIdentity:
 def begin_version(task: Task, earlier: Method, membership: Membership, folder: Path) -> Method:
     """Return a member that goes on with a later version of the task; the task is stored beside that of the record."""
     member: Any = new_member(task, membership.privacy, membership.without)
+    inner = member
+    while hasattr(inner, "method"):
+        inner = inner.method
+    if not hasattr(inner, "take_over"):
+        raise refuse("method", type(inner).__name__, "one with take_over(earlier), as latte.BaseMethod has")
     member.take_over(earlier)
     write_task(folder / NEXT_FILE, task)
     return cast(Method, member)
@@ -363,6 +370,8 @@ def make_task(
 def next_version(task: Task, zero_shot: ZeroShot, descriptions: Mapping[str, Sequence[str]] | None = None) -> Task:
     """Return a task with the classes of another classifier: what was learnt with ``task`` goes on in it.
 
+    Classes that stay keep their text to the last bit. A classifier that puts it elsewhere is of another encoder.
+
     >>> import numpy as np
     >>> task = make_task(ZeroShot(np.eye(3)[:2], ("cat", "dog")), "ristretto")
     >>> after = next_version(task, ZeroShot(np.eye(3), ("cat", "dog", "fox")))
@@ -377,7 +386,15 @@ def next_version(task: Task, zero_shot: ZeroShot, descriptions: Mapping[str, Seq
     if set(names) == set(before.classnames):
         raise refuse("classes", "the same as before", "classes that join or leave")
     new = [name for name in names if name in task.joined or name not in before.classnames]
-    single = ZeroShot(zero_shot.text, names, zero_shot.scale)
+    places, text = places_of(names, before.classnames), zero_shot.text.copy()
+    stay = np.flatnonzero(places >= 0)
+    kept = before.text[places[stay]]
+    for place, cosine in zip(stay, np.einsum("cd,cd->c", text[stay], kept), strict=True):
+        if cosine < _SAME_TEXT:
+            got = f"another one of {names[place]!r} than before (cosine {cosine:.2f})"
+            raise refuse("text embedding", got, "the encoder of the task, and its templates and descriptions")
+    text[stay] = kept
+    single = ZeroShot(text, names, zero_shot.scale)
     sentences = {name: tuple(several) for name, several in (descriptions or task.descriptions).items() if name in names}
     made = replace(task, zero_shot=single, descriptions=sentences, joined=tuple(new))
     earlier = [each for each in task.history if each.fingerprint != made.fingerprint]

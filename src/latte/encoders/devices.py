@@ -22,7 +22,8 @@ PRECISIONS = ("fp32", "bf16", "fp16")
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 TORCH_ORDER = ("cuda", "mps", "cpu")
 PROVIDER = "ExecutionProvider"  # the ending of every name of ONNX Runtime
-CPU, _AZURE = "CPUExecutionProvider", "AzureExecutionProvider"  # Azure: a service elsewhere
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+_AZURE = "AzureExecutionProvider"  # a service elsewhere
 # the packages that bring a provider, each in place of onnxruntime
 ONNXRUNTIMES = {
     "cuda": "onnxruntime-gpu",
@@ -31,11 +32,11 @@ ONNXRUNTIMES = {
     "dml": "onnxruntime-directml",
 }
 # TensorRT (minutes of compiling), CoreML and OpenVINO (which may round more) are taken when they are asked for.
-PROVIDER_ORDER = ("CUDAExecutionProvider", "MIGraphXExecutionProvider", "DmlExecutionProvider", CPU)
+PROVIDER_ORDER = (CUDA, "MIGraphXExecutionProvider", "DmlExecutionProvider", CPU)
 # fp32 is to mean 24 bits of mantissa: by default CUDA rounds to TF32, OpenVINO to bf16 where the processor has it.
 # "EXHAUSTIVE", the default, would search again for every batch size: also for the last batch.
 _PROVIDER_OPTIONS = {
-    "CUDAExecutionProvider": {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"},
+    CUDA: {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"},
     "OpenVINOExecutionProvider": {"device_type": "CPU", "precision": "FP32"},
 }
 
@@ -68,8 +69,9 @@ def place_torch(torch: Any, device: str, precision: str) -> tuple[Any, Any, Plac
         reason = shorten(str(error).partition("\n")[0], 120)
         raise refuse("device", f"{device!r} ({reason})", f"a device of torch here: {', '.join(here)}") from None
     half = {"cpu": ("bf16",), "mps": ("fp16",)}.get(place.type, ("bf16", "fp16"))
-    if place.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        half = ("fp16",)
+    if place.type == "cuda":
+        with torch.cuda.device(place):  # what is asked is asked of the current card
+            half = half if torch.cuda.is_bf16_supported(including_emulation=False) else ("fp16",)
     if precision not in ("fp32", *half):
         raise refuse("precision (--compute)", f"{precision!r} on {place}", " or ".join(("fp32", *half)))
     if place.type == "cuda" and precision == "fp32":
@@ -90,25 +92,33 @@ def open_session(runtime: Any, path: str, device: str, threads: int) -> Any:
     ONNX Runtime goes on with the processor where a provider cannot start. Asked for by name, that is refused here.
     """
     kind, _, card = device.partition(":")
-    for name in find_providers(runtime.get_available_providers(), kind):
+    available = runtime.get_available_providers()
+    for name in find_providers(available, kind):
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3  # errors only
-        settings = _PROVIDER_OPTIONS.get(name, {})
-        if name == "OpenVINOExecutionProvider" and threads:
-            settings = settings | {"num_of_threads": str(threads)}
-        if card and name != CPU:
-            settings = settings | {"device_type" if name == "OpenVINOExecutionProvider" else "device_id": card}
-        rest = [] if name == CPU else [CPU]  # for the operators that another provider does not have
+        names = [name] if name == CPU else [name, CPU]  # for the operators that another provider does not have
+        if name == "TensorrtExecutionProvider" and CUDA in available:
+            names.insert(1, CUDA)  # or they would run on the processor
         with redirect_stdout(sys.stderr):  # what cannot start is printed
-            if name == "CUDAExecutionProvider" and hasattr(runtime, "preload_dlls"):
+            if CUDA in names and hasattr(runtime, "preload_dlls"):
                 runtime.preload_dlls()  # the libraries of CUDA that pip installed, which are on no path of the system
-            session = runtime.InferenceSession(path, options, providers=[(name, settings), *rest])
+            providers = [(each, _provider_settings(each, card, threads)) for each in names]
+            session = runtime.InferenceSession(path, options, providers=providers)
         if session.get_providers()[0] == name:
             session.disable_fallback()  # or an error in the middle would move it to the processor
             return session
     want = "its driver and libraries, or --device cpu: onnxruntime has it but cannot start it"
     raise refuse("device", repr(device), want)
+
+
+def _provider_settings(name: str, card: str, threads: int) -> dict[str, str]:
+    settings = dict(_PROVIDER_OPTIONS.get(name, {}))
+    if name == "OpenVINOExecutionProvider" and threads:
+        settings["num_of_threads"] = str(threads)
+    if card and name != CPU:
+        settings["device_type" if name == "OpenVINOExecutionProvider" else "device_id"] = card
+    return settings
 
 
 def find_providers(available: list[str], device: str) -> list[str]:

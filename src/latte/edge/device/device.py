@@ -31,6 +31,7 @@ from ...wire.messages import DeviceReport, FleetWord
 from ...wire.task import Task
 from ..classify.classify import EmbeddedPicture, OwnServer, answer_picture, fill_of
 from ..classify.evidence import Labelled, Tally, collapse_of
+from ..classify.masked import Masked
 from .feeds import PictureFeed
 from .labels import (
     NOTHING,
@@ -78,7 +79,7 @@ class DeviceLoop:
         renew: Callable[[Task, Method], Method] | None = None,
         renewed: Callable[[], object] = lambda: None,
     ) -> None:
-        self._renew, self._renewed = renew, renewed
+        self._renew, self._renewed, self._stays = renew, renewed, ""  # the last: why it cannot follow
         self.encoder, self.task, self.method, self.record = encoder, task, method, record
         self.link = link
         self.restored = self._unsaved = record.restore(method, task.zero_shot.dim)
@@ -395,8 +396,8 @@ class DeviceLoop:
         try:
             method = renew(task, self.method)
         except InputError as error:  # a method that cannot, or another encoder: the device goes on as it is
-            self._renew = None
-            return link.complain(f"the classes of the task have changed, and this device cannot follow: {error}")
+            self._renew, self._stays = None, f"the classes of the task have changed, and this device stays: {error}"
+            return link.complain(self._stays)
         self.record.move(task.fingerprint, task.zero_shot.classnames, method)
         self._record(self.record.flush)
         self.method, self.task, self._unsaved = method, task, 0
@@ -425,6 +426,7 @@ class DeviceLoop:
         method: Any = self.method
         if isinstance(method, PrivateClient):
             method = None if method.privacy.noise else method.method
+        method = method.method if isinstance(method, Masked) else method
         return isinstance(method, OwnServer) and method.stand_in()
 
     def save(self) -> None:
@@ -448,7 +450,7 @@ class DeviceLoop:
             problem=getattr(self._feed, "problem", ""),
             synced=sync.synced or self.status.synced,
             sync_images=sync.images or self.status.sync_images,
-            sync_problem=sync.problem,
+            sync_problem=sync.problem and (self._stays or sync.problem),
             log=self.log[0],
             logged=self.log[1],
         )

@@ -182,7 +182,7 @@ class FolderWatch:
             file.tries += passing
             patient = file.tries != MOST_TRIES if passing else now - file.since < WRITING_PATIENCE
             if patient or passing:
-                file.due = now + (min(2.0 ** (file.tries - 1), _SELDOM) if passing else _AGAIN)
+                file.due = now + (min(2.0 ** min(file.tries - 1, 12), _SELDOM) if passing else _AGAIN)
                 self._open.add(source.name)
             return patient
 

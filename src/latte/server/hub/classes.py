@@ -27,14 +27,20 @@ def open_followed(place: str | Path, task: Task) -> Store:
     Such a one is refused while another server runs on it, which would read and write uploads of the earlier version.
     """
     store = open_store(place)
-    if task.classes_of(store.claim(task.fingerprint)) is None:
+    if _earlier(store, task) is None:
         return store
     store.close()
     with closing(open_store(place, alone=True)) as store:
-        earlier = task.classes_of(store.claim(task.fingerprint))
+        earlier = _earlier(store, task)
         if earlier is not None:  # or another server was first
             _follow_classes(store, task, earlier)
     return open_store(place)
+
+
+def _earlier(store: Store, task: Task) -> Sequence[str] | None:
+    """Return the classes of the earlier version that a store belongs to; None if it is that of ``task``, or none."""
+    owner = store.claim(task.fingerprint)
+    return None if owner == task.fingerprint else task.classes_of(owner)  # a class that left and came back is no other
 
 
 def _follow_classes(store: Store, task: Task, earlier: Sequence[str]) -> None:

@@ -153,6 +153,7 @@ class UploadReader:
         self._exchange, self._fingerprint = exchange, task.zero_shot.fingerprint
         self._kind = describe(task.method).kind.Upload
         self._optional = frozenset(optional_fields(self._kind))
+        self._moved = bool(task.history)  # whether what is stored may be of other classes
         client = create(task.method, task.zero_shot, task.params)
         if not isinstance(client, Collaborative):
             raise refuse("method", repr(task.method), "one that collaborates, with summary() and receive()")
@@ -260,9 +261,12 @@ class UploadReader:
             raise DamagedRecordError(record.client, str(error)) from None
 
     def check_record(self, record: Record) -> None:
-        """Refuse an upload that would be refused if it came now."""
+        """Refuse an upload that would be refused if it came now.
+
+        Where classes have joined, a prototype may be nearer to another one by now: it is not held to its class.
+        """
         blocks = complete(unpack(record.body, Upload).blocks, self._expected, {})
-        self._prepare(blocks, self._rounding_of(blocks))
+        self._prepare(blocks, None if self._moved else self._rounding_of(blocks))
 
 
 @dataclass(frozen=True, slots=True)
